@@ -1,0 +1,7 @@
+"""Pilothouse: a control plane for stateful applications behind one Kubernetes-style API.
+
+Imports go downward only: cli, app, the components, runtime and client, api and store, meta and pki, aio, base.
+The contracts are checked by import-linter (see pyproject.toml).
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,190 @@
+"""Every way a request can fail, as a Kubernetes ``Status``.
+
+Code, reason and details are part of the protocol and stable; messages are for people. Raise one of these anywhere
+below the HTTP edge: the edge turns it into the response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pilothouse.meta.fields import FieldError
+
+
+class Cause(NamedTuple):
+    """One machine-readable cause of a failure."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        body = {"reason": self.reason, "message": self.message}
+        if self.field:
+            body["field"] = self.field
+        return body
+
+
+class StatusError(Exception):
+    """A failure that the client is told about, as a ``Status`` object with this HTTP code."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        name: str = "",
+        group: str = "",
+        kind: str = "",
+        uid: str = "",
+        causes: Sequence[Cause] = (),
+        retry_after: int = 0,
+        next_page: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.name = name
+        self.group = group
+        self.kind = kind
+        self.uid = uid
+        self.causes = tuple(causes)
+        self.retry_after = retry_after
+        self.next_page = next_page
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``Status`` object."""
+        details: dict[str, Any] = {}
+        for field, value in (("name", self.name), ("group", self.group), ("kind", self.kind), ("uid", self.uid)):
+            if value:
+                details[field] = value
+        if self.causes:
+            details["causes"] = [cause.to_dict() for cause in self.causes]
+        if self.retry_after:
+            details["retryAfterSeconds"] = self.retry_after
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.next_page} if self.next_page else {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if details:
+            body["details"] = details
+        body["code"] = self.code
+        return body
+
+
+def qualified(resource: str, group: str) -> str:
+    """``databases.nav.example.io``, or ``pods`` for the core group."""
+    return f"{resource}.{group}" if group else resource
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(resource: str, group: str, name: str, detail: str, *, causes: Sequence[Cause] = ()) -> StatusError:
+    what = f'{qualified(resource, group)} "{name}"' if name else qualified(resource, group)
+    message = f"{what} is forbidden: {detail}" if what else f"forbidden: {detail}"
+    return StatusError(403, "Forbidden", message, name=name, group=group, kind=resource, causes=causes)
+
+
+def not_found(resource: str, group: str, name: str) -> StatusError:
+    message = f'{qualified(resource, group)} "{name}" not found'
+    return StatusError(404, "NotFound", message, name=name, group=group, kind=resource)
+
+
+def method_not_allowed(verb: str, resource: str, group: str) -> StatusError:
+    message = f'{verb} is not supported on resources of kind "{qualified(resource, group)}"'
+    return StatusError(405, "MethodNotAllowed", message, group=group, kind=resource)
+
+
+def not_acceptable(accepted: Iterable[str]) -> StatusError:
+    message = f"only the following media types are accepted: {', '.join(accepted)}"
+    return StatusError(406, "NotAcceptable", message)
+
+
+def already_exists(resource: str, group: str, name: str, *, terminating: bool = False) -> StatusError:
+    prefix = "object is being deleted: " if terminating else ""
+    message = f'{prefix}{qualified(resource, group)} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, name=name, group=group, kind=resource)
+
+
+def conflict(resource: str, group: str, name: str, detail: str) -> StatusError:
+    message = f'Operation cannot be fulfilled on {qualified(resource, group)} "{name}": {detail}'
+    return StatusError(409, "Conflict", message, name=name, group=group, kind=resource)
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def apply_conflict(causes: Sequence[Cause]) -> StatusError:
+    """Server-side apply met fields that other managers own."""
+    noun = "conflict" if len(causes) == 1 else "conflicts"
+    listed = "\n".join(f"- {cause.field}" for cause in causes)
+    message = f"Apply failed with {len(causes)} {noun}: {causes[0].message}: {causes[0].field}"
+    if len(causes) > 1:
+        message = f"Apply failed with {len(causes)} {noun}: {causes[0].message}:\n{listed}"
+    return StatusError(409, "Conflict", message, causes=causes)
+
+
+def expired(message: str, *, next_page: str = "") -> StatusError:
+    return StatusError(410, "Expired", message, next_page=next_page)
+
+
+def too_large(message: str) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", message)
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    )
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def invalid(kind: str, group: str, name: str, problems: Sequence[FieldError]) -> StatusError:
+    """422 with every problem and its path. ``kind`` is the Kind, not the plural."""
+    causes = [Cause(problem.reason, problem.message, problem.path) for problem in problems]
+    if len(problems) == 1:
+        listed = str(problems[0])
+    else:
+        listed = "[" + ", ".join(str(problem) for problem in problems) + "]"
+    message = f'{qualified(kind, group)} "{name}" is invalid: {listed}'
+    return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
+
+
+def unprocessable(message: str) -> StatusError:
+    """422 without details, as a JSON patch that can't be applied gets it."""
+    return StatusError(422, "Invalid", message)
+
+
+def too_many_requests(message: str, retry_after: int = 1) -> StatusError:
+    return StatusError(429, "TooManyRequests", message, retry_after=retry_after)
+
+
+def internal(message: str) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}")
+
+
+def unavailable(message: str, retry_after: int = 1) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message, retry_after=retry_after)
+
+
+def timeout(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> StatusError:
+    return StatusError(504, "Timeout", f"Timeout: {message}", causes=causes, retry_after=retry_after)
+
+
+def future_revision(asked: int, current: int) -> StatusError:
+    cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+    return timeout(f"Too large resource version: {asked}, current: {current}", causes=[cause], retry_after=1)

@@ -1,0 +1,164 @@
+"""A kind: everything the server, the command line and the documentation know about one version of one noun.
+
+    DATABASE = Kind(group="nav.example.io", version="v1", name="Database", plural="databases", schema=SCHEMA)
+    DATABASES = Resource(kinds=(DATABASE, DATABASE_V1ALPHA1), storage="v1")
+
+A ``Kind`` is a version; a ``Resource`` joins the versions that share one storage. Both are immutable. Kubernetes' own
+kinds, ours and a user's CRDs are all made of the same two classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.schema import Schema
+from pilothouse.meta.shape import Shape
+
+Object = dict[str, Any]
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of ``kubectl get``: a JSONPath into the object, or a function of the object and the time."""
+
+    name: str
+    type: str = "string"
+    path: str = ""
+    cell: Callable[[Object, float], Any] | None = None
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePaths:
+    """Where ``/scale`` finds its numbers; dotted paths such as ``.spec.replicas``."""
+
+    spec: str = ".spec.replicas"
+    status: str = ".status.replicas"
+    selector: str = ""
+
+
+def _no_problems(new: Object, old: Object | None) -> Iterable[FieldError]:
+    return ()
+
+
+def _unchanged(obj: Object) -> None:
+    return None
+
+
+def _unchanged_update(new: Object, old: Object) -> None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kind:
+    """One version of a noun."""
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    schema: Schema
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    namespaced: bool = True
+    verbs: tuple[str, ...] = VERBS
+
+    native: bool = False
+    """A Kubernetes built-in: strategic merge and protobuf bodies are taken, a wrong type is a 400, not a 422."""
+    message: str = ""
+    """The protobuf message of a native kind (``k8s.io.api.core.v1.Pod``)."""
+    status: bool = False
+    """Has a ``/status`` subresource, so that the main endpoint leaves ``status`` alone."""
+    scale: ScalePaths | None = None
+    generation: bool = True
+    """Counts ``metadata.generation``; several of Kubernetes' kinds do not."""
+    columns: tuple[Column, ...] = ()
+    selectable: Mapping[str, str] = field(default_factory=dict)
+    """Field selectors beyond ``metadata.name`` and ``metadata.namespace``: label to JSONPath (``.spec.engine``)."""
+    deprecation: str = ""
+    """The warning that each request to this version gets."""
+
+    default: Callable[[Object], None] = _unchanged
+    """Fills in, in place, what depends on other fields; schema defaults are filled in before."""
+    prepare_create: Callable[[Object], None] = _unchanged
+    """What the server itself sets on a new object (a Namespace's phase, a Secret's ``stringData`` folded in)."""
+    prepare_update: Callable[[Object, Object], None] = _unchanged_update
+    """What the server itself sets or keeps on update, given the new and the stored object."""
+    validate: Callable[[Object, Object | None], Iterable[FieldError]] = _no_problems
+    """Problems that a schema can't express; the second argument is the stored object on update, else None."""
+    validate_name: Callable[[str], str] | None = None
+    """What is wrong with a name, or the empty string; None means an RFC 1123 subdomain."""
+    unconditional_update: bool = False
+    """PUT without a resourceVersion is taken as "whatever is there" (most of Kubernetes' kinds allow it)."""
+    create_on_update: bool = False
+    """PUT to a missing object creates it (Kubernetes allows it for a few kinds, such as Lease)."""
+    time_to_live: Callable[[Object], float] | None = None
+    """Seconds after which the store forgets the object (Events), 0 for never."""
+
+    @cached_property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def shape(self) -> Shape:
+        return Shape(self.schema)
+
+    @cached_property
+    def prefix(self) -> bytes:
+        """How each object of this kind begins when encoded; what follows is inside ``metadata``."""
+        return f'{{"apiVersion":"{self.api_version}","kind":"{self.name}","metadata":{{'.encode()
+
+
+Converter = Callable[[Object, str, str], Object]
+"""``convert(object, from_version, to_version)``: a new object, the old one left alone."""
+
+
+def relabel(group: str) -> Converter:
+    """Conversion ``None``: only ``apiVersion`` changes."""
+
+    def convert(obj: Object, source: str, target: str) -> Object:
+        return {**obj, "apiVersion": f"{group}/{target}" if group else target}
+
+    return convert
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Resource:
+    """The versions of a noun that share one storage. The first kind is the preferred version."""
+
+    kinds: tuple[Kind, ...]
+    storage: str
+    """The version that is written to the store."""
+    convert: Converter | None = None
+    """None where only ``apiVersion`` differs between versions."""
+    key: str = ""
+    """The store's prefix below the root, where it is not ``<group>/<plural>`` (two groups that share Events)."""
+
+    @property
+    def group(self) -> str:
+        return self.kinds[0].group
+
+    @property
+    def plural(self) -> str:
+        return self.kinds[0].plural
+
+    @cached_property
+    def by_version(self) -> Mapping[str, Kind]:
+        return {kind.version: kind for kind in self.kinds}
+
+    @cached_property
+    def stored(self) -> Kind:
+        return self.by_version[self.storage]
+
+    @cached_property
+    def path(self) -> str:
+        """The store's prefix below the root, without slashes around it."""
+        return self.key or (f"{self.group}/{self.plural}" if self.group else self.plural)
