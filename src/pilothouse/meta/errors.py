@@ -58,7 +58,12 @@ class StatusError(Exception):
     def to_dict(self) -> dict[str, Any]:
         """The ``Status`` object."""
         details: dict[str, Any] = {}
-        for field, value in (("name", self.name), ("group", self.group), ("kind", self.kind), ("uid", self.uid)):
+        for field, value in (
+            ("name", self.name),
+            ("group", self.group),
+            ("kind", self.kind),
+            ("uid", self.uid),
+        ):
             if value:
                 details[field] = value
         if self.causes:
@@ -93,7 +98,9 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(resource: str, group: str, name: str, detail: str, *, causes: Sequence[Cause] = ()) -> StatusError:
+def forbidden(
+    resource: str, group: str, name: str, detail: str, *, causes: Sequence[Cause] = ()
+) -> StatusError:
     what = f'{qualified(resource, group)} "{name}"' if name else qualified(resource, group)
     message = f"{what} is forbidden: {detail}" if what else f"forbidden: {detail}"
     return StatusError(403, "Forbidden", message, name=name, group=group, kind=resource, causes=causes)
@@ -147,8 +154,8 @@ def too_large(message: str) -> StatusError:
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
-    message = (
-        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
+        accepted
     )
     return StatusError(415, "UnsupportedMediaType", message)
 

@@ -44,6 +44,18 @@ class ScalePaths:
     selector: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subresource:
+    """A further path below an object (``pods/eviction``). ``status`` and ``scale`` need not be listed."""
+
+    name: str
+    group: str
+    version: str
+    kind: str
+    """Group, version and kind of what is sent and answered there."""
+    verbs: tuple[str, ...]
+
+
 def _no_problems(new: Object, old: Object | None) -> Iterable[FieldError]:
     return ()
 
@@ -78,6 +90,9 @@ class Kind:
     status: bool = False
     """Has a ``/status`` subresource, so that the main endpoint leaves ``status`` alone."""
     scale: ScalePaths | None = None
+    subresources: tuple[Subresource, ...] = ()
+    virtual: bool = False
+    """Answered, never stored (TokenReview and the access reviews)."""
     generation: bool = True
     """Counts ``metadata.generation``; several of Kubernetes' kinds do not."""
     columns: tuple[Column, ...] = ()
