@@ -1,0 +1,70 @@
+"""Objects and bytes.
+
+The stored form is canonical JSON: ``apiVersion``, ``kind`` and ``metadata`` first, keys sorted below that, no
+``resourceVersion``. So equal objects are equal bytes, and the served form is the stored one with the revision put
+in at a place that is found by a single search:
+
+    {"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"42","name":"a",...
+
+Serving never parses. Only another version than the stored one is decoded, converted and encoded, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.meta.kind import Kind, Object, Resource
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder()
+_HEAD = b'"metadata":{'
+
+
+def encode(obj: Object) -> bytes:
+    """The canonical bytes of an object, without its ``resourceVersion``. The object is left alone."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
+    rest = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
+    head = b'{"apiVersion":%b,"kind":%b,"metadata":%b' % (
+        _encoder.encode(obj["apiVersion"]),
+        _encoder.encode(obj["kind"]),
+        _encoder.encode(metadata),
+    )
+    return head + b"," + _encoder.encode(rest)[1:] if rest else head + b"}"
+
+
+def with_revision(value: bytes, revision: int) -> bytes:
+    """The served form of a stored value."""
+    at = value.index(_HEAD) + len(_HEAD)
+    return b'%b"resourceVersion":"%d",%b' % (value[:at], revision, value[at:])
+
+
+def decode(value: bytes, revision: int = 0) -> Object:
+    """A stored value as an object of the caller's own, with its ``resourceVersion`` if a revision is given."""
+    obj: Object = _decoder.decode(value)
+    if revision:
+        obj["metadata"]["resourceVersion"] = str(revision)
+    return obj
+
+
+def dump(anything: Any) -> bytes:
+    """Plain JSON of anything that is not a stored object."""
+    return _encoder.encode(anything)
+
+
+def convert(resource: Resource, obj: Object, target: str) -> Object:
+    """The object in another version of its resource; the same object if it is in that version already."""
+    source = str(obj["apiVersion"]).rpartition("/")[2]
+    if source == target:
+        return obj
+    if resource.convert is None:
+        return {**obj, "apiVersion": resource.by_version[target].api_version}
+    return resource.convert(obj, source, target)
+
+
+def serve(resource: Resource, kind: Kind, value: bytes, revision: int) -> bytes:
+    """The served form of a stored value in the version of ``kind``."""
+    if value.startswith(kind.prefix):
+        return with_revision(value, revision)
+    return with_revision(encode(convert(resource, decode(value), kind.version)), revision)

@@ -1,0 +1,99 @@
+"""A request and its answer, as the core of the server sees them: no sockets, no HTTP library.
+
+The edge (``http``) makes a ``Request`` of what came over the wire, and writes the ``Response`` or runs the
+``Streaming`` that ``core`` gives back. A simulator or a test makes requests the same way, without a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who asks."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+
+ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
+
+
+class Request(msgspec.Struct):
+    """What was asked. ``path`` is decoded, ``query`` is as it came, header names are matched without case."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    user: User = ANONYMOUS
+    peer: str = ""
+    warnings: list[str] = []
+    """Texts for ``Warning`` headers; whoever handles the request adds to it."""
+
+    def params(self) -> dict[str, str]:
+        """The query's parameters; of one that is repeated, the first."""
+        found: dict[str, str] = {}
+        if self.query:
+            for name, value in parse_qsl(self.query, keep_blank_values=True):
+                found.setdefault(name, value)
+        return found
+
+
+class Response(msgspec.Struct):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """Bytes for many streams at once, with HTTP's chunk framing put round them once."""
+
+    data: bytes
+    framed: bytes
+
+    @classmethod
+    def of(cls, data: bytes) -> Chunk:
+        return cls(data, b"%x\r\n%b\r\n" % (len(data), data))
+
+
+class Sink(Protocol):
+    """The open end of a stream. Nothing here waits: whoever writes looks at ``buffered`` and holds back."""
+
+    def write(self, chunk: Chunk) -> None:
+        """Hand over bytes; they may be buffered."""
+
+    def buffered(self) -> int:
+        """Bytes handed over that the peer has not taken yet."""
+
+    @property
+    def closed(self) -> bool:
+        """True once the peer is gone; writes are then dropped."""
+
+
+class Streaming(msgspec.Struct):
+    """An answer without a known end. Its head is sent at once; ``run`` writes until it returns, then the stream ends.
+
+    ``run`` is cancelled when the peer goes away.
+    """
+
+    run: Callable[[Sink], Awaitable[None]]
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    status: int = 200
+
+
+Answer = Response | Streaming
