@@ -46,6 +46,9 @@ class Schema:
 
     type: str = ""
     ref: str = ""
+    """The full name of the component that this node is."""
+    component: Schema | None = None
+    """The component itself, where this node is a use of it that has a description or a default of its own."""
     title: str = ""
     description: str = ""
     format: str = ""
