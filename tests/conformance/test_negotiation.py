@@ -1,0 +1,66 @@
+"""Cases 7–9: one object, several forms."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.kit.databases import Databases
+from tests.kit.http import PARTIAL, PARTIAL_LIST, PROTOBUF, TABLE, Http
+
+pytestmark = pytest.mark.conformance
+
+
+async def test_case_07_a_form_nobody_serves_is_406_and_a_second_choice_is_taken(dbs: Databases, http: Http) -> None:
+    await dbs.create("a")
+
+    refused = await http.get(dbs.at("a"), accept="application/xml")
+    assert (refused.status, refused.reason) == (406, "NotAcceptable")
+    second = await http.get(dbs.at("a"), accept=f"{PROTOBUF},application/json")
+    assert (second.status, second.type) == (200, "application/json")
+    assert second.json["metadata"]["name"] == "a"
+
+
+async def test_case_08_a_table_has_the_declared_columns(dbs: Databases, http: Http) -> None:
+    for name in ("a", "b", "c"):
+        await dbs.create(name, replicas=3)
+
+    table = (await http.get(dbs.path(), accept=TABLE, limit=2)).expect(200)
+
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    columns = [(column["name"], column["priority"]) for column in table["columnDefinitions"]]
+    assert columns == [("Name", 0), ("Engine", 0), ("Replicas", 0), ("Phase", 1), ("Age", 0)]
+    assert table["columnDefinitions"][0]["format"] == "name"
+    assert table["metadata"]["continue"]
+    assert len(table["rows"]) == 2
+    row = table["rows"][0]
+    assert row["cells"][:4] == ["a", "pg", 3, None]
+    assert re.fullmatch(r"\d+s", row["cells"][4])
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    assert row["object"]["metadata"]["name"] == "a"
+    assert "spec" not in row["object"]
+
+
+async def test_case_08_a_table_includes_what_is_asked_for(dbs: Databases, http: Http) -> None:
+    await dbs.create("a")
+
+    none = (await http.get(dbs.path(), accept=TABLE, includeObject="None")).expect(200)
+    assert none["rows"][0].get("object") is None
+    whole = (await http.get(dbs.path(), accept=TABLE, includeObject="Object")).expect(200)
+    assert whole["rows"][0]["object"]["spec"]["engine"] == "pg"
+    one = (await http.get(dbs.at("a"), accept=TABLE)).expect(200)
+    assert [row["cells"][0] for row in one["rows"]] == ["a"]
+    assert (await http.get(dbs.path(), accept=TABLE, includeObject="Zip")).status == 400
+
+
+async def test_case_09_partial_metadata_has_nothing_else(dbs: Databases, http: Http) -> None:
+    await dbs.create("a")
+
+    partial = (await http.get(dbs.path(), accept=PARTIAL_LIST)).expect(200)
+    assert partial["kind"] == "PartialObjectMetadataList"
+    assert [set(item) for item in partial["items"]] == [{"kind", "apiVersion", "metadata"}]
+    assert partial["items"][0]["kind"] == "PartialObjectMetadata"
+    one = (await http.get(dbs.at("a"), accept=PARTIAL)).expect(200)
+    assert (one["kind"], set(one)) == ("PartialObjectMetadata", {"kind", "apiVersion", "metadata"})
+    assert (await http.get(dbs.path(), accept=PARTIAL)).status == 406

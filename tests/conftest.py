@@ -1,0 +1,3 @@
+"""What every suite shares: the choice of API servers to test against."""
+
+pytest_plugins = ["tests.kit.targets"]
