@@ -1,0 +1,344 @@
+"""Kubernetes' protobuf bodies, read into the objects that the same body in JSON would give.
+
+    envelope = unwrap(body)                      # Envelope(api_version="v1", kind="Namespace", raw=b"...")
+    decode(envelope.raw, "k8s.io.api.core.v1.Namespace", messages)
+    # {"metadata": {"name": "t"}}
+
+A body is the four bytes ``k8s\\0`` and a message that names the kind and carries the object's own message. What a
+message's fields are called and how they travel comes from a table, so this module knows the wire and no kinds.
+
+The input is not trusted: whatever it holds, the outcome is an object or a ``ValueError`` that names the offset. Nesting
+is bounded, lengths are checked before they are believed, and fields that the table doesn't know are skipped.
+
+Two facts of Kubernetes' encoder shape the result. Fields that are not pointers in its types are always written, so an empty
+string mostly means *absent*: a zero is dropped unless the table says that it is kept. And some structs are inlined in
+JSON though not on the wire; their fields land in the parent.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+from typing import Any, NamedTuple
+
+import msgspec
+
+MAGIC = b"k8s\x00"
+MAX_DEPTH = 64
+
+_VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
+_WIRE_TYPES = {"int32": _VARINT, "int64": _VARINT, "bool": _VARINT, "double": _FIXED64}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ABSENT: Any = object()
+
+
+class Field(NamedTuple):
+    """One field of a message."""
+
+    name: str
+    type: str
+    """A scalar, ``time``, ``microtime``, ``quantity``, ``int-or-string``, ``raw`` (JSON in bytes), or empty."""
+    message: str = ""
+    """The message that the field holds, if its type is empty."""
+    repeated: bool = False
+    map: bool = False
+    """A map from strings to values of this type."""
+    keeps_zero: bool = False
+    inline: bool = False
+
+
+class Message(NamedTuple):
+    """The fields of a message by number."""
+
+    fields: Mapping[int, Field]
+    transparent: bool = False
+    """Stands for the first of its fields (in the order given) that is set."""
+
+
+class Envelope(NamedTuple):
+    """What a body says about itself, and the object's own message."""
+
+    api_version: str
+    kind: str
+    raw: bytes
+
+
+def unwrap(data: bytes) -> Envelope:
+    """Open the envelope of a request body."""
+    if not data.startswith(MAGIC):
+        raise ValueError("offset 0: not Kubernetes protobuf: the body doesn't begin with k8s and a zero byte")
+    wire = _Wire(data, {})
+    api_version = kind = ""
+    raw = b""
+    at, end = len(MAGIC), len(data)
+    while at < end:
+        number, wire_type, value, start, at = wire.field(at, end)
+        if number in (1, 2, 3, 4) and wire_type != _BYTES:
+            raise ValueError(f"offset {start}: field {number} of the envelope has wire type {wire_type}")
+        if number == 1:
+            inner, stop = start, at
+            while inner < stop:
+                inner_number, inner_type, inner_value, inner_start, inner = wire.field(inner, stop)
+                if inner_number in (1, 2):
+                    if inner_type != _BYTES:
+                        raise ValueError(f"offset {inner_start}: a type's name has wire type {inner_type}")
+                    text = wire.text(inner_value, inner_start)
+                    api_version, kind = (text, kind) if inner_number == 1 else (api_version, text)
+        elif number == 2:
+            raw = value
+        elif number in (3, 4) and value:
+            what = "content encoding" if number == 3 else "content type"
+            raise ValueError(f"offset {start}: {what} {wire.text(value, start)!r} is not supported")
+    return Envelope(api_version, kind, raw)
+
+
+def decode(raw: bytes, message: str, messages: Mapping[str, Message]) -> dict[str, Any]:
+    """The object that a message's bytes hold."""
+    found = _Wire(raw, messages).message(0, len(raw), messages[message], 0)
+    if not isinstance(found, dict):
+        raise ValueError(f"offset 0: {message} is not an object")
+    return found
+
+
+class _Wire:
+    """One body being read. Offsets in errors count from the start of the data given."""
+
+    def __init__(self, data: bytes, messages: Mapping[str, Message]) -> None:
+        self.data = data
+        self.messages = messages
+
+    def varint(self, at: int, end: int) -> tuple[int, int]:
+        data = self.data
+        value = shift = 0
+        start = at
+        while at < end:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value & 0xFFFF_FFFF_FFFF_FFFF, at
+            shift += 7
+            if shift > 63:
+                raise ValueError(f"offset {start}: a number is longer than ten bytes")
+        raise ValueError(f"offset {start}: the message ends inside a number")
+
+    def field(self, at: int, end: int) -> tuple[int, int, Any, int, int]:
+        """The field that begins here: number, wire type, value, where the value begins and where it ends."""
+        begun = at
+        tag, at = self.varint(at, end)
+        number, wire_type = tag >> 3, tag & 7
+        if number == 0 or number > 0x1FFF_FFFF:
+            raise ValueError(f"offset {begun}: {number} is no field number")
+        if wire_type == _VARINT:
+            value, stop = self.varint(at, end)
+            return number, wire_type, value, at, stop
+        if wire_type == _BYTES:
+            length, at = self.varint(at, end)
+            if length > end - at:
+                raise ValueError(f"offset {at}: {length} bytes are announced, {end - at} are there")
+            return number, wire_type, self.data[at : at + length], at, at + length
+        if wire_type in (_FIXED64, _FIXED32):
+            width = 8 if wire_type == _FIXED64 else 4
+            if width > end - at:
+                raise ValueError(f"offset {at}: the message ends inside a number")
+            return number, wire_type, self.data[at : at + width], at, at + width
+        if wire_type == _GROUP:
+            return number, wire_type, b"", at, self.after_group(number, at, end)
+        raise ValueError(f"offset {begun}: wire type {wire_type} is not known")
+
+    def after_group(self, number: int, at: int, end: int) -> int:
+        """Where a group ends. Kubernetes has none; one inside an unknown field is skipped like the rest of it."""
+        open_groups = [number]
+        while open_groups:
+            begun = at
+            tag, after = self.varint(at, end)
+            if tag & 7 == _GROUP:
+                open_groups.append(tag >> 3)
+                if len(open_groups) > MAX_DEPTH:
+                    raise ValueError(f"offset {begun}: more than {MAX_DEPTH} levels of nesting")
+                at = after
+            elif tag & 7 == _END_GROUP:
+                if open_groups.pop() != tag >> 3:
+                    raise ValueError(f"offset {begun}: a group ends that was not begun")
+                at = after
+            else:
+                at = self.field(at, end)[4]
+        return at
+
+    def message(self, at: int, end: int, message: Message, depth: int) -> Any:
+        """The value of a message between two offsets."""
+        if depth > MAX_DEPTH:
+            raise ValueError(f"offset {at}: more than {MAX_DEPTH} levels of nesting")
+        obj: dict[Any, Any] = {}
+        fields = message.fields
+        while at < end:
+            number, wire_type, value, start, at = self.field(at, end)
+            field = fields.get(number)
+            if field is None:
+                continue
+            name = number if message.transparent else field.name
+            if field.map:
+                key, item = self.entry(start, at, field, depth)
+                obj.setdefault(name, {})[key] = item
+            elif field.repeated:
+                self.append(obj.setdefault(name, []), field, wire_type, value, start, at, depth)
+            else:
+                item = self.value(field, wire_type, value, start, at, depth)
+                if field.inline:
+                    obj.update(item)
+                elif item is _ABSENT or not (field.keeps_zero or item or isinstance(item, dict)):
+                    obj.pop(name, None)
+                else:
+                    obj[name] = item
+        if not message.transparent:
+            return obj
+        for number, field in fields.items():
+            if number in obj:
+                return obj[number]
+            if field.repeated and len(fields) == 1:
+                return []
+        return _ABSENT
+
+    def append(
+        self, items: list[Any], field: Field, wire_type: int, value: Any, start: int, end: int, depth: int
+    ) -> None:
+        scalar = _WIRE_TYPES.get(field.type)
+        if scalar is not None and wire_type == _BYTES:
+            # A packed list: proto2 writers don't make them unless asked, readers must take them.
+            while start < end:
+                if scalar == _VARINT:
+                    packed, after = self.varint(start, end)
+                    items.append(self.value(field, scalar, packed, start, after, depth))
+                else:
+                    after = start + 8
+                    items.append(self.value(field, scalar, self.data[start : min(after, end)], start, after, depth))
+                start = after
+            return
+        item = self.value(field, wire_type, value, start, end, depth)
+        items.append(None if item is _ABSENT else item)
+
+    def entry(self, at: int, end: int, field: Field, depth: int) -> tuple[str, Any]:
+        """One entry of a map: a message with the key in field 1 and the value in field 2."""
+        if depth > MAX_DEPTH:
+            raise ValueError(f"offset {at}: more than {MAX_DEPTH} levels of nesting")
+        key = ""
+        item: Any = _ABSENT
+        began = at
+        while at < end:
+            number, wire_type, value, start, at = self.field(at, end)
+            if number == 1:
+                if wire_type != _BYTES:
+                    raise ValueError(f"offset {start}: a map's key has wire type {wire_type}")
+                key = self.text(value, start)
+            elif number == 2:
+                item = self.value(field, wire_type, value, start, at, depth)
+        if item is _ABSENT:
+            item = self.value(field, _WIRE_TYPES.get(field.type, _BYTES), _zero(field), began, began, depth)
+        return key, None if item is _ABSENT else item
+
+    def value(self, field: Field, wire_type: int, value: Any, start: int, end: int, depth: int) -> Any:
+        """The JSON form of one value of a field's type."""
+        if wire_type != _WIRE_TYPES.get(field.type, _BYTES):
+            raise ValueError(f"offset {start}: {field.name} has wire type {wire_type}")
+        match field.type:
+            case "":
+                return self.message(start, end, self.messages[field.message], depth + 1)
+            case "string":
+                return self.text(value, start)
+            case "bytes":
+                return b64encode(value).decode()
+            case "int64":
+                return _signed(value, 64)
+            case "int32":
+                return _signed(value & 0xFFFF_FFFF, 32)
+            case "bool":
+                return value != 0
+            case "double":
+                return self.double(value, start)
+            case "time" | "microtime":
+                return self.time(start, end, micro=field.type == "microtime")
+            case "quantity":
+                return self.simple(start, end, {1: "string"}).get(1) or "0"
+            case "int-or-string":
+                return self.int_or_string(start, end)
+            case "raw":
+                return self.json(self.simple(start, end, {1: "bytes"}).get(1, b""), start)
+        raise ValueError(f"offset {start}: {field.name} has the unknown type {field.type!r}")
+
+    def simple(self, at: int, end: int, types: Mapping[int, str]) -> dict[int, Any]:
+        """The scalar fields of a small message."""
+        found: dict[int, Any] = {}
+        while at < end:
+            number, wire_type, value, start, at = self.field(at, end)
+            if number not in types:
+                continue
+            wanted = types[number]
+            if wire_type != _WIRE_TYPES.get(wanted, _BYTES):
+                raise ValueError(f"offset {start}: field {number} has wire type {wire_type}")
+            if wanted == "string":
+                value = self.text(value, start)
+            elif wanted != "bytes":
+                value = _signed(value, 64) if wanted == "int64" else _signed(value & 0xFFFF_FFFF, 32)
+            found[number] = value
+        return found
+
+    def text(self, value: bytes, start: int) -> str:
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"offset {start + error.start}: a text is not UTF-8") from None
+
+    def double(self, value: bytes, start: int) -> float | int:
+        if len(value) != 8:
+            raise ValueError(f"offset {start}: the message ends inside a number")
+        number: float = struct.unpack("<d", value)[0]
+        if not isfinite(number):
+            raise ValueError(f"offset {start}: {number} can't be written in JSON")
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+    def time(self, start: int, end: int, *, micro: bool) -> Any:
+        parts = self.simple(start, end, {1: "int64", 2: "int32"})
+        seconds, nanos = parts.get(1, 0), parts.get(2, 0)
+        if not seconds and not nanos:
+            return _ABSENT
+        try:
+            moment = _EPOCH + timedelta(seconds=seconds)
+        except OverflowError:
+            raise ValueError(
+                f"offset {start}: {seconds} seconds are outside of the years 1 to 9999"
+            ) from None
+        if not 0 <= nanos < 1_000_000_000:
+            raise ValueError(f"offset {start}: {nanos} nanoseconds are not within a second")
+        whole = moment.replace(tzinfo=None).isoformat(timespec="seconds")
+        return f"{whole}.{nanos // 1000:06d}Z" if micro else f"{whole}Z"
+
+    def int_or_string(self, start: int, end: int) -> int | str:
+        parts = self.simple(start, end, {1: "int64", 2: "int32", 3: "string"})
+        match parts.get(1, 0):
+            case 0:
+                return int(parts.get(2, 0))
+            case 1:
+                return str(parts.get(3, ""))
+            case other:
+                raise ValueError(f"offset {start}: {other} is neither number nor string")
+
+    def json(self, value: bytes, start: int) -> Any:
+        if not value:
+            return _ABSENT
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"offset {start}: embedded JSON: {error}") from None
+
+
+def _signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _zero(field: Field) -> Any:
+    if field.type == "double":
+        return bytes(8)
+    return 0 if field.type in _WIRE_TYPES else b""
