@@ -1,0 +1,197 @@
+"""A store in this process's memory: the model that the other backends are held to.
+
+    store = MemoryStore()
+    await store.create("/a", b"1")
+
+The latest values lie in a dictionary, and every change since the last compaction in a list. A listing of the past is
+the present with the later changes undone, which needs nothing but what a change carries anyway. It is meant to be
+plainly right rather than fast: for tests, trials and the simulator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from operator import attrgetter
+
+from pilothouse.store.expiring import Expirations
+from pilothouse.store.interface import (
+    Batch,
+    Change,
+    Compacted,
+    Conflict,
+    Entry,
+    FutureRevision,
+    Guard,
+    GuardFailed,
+    Page,
+    TooLarge,
+    Unavailable,
+)
+from pilothouse.store.keys import SortedKeys, end_of, start_of
+from pilothouse.store.watching import Watchers
+
+
+class MemoryStore:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        largest: int = 8 << 20,
+        progress_every: float = 5.0,
+    ) -> None:
+        self._clock = clock
+        self._largest = largest
+        self._entries: dict[str, Entry] = {}
+        self._keys = SortedKeys()
+        self._log: list[Change] = []
+        self._revision = 1
+        self._compacted = 0
+        self._closed = False
+        self._watchers = Watchers(self, revision=self._revision, progress_every=progress_every)
+        self._expirations = Expirations(self._expire, clock=clock)
+
+    @property
+    def current(self) -> int:
+        return self._revision
+
+    async def revision(self) -> int:
+        self._check_open()
+        return self._revision
+
+    async def get(self, key: str) -> Entry | None:
+        self._check_open()
+        return self._entries.get(key)
+
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+        self._check_open()
+        if revision > self._revision:
+            raise FutureRevision(revision, self._revision)
+        start, end = start_of(prefix, after), end_of(prefix)
+        if revision in (0, self._revision):
+            keys, remaining = self._keys.page(start, end, limit=limit)
+            return Page([self._entries[key] for key in keys], self._revision, remaining)
+        self._check_kept(revision)
+        past = self._undo(prefix, revision)
+        keys, remaining = SortedKeys(past).page(start, end, limit=limit)
+        return Page([past[key] for key in keys], revision, remaining)
+
+    async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
+        self._check(key, 0, value, guard)
+        return await self._write(key, value, ttl)
+
+    async def update(
+        self, key: str, value: bytes, *, revision: int, ttl: float = 0, guard: Guard | None = None
+    ) -> int:
+        self._check(key, revision or -1, value, guard)
+        return await self._write(key, value, ttl)
+
+    async def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> int:
+        self._check(key, revision or -1, b"", guard)
+        return await self._write(key, None, 0)
+
+    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+        return self._watchers.open(prefix, after)
+
+    async def progress(self) -> None:
+        self._check_open()
+        self._watchers.mark()
+
+    async def compact(self, revision: int) -> None:
+        self._check_open()
+        if revision > self._revision:
+            raise FutureRevision(revision, self._revision)
+        if revision > self._compacted:
+            self._compacted = revision
+            del self._log[: bisect_right(self._log, revision, key=attrgetter("revision"))]
+
+    async def close(self) -> None:
+        self._closed = True
+        self._expirations.stop()
+        self._watchers.close(Unavailable("the store is closed"))
+
+    async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
+        """Changes of the past, for watchers that are behind."""
+        self._check_kept(after)
+        found: list[Change] = []
+        for i in range(bisect_right(self._log, after, key=attrgetter("revision")), len(self._log)):
+            change = self._log[i]
+            if change.revision > upto:
+                break
+            if change.key.startswith(prefix):
+                found.append(change)
+                if len(found) == limit:
+                    return found, change.revision
+        return found, upto
+
+    def _undo(self, prefix: str, revision: int) -> dict[str, Entry]:
+        """What stood below ``prefix`` at ``revision``: the present with every later change taken back."""
+        keys, _ = self._keys.page(prefix, end_of(prefix))
+        past = {key: self._entries[key] for key in keys}
+        for change in reversed(self._log):
+            if change.revision <= revision:
+                break
+            if not change.key.startswith(prefix):
+                continue
+            if change.previous is None:
+                past.pop(change.key, None)
+            else:
+                past[change.key] = change.previous
+        return past
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the store is closed")
+
+    def _check_kept(self, revision: int) -> None:
+        if revision < self._compacted:
+            raise Compacted(revision, self._compacted)
+
+    def _check(self, key: str, revision: int, value: bytes, guard: Guard | None) -> None:
+        """Whether a write may go ahead, ``revision`` being what the key must stand at (0: not exist)."""
+        self._check_open()
+        if len(value) > self._largest:
+            raise TooLarge(
+                f"{key}: {len(value)} bytes are more than the {self._largest} that the store takes"
+            )
+        if guard is not None and self._stands_at(guard.key) != guard.revision:
+            raise GuardFailed(guard)
+        if self._stands_at(key) != revision:
+            raise Conflict(key, self._entries.get(key))
+
+    def _stands_at(self, key: str) -> int:
+        entry = self._entries.get(key)
+        return entry.revision if entry else 0
+
+    async def _write(self, key: str, value: bytes | None, ttl: float) -> int:
+        revision = self._put(key, value, ttl)
+        # The other backends let the loop turn here, and watchers see the change before the writer goes on.
+        await asyncio.sleep(0)
+        return revision
+
+    def _put(self, key: str, value: bytes | None, ttl: float) -> int:
+        previous = self._entries.get(key)
+        self._revision += 1
+        if value is None:
+            del self._entries[key]
+            self._keys.remove(key)
+        else:
+            created = previous.created if previous else self._revision
+            self._entries[key] = Entry(key, value, self._revision, created)
+            if previous is None:
+                self._keys.add(key)
+            if ttl > 0:
+                self._expirations.add(key, self._revision, self._clock() + ttl)
+        change = Change(key, self._revision, value, previous)
+        self._log.append(change)
+        self._watchers.publish((change,), self._revision)
+        return self._revision
+
+    def _expire(self, key: str, revision: int) -> None:
+        if self._stands_at(key) == revision:
+            self._put(key, None, 0)

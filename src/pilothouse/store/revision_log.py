@@ -1,0 +1,253 @@
+"""The revision log: every write of a store as one row of an SQLite table. All calls block.
+
+    log = RevisionLog(path)
+    log.append([Row(2, "/a", b"1", created=2, previous=0, expiry=None)])    # one transaction, on disk when it returns
+    log.page("/", "", "0", revision=2, limit=10)
+
+A row is a value or, with ``created`` 0, a tombstone; ``previous`` is the revision of the same key that it replaces.
+Rows are only ever added at the end and, once compacted, removed.
+
+*Compaction* walks the revisions once, in their order, a few at a time: each row that is passed tells which row it
+made obsolete, and a tombstone is itself obsolete. No query ever looks for garbage. What is forgotten is decided by the
+mark ``compacted``, durable before the first row goes; ``swept`` is how far the walk has come.
+
+*A revision is never used twice.* The log stands at its highest row or at ``compacted``, whichever is higher. A copy
+made with ``copy_to`` is marked as one: whoever opens it starts far above any revision that the original can have
+reached since, with everything below compacted, so that clients that know later revisions list again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from pilothouse.store.interface import Change, Entry
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS log (
+  revision INTEGER PRIMARY KEY,
+  key TEXT NOT NULL,
+  value BLOB,
+  created INTEGER NOT NULL,
+  previous INTEGER NOT NULL,
+  expiry REAL
+);
+CREATE INDEX IF NOT EXISTS log_by_key ON log (key, revision, created);
+CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+_STOOD = """
+SELECT key, revision FROM (
+  SELECT key, max(revision) AS revision, created FROM log
+  WHERE key >= ?1 AND key < ?2 AND revision <= ?3 GROUP BY key
+) WHERE created > 0
+"""
+
+_PAGE = f"""
+SELECT l.key, l.value, l.revision, l.created FROM ({_STOOD} ORDER BY key LIMIT ?4) AS stood
+CROSS JOIN log AS l ON l.revision = stood.revision
+"""
+
+_COUNT = f"SELECT count(*) FROM ({_STOOD})"
+
+_CHANGES = """
+SELECT n.key, n.revision, n.value, n.created, p.revision, p.value, p.created
+FROM log n LEFT JOIN log p ON p.revision = n.previous
+WHERE n.revision > ? AND n.revision <= ? AND n.key >= ? AND n.key < ? ORDER BY n.revision LIMIT ?
+"""
+
+FIRST_REVISION = 1
+"""Where an empty store stands. 0 is a reserved word in the protocol."""
+
+_RESTORE_LEAP = 10**9
+_WRITES_PER_SECOND_AT_MOST = 10**5
+
+_CHECKPOINT_PAGES = 4096
+_CHECKPOINT_BY_FORCE_PAGES = 16 * _CHECKPOINT_PAGES
+
+_ROW = "(?,?,?,?,?,?)"
+_ROWS_PER_STATEMENT = 512
+
+
+class Row(NamedTuple):
+    """One write, as it is stored."""
+
+    revision: int
+    key: str
+    value: bytes | None
+    created: int
+    previous: int
+    expiry: float | None
+
+
+class RevisionLog:
+    """A connection that writes, to be used by one thread at a time."""
+
+    def __init__(self, path: Path, *, vfs: str = "") -> None:
+        self._connection = _connect(path, vfs)
+        self._wal_pages = 0
+        execute = self._connection.execute
+        execute("PRAGMA journal_mode = WAL").fetchall()
+        # In WAL mode FULL means: the log is on disk before a commit returns.
+        execute("PRAGMA synchronous = FULL").fetchall()
+        execute(_SCHEMA)
+        # Replaces SQLite's automatic checkpoint, which would make some writer wait for it.
+        self._connection.set_wal_hook(self._note_wal)
+        self.compacted = self._mark("compacted")
+        self._swept = self._mark("swept")
+        if self._mark("copied_at"):
+            self.leap(self._mark("copied_at"))
+
+    @property
+    def revision(self) -> int:
+        """The highest revision ever used here, as far as the log knows."""
+        highest = _number(self._connection, "SELECT coalesce(max(revision), 0) FROM log")
+        return max(FIRST_REVISION, highest, self.compacted)
+
+    @property
+    def wants_compacting(self) -> bool:
+        return self._swept < self.compacted
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        return self._wal_pages >= _CHECKPOINT_PAGES
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Write rows in one transaction; they are on disk when this returns.
+
+        One statement writes many rows, since the interpreter's lock is let go and fought for at each.
+        """
+        if len(rows) <= _ROWS_PER_STATEMENT:
+            self._insert(rows)
+            return
+        with self._connection:
+            for i in range(0, len(rows), _ROWS_PER_STATEMENT):
+                self._insert(rows[i : i + _ROWS_PER_STATEMENT])
+
+    def latest(self) -> list[Row]:
+        """The row of every key that exists."""
+        query = (
+            "SELECT revision, key, value, created, previous, expiry FROM log "
+            "WHERE created > 0 AND revision NOT IN (SELECT previous FROM log)"
+        )
+        return [Row(*row) for row in self._connection.execute(query)]
+
+    def since(self, revision: int) -> list[Row]:
+        """Every row above a revision."""
+        query = "SELECT revision, key, value, created, previous, expiry FROM log WHERE revision > ? ORDER BY revision"
+        return [Row(*row) for row in self._connection.execute(query, (revision,))]
+
+    def compact(self, revision: int) -> None:
+        """Decide, durably, that history below ``revision`` is forgotten. ``sweep`` then forgets it."""
+        self._set_mark("compacted", revision)
+        self.compacted = revision
+
+    def sweep(self, rows: int = 256) -> None:
+        """Take the compaction's walk a few rows further, in one short transaction."""
+        execute = self._connection.execute
+        low = self._swept
+        with self._connection:
+            window = "SELECT revision FROM log WHERE revision > ? AND revision <= ? ORDER BY revision LIMIT ?"
+            last = f"SELECT coalesce(max(revision), 0) FROM ({window})"
+            # Past the last row the walk is over: revisions that were never used need no steps.
+            high = _number(self._connection, last, (low, self.compacted, rows)) or self.compacted
+            obsolete = "SELECT previous FROM log WHERE revision > ? AND revision <= ? AND previous > 0"
+            execute(f"DELETE FROM log WHERE revision IN ({obsolete})", (low, high))
+            execute("DELETE FROM log WHERE revision > ? AND revision <= ? AND created = 0", (low, high))
+            self._set_mark("swept", high)
+        self._swept = high
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log's pages to their place; by force if readers have let it grow too long."""
+        mode = apsw.SQLITE_CHECKPOINT_PASSIVE
+        if self._wal_pages >= _CHECKPOINT_BY_FORCE_PAGES:
+            mode = apsw.SQLITE_CHECKPOINT_TRUNCATE
+        self._connection.wal_checkpoint(mode=mode)
+        self._wal_pages = 0
+
+    def leap(self, copied_at: int) -> None:
+        """Go on far above any revision that the original of this copy may have reached since ``copied_at``."""
+        elapsed = max(0, int(time.time()) - copied_at)
+        target = self.revision + _RESTORE_LEAP + elapsed * _WRITES_PER_SECOND_AT_MOST
+        with self._connection:
+            self.compact(target)
+            self._connection.execute("DELETE FROM mark WHERE name = 'copied_at'")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _insert(self, rows: Sequence[Row]) -> None:
+        statement = "INSERT INTO log VALUES " + ",".join([_ROW] * len(rows))
+        self._connection.execute(statement, [field for row in rows for field in row])
+
+    def _mark(self, name: str) -> int:
+        return _number(self._connection, "SELECT coalesce(max(value), 0) FROM mark WHERE name = ?", (name,))
+
+    def _set_mark(self, name: str, value: int) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO mark VALUES (?, ?)", (name, value))
+
+    def _note_wal(self, _connection: object, _database: str, pages: int) -> int:
+        self._wal_pages = pages
+        return int(apsw.SQLITE_OK)
+
+
+class LogReader:
+    """A connection that reads history, beside the one that writes; to be used by one thread at a time."""
+
+    def __init__(self, path: Path, *, vfs: str = "") -> None:
+        self._connection = _connect(path, vfs)
+
+    def page(self, start: str, end: str, revision: int, limit: int) -> tuple[list[Entry], int]:
+        """Keys from ``start`` up to ``end`` as they stood at ``revision``, and how many follow the first ``limit``."""
+        where = (start, _bound(end), revision)
+        rows = self._connection.execute(_PAGE, (*where, limit or -1))
+        # A row that is missing has been compacted meanwhile; the caller looks at the mark and says so.
+        entries = [Entry(*row) for row in rows]
+        if not limit or len(entries) < limit:
+            return entries, 0
+        return entries, _number(self._connection, _COUNT, where) - limit
+
+    def changes(self, prefix: str, end: str, after: int, upto: int, limit: int) -> tuple[list[Change], int]:
+        """Changes from ``prefix`` up to ``end``, above ``after``, and the revision up to which they are complete."""
+        found = []
+        rows = self._connection.execute(_CHANGES, (after, upto, prefix, _bound(end), limit))
+        for key, revision, value, created, before, old, born in rows:
+            previous = None if before is None else Entry(key, old, before, born)
+            found.append(Change(key, revision, value if created else None, previous))
+        return found, found[-1].revision if len(found) == limit else upto
+
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of everything, marked as one, to a file that must not exist."""
+        # SQLite takes an empty file; made here, it is never anyone else's to read.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        self._connection.execute("VACUUM INTO ?", (str(path),))
+        copy = apsw.Connection(str(path))
+        try:
+            copy.execute("INSERT OR REPLACE INTO mark VALUES ('copied_at', ?)", (int(time.time()),))
+        finally:
+            copy.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _connect(path: Path, vfs: str) -> apsw.Connection:
+    connection = apsw.Connection(str(path), vfs=vfs or None)
+    # Only a checkpoint by force ever waits for the other connection.
+    connection.set_busy_timeout(2000)
+    return connection
+
+
+def _number(connection: apsw.Connection, query: str, values: Sequence[str | bytes | int] = ()) -> int:
+    """The one number that a query answers."""
+    return int(connection.execute(query, tuple(values)).get)
+
+
+def _bound(end: str) -> str | bytes:
+    """An upper bound for keys. SQLite sorts every text before every blob, so an empty blob bounds nothing."""
+    return end or b""

@@ -1,0 +1,382 @@
+"""A store in a folder, on SQLite: the default.
+
+    store = await SqliteStore.open(Path("data/store"))
+    await store.create("/a", b"1")          # on disk when this returns
+
+Three places, one job each:
+
+* *The loop's thread* holds the latest value of every key, decides each write against it, hands changes to watchers,
+  and answers reads of the present. No SQL.
+* *The writing thread* (`GroupCommit`) appends the writes that were decided to the revision log, all that wait in one
+  transaction, and does the housekeeping between two of them, a little at a time.
+* *The reading thread* reads the past from a second connection: listings at older revisions, and changes for watchers
+  that are behind.
+
+A key with a write under way is *busy*: further writes to it, or guarded by it, wait until that one has settled, and are
+then decided on what is durable. So nobody is ever told of a value that could still be lost, and a write's place in the
+log is settled the moment it is decided.
+
+When a commit fails, every write under way ends with ``Unavailable``, the writing thread reads from disk what is really
+there, and the loop takes that for the truth. Their revisions are not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from pilothouse.aio.group_commit import Closed, GroupCommit
+from pilothouse.store.expiring import Expirations
+from pilothouse.store.folder import Folder
+from pilothouse.store.interface import (
+    Batch,
+    Change,
+    Compacted,
+    Conflict,
+    Entry,
+    FutureRevision,
+    Guard,
+    GuardFailed,
+    Page,
+    StoreError,
+    TooLarge,
+    Unavailable,
+)
+from pilothouse.store.keys import SortedKeys, end_of, start_of
+from pilothouse.store.revision_log import LogReader, RevisionLog, Row
+from pilothouse.store.watching import Watchers
+
+_log = logging.getLogger(__name__)
+
+_R = TypeVar("_R")
+
+FILE = "store.db"
+
+
+class SqliteStore:
+    """See the module. Made by ``open``."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        log: RevisionLog,
+        reader: LogReader,
+        *,
+        clock: Callable[[], float],
+        largest: int,
+        progress_every: float,
+    ) -> None:
+        self._folder = folder
+        self._log = log
+        self._reader = reader
+        self._clock = clock
+        self._largest = largest
+        self._entries: dict[str, Entry] = {}
+        self._busy: dict[str, list[asyncio.Future[None]]] = {}
+        self._revision = self._assigned = self._durable = log.revision
+        self._compacted = log.compacted
+        self._closed = False
+        self._in_doubt = False
+        self._landed: list[Row] = []
+        self._expirations = Expirations(self._expire, clock=clock)
+        for row in log.latest():
+            self._entries[row.key] = Entry(row.key, row.value or b"", row.revision, row.created)
+            if row.expiry is not None:
+                self._expirations.add(row.key, row.revision, row.expiry)
+        self._keys = SortedKeys(self._entries)
+        self._watchers = Watchers(self, revision=self._revision, progress_every=progress_every)
+        self._commits: GroupCommit[Row] = GroupCommit(
+            self._commit, self._applied, self._failed, name="store-writer"
+        )
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._untidy = asyncio.Event()
+        self._untidy.set()
+        self._housekeeper = asyncio.create_task(self._keep_house(), name="store-housekeeping")
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        restored: bool = False,
+        clock: Callable[[], float] = time.time,
+        largest: int = 8 << 20,
+        progress_every: float = 5.0,
+        vfs: str = "",
+    ) -> SqliteStore:
+        """Own the folder and read what is in it.
+
+        ``restored`` says that its files were brought back from an earlier time by other means than ``copy_to``: the
+        store then goes on far above any revision that clients may have seen. ``vfs`` names SQLite's way to files.
+        """
+
+        def blocking() -> tuple[Folder, RevisionLog, LogReader]:
+            folder = Folder.claim(path)
+            try:
+                file = folder.private_file(FILE)
+                log = RevisionLog(file, vfs=vfs)
+                if restored:
+                    log.leap(0)
+                return folder, log, LogReader(file, vfs=vfs)
+            except apsw.Error as error:
+                folder.release()
+                raise StoreError(f"{path / FILE} can't be opened: {error}") from error
+            except BaseException:
+                folder.release()
+                raise
+
+        folder, log, reader = await asyncio.to_thread(blocking)
+        return cls(folder, log, reader, clock=clock, largest=largest, progress_every=progress_every)
+
+    @property
+    def current(self) -> int:
+        return self._revision
+
+    async def revision(self) -> int:
+        self._check_open()
+        return self._revision
+
+    async def get(self, key: str) -> Entry | None:
+        self._check_open()
+        return self._entries.get(key)
+
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+        self._check_open()
+        if revision > self._revision:
+            raise FutureRevision(revision, self._revision)
+        start, end = start_of(prefix, after), end_of(prefix)
+        if revision in (0, self._revision):
+            keys, remaining = self._keys.page(start, end, limit=limit)
+            entries = self._entries
+            return Page([entries[key] for key in keys], self._revision, remaining)
+        self._check_kept(revision)
+        found, remaining = await self._read(lambda: self._reader.page(start, end, revision, limit))
+        # Rows go only after the mark has moved: what was read is whole if the mark is still below.
+        self._check_kept(revision)
+        return Page(found, revision, remaining)
+
+    async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
+        return await self._write(key, value, 0, ttl, guard)
+
+    async def update(
+        self, key: str, value: bytes, *, revision: int, ttl: float = 0, guard: Guard | None = None
+    ) -> int:
+        return await self._write(key, value, revision or -1, ttl, guard)
+
+    async def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> int:
+        return await self._write(key, None, revision or -1, 0, guard)
+
+    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+        return self._watchers.open(prefix, after)
+
+    async def progress(self) -> None:
+        self._check_open()
+        self._watchers.mark()
+
+    async def compact(self, revision: int) -> None:
+        self._check_open()
+        if revision > self._revision:
+            raise FutureRevision(revision, self._revision)
+        if revision <= self._compacted:
+            return
+        try:
+            await self._commits.between(lambda: self._log.compact(revision))
+        except (Closed, apsw.Error) as error:
+            raise Unavailable(f"can't compact: {error or 'the store is closed'}") from error
+        self._compacted = max(self._compacted, revision)
+        self._untidy.set()
+
+    async def copy_to(self, path: Path) -> None:
+        """Write a copy to a file that must not exist, while the store goes on; it can be opened as ``store.db``."""
+        self._check_open()
+        try:
+            await self._read(lambda: self._reader.copy_to(path))
+        except FileExistsError as error:
+            raise StoreError(f"{path} exists; a copy is written to a new file") from error
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._expirations.stop()
+        self._housekeeper.cancel()
+        await asyncio.gather(self._housekeeper, return_exceptions=True)
+        await self._commits.close()
+        self._settle(list(self._busy))
+        self._watchers.close(Unavailable("the store is closed"))
+        await asyncio.to_thread(self._close_files)
+
+    async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
+        """Changes of the past, for watchers that are behind."""
+        self._check_kept(after)
+        end = end_of(prefix)
+        found = await self._read(lambda: self._reader.changes(prefix, end, after, upto, limit))
+        self._check_kept(after)
+        return found
+
+    # --- deciding a write: on the loop ---
+
+    async def _write(
+        self, key: str, value: bytes | None, revision: int, ttl: float, guard: Guard | None
+    ) -> int:
+        """Write if the key stands at ``revision`` (0: does not exist)."""
+        if value is not None and len(value) > self._largest:
+            raise TooLarge(
+                f"{key}: {len(value)} bytes are more than the {self._largest} that the store takes"
+            )
+        if not key.isascii():
+            # A key with no UTF-8 form fails here, alone, rather than with its whole group.
+            key.encode()
+        while key in self._busy or (guard is not None and guard.key in self._busy):
+            await self._settled(key if key in self._busy or guard is None else guard.key)
+        self._check_open()
+        if guard is not None and self._stands_at(guard.key) != guard.revision:
+            raise GuardFailed(guard)
+        if self._stands_at(key) != revision:
+            raise Conflict(key, self._entries.get(key))
+        row = self._decide(key, value, self._clock() + ttl if ttl > 0 else None)
+        try:
+            await self._commits.submit(row)
+        except Closed as error:
+            raise Unavailable("the store is closed") from error
+        except Exception as error:
+            raise Unavailable(f"{key} may not have been written: {error}") from error
+        return row.revision
+
+    def _decide(self, key: str, value: bytes | None, expiry: float | None) -> Row:
+        """Give a write that may go ahead its place in the log; its key is busy from here on."""
+        old = self._entries.get(key)
+        self._assigned = revision = self._assigned + 1
+        self._busy[key] = []
+        created = 0 if value is None else old.created if old is not None else revision
+        return Row(revision, key, value, created, old.revision if old is not None else 0, expiry)
+
+    def _stands_at(self, key: str) -> int:
+        entry = self._entries.get(key)
+        return entry.revision if entry is not None else 0
+
+    async def _settled(self, key: str) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._busy[key].append(waiter)
+        await waiter
+
+    def _settle(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            for waiter in self._busy.pop(key, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _expire(self, key: str, revision: int) -> None:
+        if self._stands_at(key) != revision:
+            return
+        if key in self._busy:
+            self._expirations.add(key, revision, self._clock() + 1)
+            return
+        deletion = self._commits.submit(self._decide(key, None, None))
+
+        def again(outcome: asyncio.Future[None]) -> None:
+            if not outcome.cancelled() and outcome.exception() and not self._closed:
+                self._expirations.add(key, revision, self._clock() + 1)
+
+        deletion.add_done_callback(again)
+
+    # --- committing: in the writing thread ---
+
+    def _commit(self, rows: Sequence[Row]) -> None:
+        if self._in_doubt:
+            # These writes were decided before the truth was known: find it out, and let them fail too.
+            self._read_truth()
+            raise Unavailable("the writes before it had failed")
+        try:
+            self._log.append(rows)
+        except Exception:
+            self._in_doubt = True
+            with contextlib.suppress(apsw.Error):
+                self._read_truth()
+            raise
+        self._durable = rows[-1].revision
+
+    def _read_truth(self) -> None:
+        self._landed = self._log.since(self._durable)
+        if self._landed:
+            self._durable = self._landed[-1].revision
+        self._in_doubt = False
+
+    # --- taking note of a commit: on the loop again ---
+
+    def _applied(self, rows: Sequence[Row]) -> None:
+        changes = []
+        entries = self._entries
+        for revision, key, value, created, _, expiry in rows:
+            old = entries.get(key)
+            if value is None:
+                if old is not None:
+                    del entries[key]
+                    self._keys.remove(key)
+            else:
+                entries[key] = Entry(key, value, revision, created)
+                if old is None:
+                    self._keys.add(key)
+                if expiry is not None:
+                    self._expirations.add(key, revision, expiry)
+            changes.append(Change(key, revision, value, old))
+        self._revision = rows[-1].revision
+        self._watchers.publish(changes, self._revision)
+        self._settle([row.key for row in rows])
+        if self._log.wants_checkpoint:
+            self._untidy.set()
+
+    def _failed(self, error: Exception) -> None:
+        _log.error("a commit has failed, and with it %d writes: %s", len(self._busy), error)
+        landed, self._landed = self._landed, []
+        if landed:
+            self._applied(landed)
+        self._settle(list(self._busy))
+
+    # --- the rest ---
+
+    async def _keep_house(self) -> None:
+        """Compact and checkpoint, in short calls between commits."""
+        while True:
+            await self._untidy.wait()
+            self._untidy.clear()
+            try:
+                while self._log.wants_compacting:
+                    await self._commits.between(self._log.sweep)
+                if self._log.wants_checkpoint:
+                    await self._commits.between(self._log.checkpoint)
+            except apsw.Error as error:
+                _log.warning("housekeeping is put off: %s", error)
+                await asyncio.sleep(1)
+                self._untidy.set()
+
+    async def _read(self, read: Callable[[], _R]) -> _R:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reading, read)
+        except apsw.Error as error:
+            raise Unavailable(f"history can't be read: {error}") from error
+        except RuntimeError as error:
+            raise Unavailable("the store is closed") from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the store is closed")
+
+    def _check_kept(self, revision: int) -> None:
+        if revision < self._compacted:
+            raise Compacted(revision, self._compacted)
+
+    def _close_files(self) -> None:
+        self._reading.shutdown()
+        self._reader.close()
+        self._log.close()
+        self._folder.release()

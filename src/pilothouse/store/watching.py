@@ -1,0 +1,205 @@
+"""Watchers of a store that lives in this process.
+
+    watchers = Watchers(history, revision=41)
+    async with watchers.open("/pods/", after=40) as batches:
+        watchers.publish([change], 42)          # in the store's commit
+        async for batch in batches: ...         # first what history has above 40, then this
+
+A watcher is *live* or *behind*, as in etcd. While live, matching changes go straight into its buffer. A watcher that
+starts below the store's revision, or whose buffer has overflowed because its reader is slow, is behind: it reads
+history, page by page, at the reader's own pace, while changes above a fixed revision collect in the buffer again. So
+memory is bounded, nothing is dropped, and only a compaction that overtakes the reader ends its watch.
+
+Two numbers say it all: everything up to ``position`` has been handed out; everything above ``floor`` is in the
+buffer. Live means that the two meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from pilothouse.store.interface import Batch, Change, StoreError
+
+BUFFERED = 8192
+"""How many changes wait for a slow reader before it has to read history."""
+
+PAGE = 1024
+"""How many changes are read from history at once."""
+
+
+class History(Protocol):
+    """Where changes of the past are read."""
+
+    async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
+        """Changes below ``prefix`` above ``after`` and up to ``upto``: whole revisions, about ``limit`` changes.
+
+        Also the revision up to which they are complete. Raises ``Compacted``.
+        """
+
+
+class Watcher:
+    """One reader's place in the stream of changes: an async iterator of batches."""
+
+    def __init__(self, watchers: Watchers, prefix: str, after: int) -> None:
+        self.prefix = prefix
+        self.position = after
+        self._floor = max(after, watchers.revision)
+        self._watchers = watchers
+        self._buffer: list[Change] = []
+        self._overflowed = False
+        self._mark_wanted = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: StoreError | None = None
+        self._ended = False
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self
+
+    async def __anext__(self) -> Batch:
+        while not self._ended:
+            behind = self._overflowed or self.position < self._floor
+            batch = await self._catch_up() if behind else self._take()
+            if batch is not None:
+                return batch
+            if behind:
+                continue
+            if self._error is not None:
+                raise self._error
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        raise StopAsyncIteration
+
+    def offer(self, change: Change) -> None:
+        """A change below the prefix has been committed."""
+        if self._overflowed or change.revision <= self._floor:
+            return
+        if len(self._buffer) >= BUFFERED:
+            self._buffer = []
+            self._overflowed = True
+        else:
+            self._buffer.append(change)
+        self.wake()
+
+    def mark(self) -> None:
+        """A progress mark is wanted."""
+        self._mark_wanted = True
+        self.wake()
+
+    def fail(self, error: StoreError) -> None:
+        self._error = error
+        self.wake()
+
+    def end(self) -> None:
+        self._ended = True
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _take(self) -> Batch | None:
+        """What is in the buffer. The hub's revision is its mark: a live buffer lacks nothing up to there."""
+        revision = self._watchers.revision
+        if self._buffer:
+            changes, self._buffer = tuple(self._buffer), []
+        elif self._mark_wanted and revision > self.position:
+            changes = ()
+        else:
+            self._mark_wanted = False
+            return None
+        self._mark_wanted = False
+        self.position = self._floor = revision
+        return Batch(changes, revision)
+
+    async def _catch_up(self) -> Batch | None:
+        """The next page of history. The position moves only once it is read: a cancelled call loses nothing."""
+        if self._error is not None:
+            raise self._error
+        if self._overflowed:
+            self._overflowed = False
+            self._floor = self._watchers.revision
+        changes, complete = await self._watchers.history.changes(
+            self.prefix, self.position, self._floor, PAGE
+        )
+        self.position = complete
+        return Batch(tuple(changes), complete) if changes else None
+
+
+class Watchers:
+    """Every open watch of one store."""
+
+    def __init__(self, history: History, *, revision: int, progress_every: float) -> None:
+        self.history = history
+        self.revision = revision
+        self._progress_every = progress_every
+        self._open: set[Watcher] = set()
+        self._by_parent: dict[str, tuple[Watcher, ...]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: StoreError | None = None
+
+    @asynccontextmanager
+    async def open(self, prefix: str, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
+        if self._error is not None:
+            raise self._error
+        watcher = Watcher(self, prefix, after)
+        self._open.add(watcher)
+        self._by_parent.clear()
+        self._arm()
+        try:
+            yield watcher
+        finally:
+            watcher.end()
+            self._open.discard(watcher)
+            self._by_parent.clear()
+            if not self._open and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def publish(self, changes: Iterable[Change], revision: int) -> None:
+        """One commit's changes, in order; the store stands at ``revision``."""
+        self.revision = revision
+        if self._open:
+            for change in changes:
+                for watcher in self._interested(change.key):
+                    if change.key.startswith(watcher.prefix):
+                        watcher.offer(change)
+
+    def mark(self) -> None:
+        for watcher in self._open:
+            watcher.mark()
+
+    def close(self, error: StoreError) -> None:
+        """End every watch with ``error``, once it has handed out what it holds."""
+        self._error = error
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for watcher in self._open:
+            watcher.fail(error)
+
+    def _interested(self, key: str) -> tuple[Watcher, ...]:
+        """Who may want a key, remembered by its folder: there are few folders and a great many keys."""
+        parent = key[: key.rfind("/") + 1]
+        found = self._by_parent.get(parent)
+        if found is None:
+            if len(self._by_parent) > 4096:
+                self._by_parent.clear()
+            found = tuple(w for w in self._open if parent.startswith(w.prefix) or w.prefix.startswith(parent))
+            self._by_parent[parent] = found
+        return found
+
+    def _arm(self) -> None:
+        if self._timer is None and self._progress_every > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._progress_every, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.mark()
+        if self._open:
+            self._arm()
