@@ -1,0 +1,278 @@
+"""What things may be called, and what ``metadata`` may say.
+
+A rule is a function from text to what is wrong with it, or the empty string:
+
+    subdomain("db-1.example.com")     # ""
+    subdomain("A_b")                  # "a lowercase RFC 1123 subdomain must consist of …"
+
+``validate_object_meta`` applies the rules to an object's metadata; each problem carries its path. What is merely
+unwise is a warning, not a problem (``meta_warnings``).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from pilothouse.meta.fields import FieldError, child, element
+
+Rule = Callable[[str], str]
+"""What is wrong with a name, or the empty string."""
+
+ANNOTATIONS_LIMIT: Final = 256 * 1024
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH: Final = 5
+_GENERATED_LENGTH: Final = 63
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE: Final = f"({_QUALIFIED})?"
+
+_IS_LABEL: Final = re.compile(_LABEL).fullmatch
+_IS_SUBDOMAIN: Final = re.compile(_SUBDOMAIN).fullmatch
+_IS_LABEL_1035: Final = re.compile(_LABEL_1035).fullmatch
+_IS_QUALIFIED: Final = re.compile(_QUALIFIED).fullmatch
+_IS_VALUE: Final = re.compile(_VALUE).fullmatch
+
+_QUALIFIED_TEXT: Final = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
+)
+_EMPTY: Final = "must be non-empty"
+
+
+def _too_long(limit: int) -> str:
+    return f"must be no more than {limit} bytes"
+
+
+def subdomain(name: str) -> str:
+    """Most objects' names: an RFC 1123 subdomain of at most 253 characters."""
+    if len(name) > 253:
+        return _too_long(253)
+    if _IS_SUBDOMAIN(name):
+        return ""
+    return (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+        f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+    )
+
+
+def label(name: str) -> str:
+    """Namespaces and whatever becomes one part of a DNS name: an RFC 1123 label."""
+    if len(name) > 63:
+        return _too_long(63)
+    if _IS_LABEL(name):
+        return ""
+    return (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+        f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+    )
+
+
+def label_1035(name: str) -> str:
+    """Services: an RFC 1035 label, which starts with a letter."""
+    if len(name) > 63:
+        return _too_long(63)
+    if _IS_LABEL_1035(name):
+        return ""
+    return (
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation "
+        f"is '{_LABEL_1035}')"
+    )
+
+
+def path_segment(name: str) -> str:
+    """RBAC's objects: anything that is one segment of a URL path."""
+    if name in (".", ".."):
+        return f"may not be '{name}'"
+    for character in "/%":
+        if character in name:
+            return f"may not contain '{character}'"
+    return ""
+
+
+def qualified_name(name: str) -> str:
+    """Label keys, annotation keys, finalizers: ``name`` or ``example.com/name``."""
+    prefix, slash, last = name.rpartition("/")
+    if "/" in prefix:
+        return f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+    if slash:
+        problem = subdomain(prefix) if prefix else _EMPTY
+        if problem:
+            return f"prefix part {problem}"
+    if not last:
+        return f"name part {_EMPTY}"
+    if len(last) > 63:
+        return f"name part {_too_long(63)}"
+    return "" if _IS_QUALIFIED(last) else f"name part {_QUALIFIED_TEXT}"
+
+
+def label_value(value: str) -> str:
+    """The value of a label; may be empty."""
+    if len(value) > 63:
+        return _too_long(63)
+    if _IS_VALUE(value):
+        return ""
+    return (
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+        "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+        f"validation is '{_VALUE}')"
+    )
+
+
+def generate_name(prefix: str, source: random.Random) -> str:
+    """A name that begins with ``prefix`` and is unlikely to be taken."""
+    suffix = "".join(source.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
+    return prefix[: _GENERATED_LENGTH - _SUFFIX_LENGTH] + suffix
+
+
+def validate_object_meta(
+    meta: Mapping[str, Any], *, namespaced: bool, name_rule: Rule | None = None
+) -> list[FieldError]:
+    """Every problem of an object's metadata. Call it with the generated name already filled in."""
+    problems: list[FieldError] = []
+    _check_names(meta, namespaced, name_rule or subdomain, problems)
+    if (labels := meta.get("labels")) is not None:
+        problems += validate_labels(labels, "metadata.labels")
+    if (annotations := meta.get("annotations")) is not None:
+        problems += validate_annotations(annotations, "metadata.annotations")
+    if owners := meta.get("ownerReferences"):
+        problems += _owner_problems(owners, "metadata.ownerReferences")
+    if finalizers := meta.get("finalizers"):
+        problems += _finalizer_problems(finalizers, "metadata.finalizers")
+    return problems
+
+
+def validate_labels(labels: Any, path: str) -> Iterator[FieldError]:
+    """Problems of a map of labels (also a template's or a selector's)."""
+    if not isinstance(labels, dict):
+        yield FieldError.type_invalid(path, labels, "must be a map of strings")
+        return
+    for key, value in labels.items():
+        if problem := qualified_name(key):
+            yield FieldError.invalid(path, key, problem)
+        if not isinstance(value, str):
+            yield FieldError.type_invalid(path, value, f'the value of label "{key}" must be a string')
+        elif problem := label_value(value):
+            yield FieldError.invalid(path, value, problem)
+
+
+def validate_annotations(annotations: Any, path: str) -> Iterator[FieldError]:
+    """Problems of a map of annotations: keys like a label's in any case, 256 KiB in all."""
+    if not isinstance(annotations, dict):
+        yield FieldError.type_invalid(path, annotations, "must be a map of strings")
+        return
+    size = 0
+    for key, value in annotations.items():
+        if problem := qualified_name(key.lower()):
+            yield FieldError.invalid(path, key, problem)
+        if not isinstance(value, str):
+            yield FieldError.type_invalid(path, value, f'the value of annotation "{key}" must be a string')
+            continue
+        size += _byte_length(key) + _byte_length(value)
+    if size > ANNOTATIONS_LIMIT:
+        yield FieldError.too_long(path, ANNOTATIONS_LIMIT)
+
+
+def meta_warnings(meta: Mapping[str, Any]) -> list[str]:
+    """What is allowed but unwise."""
+    return [
+        f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name including a path (/) '
+        "to avoid accidental conflicts with other finalizer writers"
+        for finalizer in meta.get("finalizers") or ()
+        if isinstance(finalizer, str) and "/" not in finalizer and finalizer not in _OWN_FINALIZERS
+    ]
+
+
+def dedupe_owner_references(meta: dict[str, Any]) -> list[str]:
+    """Drop owner references that repeat an earlier one, in place; a warning if there were any."""
+    owners = meta.get("ownerReferences")
+    if not isinstance(owners, list) or len(owners) < 2:
+        return []
+    kept: list[Any] = []
+    repeated: list[str] = []
+    for owner in owners:
+        if owner not in kept:
+            kept.append(owner)
+        elif isinstance(owner, dict) and owner.get("uid") not in repeated:
+            repeated.append(str(owner.get("uid")))
+    if len(kept) == len(owners):
+        return []
+    meta["ownerReferences"] = kept
+    return [
+        ".metadata.ownerReferences contains duplicate entries, of which one was kept; "
+        f"duplicate UID(s) observed: {', '.join(repeated)}"
+    ]
+
+
+_OWN_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+
+
+def _check_names(meta: Mapping[str, Any], namespaced: bool, rule: Rule, problems: list[FieldError]) -> None:
+    name, prefix, namespace = meta.get("name"), meta.get("generateName"), meta.get("namespace")
+    if prefix:
+        # A prefix usually ends in a dash, which its random suffix makes legal.
+        complete = f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
+        if problem := rule(complete):
+            problems.append(FieldError.invalid("metadata.generateName", prefix, problem))
+    if not name:
+        problems.append(FieldError.required("metadata.name", "name or generateName is required"))
+    elif problem := rule(name):
+        problems.append(FieldError.invalid("metadata.name", name, problem))
+    if not namespaced:
+        if namespace:
+            problems.append(FieldError.forbidden("metadata.namespace", "not allowed on this type"))
+    elif not namespace:
+        problems.append(FieldError.required("metadata.namespace"))
+    elif problem := label(namespace):
+        problems.append(FieldError.invalid("metadata.namespace", namespace, problem))
+
+
+def _owner_problems(owners: Any, path: str) -> Iterator[FieldError]:
+    controller = None
+    for index, owner in enumerate(owners):
+        at = element(path, index)
+        if not isinstance(owner, dict):
+            yield FieldError.type_invalid(at, owner, "must be an object")
+            continue
+        for key, detail in _OWNER_FIELDS.items():
+            if not owner.get(key):
+                yield FieldError.invalid(child(at, key), owner.get(key, ""), detail)
+        if owner.get("controller") is True:
+            if controller is not None:
+                yield FieldError.invalid(
+                    path,
+                    owners,
+                    "Only one reference can have Controller set to true. "
+                    f'Found "true" in references for {controller} and {owner.get("name", "")}',
+                )
+            controller = owner.get("name", "")
+
+
+_OWNER_FIELDS: Final = {
+    "apiVersion": "version must not be empty",
+    "kind": "must not be empty",
+    "name": "must not be empty",
+    "uid": "must not be empty",
+}
+
+
+def _finalizer_problems(finalizers: Any, path: str) -> Iterator[FieldError]:
+    for finalizer in finalizers:
+        if not isinstance(finalizer, str):
+            yield FieldError.type_invalid(path, finalizer, "must be a string")
+        elif problem := qualified_name(finalizer):
+            yield FieldError.invalid(path, finalizer, problem)
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        yield FieldError.invalid(
+            path, finalizers, "finalizer orphan and foregroundDeletion cannot be both set"
+        )
+
+
+def _byte_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
