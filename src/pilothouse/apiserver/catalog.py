@@ -66,7 +66,8 @@ class Catalog:
         self._forget(resource.group, resource.plural)
         self._resources[resource.group, resource.plural] = resource
         for kind in resource.kinds:
-            self._served[kind.group, kind.version, kind.plural] = Served(resource, kind)
+            if kind.served:
+                self._served[kind.group, kind.version, kind.plural] = Served(resource, kind)
         self._changed()
 
     def remove(self, group: str, plural: str) -> None:
@@ -95,7 +96,7 @@ class Catalog:
         if resource is None:
             return False
         for kind in resource.kinds:
-            del self._served[kind.group, kind.version, kind.plural]
+            self._served.pop((kind.group, kind.version, kind.plural), None)
         return True
 
     def _changed(self) -> None:

@@ -64,6 +64,14 @@ def _unchanged(obj: Object) -> None:
     return None
 
 
+def _never(obj: Object) -> bool:
+    return False
+
+
+def _at_once(obj: Object, asked: int | None) -> int:
+    return 0
+
+
 def _unchanged_update(new: Object, old: Object) -> None:
     return None
 
@@ -78,6 +86,10 @@ class Kind:
     plural: str
     schema: Schema
     singular: str = ""
+    list_kind: str = ""
+    """The kind of a list; empty means the kind's name and ``List``."""
+    served: bool = True
+    """False for a version that is only stored or only convertible."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     namespaced: bool = True
@@ -107,6 +119,12 @@ class Kind:
     """What the server itself sets on a new object (a Namespace's phase, a Secret's ``stringData`` folded in)."""
     prepare_update: Callable[[Object, Object], None] = _unchanged_update
     """What the server itself sets or keeps on update, given the new and the stored object."""
+    prepare_delete: Callable[[Object], None] = _unchanged
+    """What the server itself sets when an object begins to go (a Namespace's phase)."""
+    held: Callable[[Object], bool] = _never
+    """Something besides ``metadata.finalizers`` keeps a terminating object (a Namespace's ``spec.finalizers``)."""
+    grace: Callable[[Object, int | None], int] = _at_once
+    """Seconds that an object lives on after a delete, given how many were asked for (a Pod's grace period)."""
     validate: Callable[[Object, Object | None], Iterable[FieldError]] = _no_problems
     """Problems that a schema can't express; the second argument is the stored object on update, else None."""
     validate_name: Callable[[str], str] | None = None
@@ -121,6 +139,10 @@ class Kind:
     @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_name(self) -> str:
+        return self.list_kind or f"{self.name}List"
 
     @cached_property
     def shape(self) -> Shape:

@@ -1,0 +1,51 @@
+"""What a write must pass besides its own kind's rules: the state of its namespace, and what this installation can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pilothouse.apiserver import codec
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.catalog import ROOT
+from pilothouse.apiserver.objects import Objects
+from pilothouse.meta import errors
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Kind, Object
+
+Refusals = Callable[[Kind, Object], Iterable[FieldError]]
+UNDELETABLE = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+class Admission:
+    """The checks, in their order."""
+
+    def __init__(self, objects: Objects, refusals: Refusals) -> None:
+        self._objects = objects
+        self._refusals = refusals
+
+    async def admit_create(self, call: Call, obj: Object) -> None:
+        """Nothing is born into a namespace that doesn't exist or is going away."""
+        kind = call.served.kind
+        if not kind.namespaced:
+            return
+        found = await self._objects.glance(f"{ROOT}namespaces/{call.namespace}")
+        if found is None:
+            raise errors.not_found("namespaces", "", call.namespace)
+        if b'"phase":"Terminating"' not in found.value:
+            return
+        namespace = codec.decode(found.value)
+        if namespace.get("status", {}).get("phase") == "Terminating":
+            name = obj["metadata"].get("name") or ""
+            because = f"because it is being terminated: namespace {call.namespace} is being terminated"
+            cause = errors.Cause("NamespaceTerminating", f"namespace {call.namespace} is being terminated", "metadata.namespace")
+            detail = f"unable to create new content in namespace {call.namespace} {because}"
+            raise errors.forbidden(kind.plural, kind.group, name, detail, causes=[cause])
+
+    def admit_delete(self, call: Call) -> None:
+        """The namespaces that the system needs stay."""
+        if call.served.kind.name == "Namespace" and not call.served.kind.group and call.name in UNDELETABLE:
+            raise errors.forbidden("namespaces", "", call.name, "this namespace may not be deleted")
+
+    def refusals(self, kind: Kind, obj: Object) -> Iterable[FieldError]:
+        """Fields that are valid Kubernetes but can't be honoured here."""
+        return self._refusals(kind, obj)

@@ -1,0 +1,34 @@
+"""What is there from the first start: the namespaces that clients take for granted."""
+
+from __future__ import annotations
+
+from pilothouse.apiserver import ingest, lifecycle
+from pilothouse.apiserver.catalog import Catalog, Served
+from pilothouse.apiserver.objects import Objects
+from pilothouse.base.clock import Clock
+from pilothouse.base.ids import new_uid
+from pilothouse.meta.kind import Object
+from pilothouse.store.interface import Conflict
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+async def make_namespaces(catalog: Catalog, objects: Objects, clock: Clock) -> None:
+    """Create the namespaces that are missing; another instance may do the same at the same time."""
+    served = catalog.find("", "v1", "namespaces")
+    if served is None:
+        return
+    for name in NAMESPACES:
+        key = served.key("", name)
+        if await objects.find(key) is None:
+            try:
+                await objects.create(served, key, _namespace(served, name, clock.now()))
+            except Conflict:
+                continue
+
+
+def _namespace(served: Served, name: str, now: float) -> Object:
+    obj: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    ingest.conform(served.kind, obj, "Strict", [])
+    lifecycle.begin(served.kind, obj, namespace="", uid=new_uid(), now=now)
+    return obj

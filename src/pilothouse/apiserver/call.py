@@ -1,0 +1,24 @@
+"""A request that has been understood: which object, through which version, by which verb."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pilothouse.apiserver.catalog import Served
+from pilothouse.apiserver.exchange import Request
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One verb on one resource."""
+
+    request: Request
+    served: Served
+    verb: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    params: dict[str, str] = {}
+
+    @property
+    def key(self) -> str:
+        return self.served.key(self.namespace, self.name)

@@ -1,0 +1,310 @@
+"""The API server without its sockets: a request in, an answer out.
+
+    core = Core.build(store, resources, ...)
+    async with core.running():
+        answer = await core.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
+
+``answer`` never raises: whatever goes wrong becomes a Status. Who the user is has been settled before; what they may
+do is settled here, once, for every request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from random import Random
+
+from pilothouse.apiserver import codec, namespaces, scaling, version
+from pilothouse.apiserver.admission import Admission, Refusals
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authorization import Attributes, Authorizer, refusal
+from pilothouse.apiserver.bootstrap import make_namespaces
+from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.catalog import Catalog, Served
+from pilothouse.apiserver.definitions import GROUP as DEFINITIONS_GROUP
+from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
+from pilothouse.apiserver.definitions import Definitions
+from pilothouse.apiserver.discovery import Discovery
+from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
+from pilothouse.apiserver.grammar import Place, locate, verb_of
+from pilothouse.apiserver.objects import Objects
+from pilothouse.apiserver.openapi_documents import OpenApi
+from pilothouse.apiserver.patching import Patcher
+from pilothouse.apiserver.pods import Pods
+from pilothouse.apiserver.reading import Reader
+from pilothouse.apiserver.reviews import Reviews
+from pilothouse.apiserver.writing import Writer
+from pilothouse.base.clock import Clock
+from pilothouse.meta import errors
+from pilothouse.meta.errors import StatusError
+from pilothouse.meta.kind import Kind, Object, Resource
+from pilothouse.store.interface import Store
+
+_READ_VERBS = {"GET": "get", "HEAD": "get"}
+
+log = logging.getLogger(__name__)
+
+
+class Core:
+    """Everything between a request and the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        resources: Iterable[Resource],
+        *,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        clock: Clock,
+        random: Random,
+        refusals: Refusals,
+    ) -> None:
+        self._authorizer = authorizer
+        self._clock = clock
+        self.catalog = Catalog(resources)
+        self.cache = Cache(store, self.catalog, clock)
+        self._objects = Objects(store, self.cache)
+        self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
+        self._adopt_definitions()
+        self.cache.listen(self._definitions)
+        self.reader = Reader(self.catalog, self.cache, clock)
+        self._writer = Writer(self._objects, Admission(self._objects, refusals), clock, random)
+        self._patcher = Patcher(self._writer, clock, self._may_create)
+        self._pods = Pods(self.catalog, self.cache, self._objects, clock)
+        self._reviews = Reviews(authenticator, authorizer, clock)
+        self._discovery = Discovery(self.catalog)
+        self._openapi = OpenApi(self.catalog)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the store and serve what is in it; everything stops with the context."""
+        tasks = [asyncio.create_task(self.cache.run()), asyncio.create_task(self._definitions.run())]
+        try:
+            await make_namespaces(self.catalog, self._objects, self._clock)
+            await self.cache.fresh()
+            yield
+        finally:
+            self.reader.end_watches()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request, whatever it is."""
+        try:
+            return await self._route(request)
+        except StatusError as problem:
+            return failure(problem)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return failure(errors.internal("the server met a condition that it did not expect; its log says more"))
+
+    async def _route(self, request: Request) -> Answer:
+        place = locate(request.path)
+        if not place.plural:
+            return await self._path(request)
+        params = request.params() if request.query else {}
+        verb = verb_of(request.method, place, params)
+        self._authorize(request, verb or request.method.lower(), place, params)
+        served = self.catalog.find(place.group, place.version, place.plural)
+        if served is None or not _fits(served.kind, place, verb):
+            return _page_not_found()
+        if served.kind.deprecation:
+            request.warnings.append(served.kind.deprecation)
+        namespace = place.namespace if served.kind.namespaced else ""
+        call = Call(request, served, verb, namespace, place.name, place.subresource, params)
+        return await self._dispatch(call)
+
+    async def _dispatch(self, call: Call) -> Answer:
+        kind = call.served.kind
+        if call.subresource:
+            return await self._subresource(call)
+        if call.verb not in kind.verbs:
+            if call.verb in ("update", "patch") and not call.name:
+                raise errors.bad_request("name must be provided")
+            raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
+        if kind.virtual:
+            return self._reviews.create(call)
+        match call.verb:
+            case "get":
+                return await self.reader.get(call.request, call.served, call.namespace, call.name)
+            case "list":
+                return await self.reader.list(call.request, call.served, call.namespace)
+            case "watch":
+                return await self.reader.watch(call.request, call.served, call.namespace)
+            case "create":
+                self._definitions.check_create(kind)
+                return await self._writer.create(call)
+            case "delete":
+                return await self._writer.delete(call)
+            case "deletecollection":
+                return await self._delete_collection(call)
+        if not call.name:
+            raise errors.bad_request("name must be provided")
+        return await (self._writer.update(call) if call.verb == "update" else self._patcher.patch(call))
+
+    async def _subresource(self, call: Call) -> Answer:
+        kind = call.served.kind
+        allowed = _subresource_verbs(kind, call.subresource)
+        if not allowed:
+            raise errors.not_found(kind.plural, kind.group, call.name)
+        if call.verb not in allowed:
+            raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
+        match call.subresource, call.verb:
+            case "scale", "get":
+                return await self._get_scale(call)
+            case "scale", "update":
+                return await self._patcher.update_scale(call)
+            case "scale", _:
+                return await self._patcher.patch_scale(call)
+            case "eviction", _:
+                return await self._pods.evict(call)
+            case "binding", _:
+                return await self._pods.bind(call)
+            case "finalize", _:
+                return await namespaces.finalize(call, self._writer)
+            case _, "get":
+                return await self.reader.get(call.request, call.served, call.namespace, call.name)
+            case _, "update":
+                return await self._writer.update(call)
+            case _, "patch":
+                return await self._patcher.patch(call)
+        raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
+
+    async def _get_scale(self, call: Call) -> Response:
+        found = await self._objects.find(call.key)
+        kind = call.served.kind
+        if found is None:
+            raise errors.not_found(kind.plural, kind.group, call.name)
+        obj = codec.convert(call.served.resource, codec.decode(found.value, found.revision), kind.version)
+        return self.reader.render_scale(call.request, scaling.scale_of(kind, obj))
+
+    async def _path(self, request: Request) -> Answer:
+        """A path that is no resource's: discovery, OpenAPI, version."""
+        verb = _READ_VERBS.get(request.method, request.method.lower())
+        attributes = Attributes(verb, request.path)
+        decision = self._authorizer.decide(request.user, attributes)
+        if not decision.allowed:
+            raise refusal(request.user, attributes, decision.reason)
+        if request.path in version.PATHS:
+            return version.answer()
+        answer = self._discovery.answer(request) or self._openapi.answer(request)
+        if answer is not None:
+            return answer
+        if request.path == "/":
+            return Response(200, codec.dump({"paths": self._paths()}))
+        return _page_not_found()
+
+    def _paths(self) -> list[str]:
+        paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        for group, versions in self.catalog.groups().items():
+            if group:
+                paths += [f"/apis/{group}", *(f"/apis/{group}/{each}" for each in versions)]
+        return sorted(paths)
+
+    def _authorize(self, request: Request, verb: str, place: Place, params: dict[str, str]) -> None:
+        name = ""
+        if verb in ("list", "watch", "deletecollection") and "fieldSelector" in params:
+            name = _pinned_name(params["fieldSelector"])
+        attributes = Attributes.of_place(verb, place, request.path, name=name)
+        decision = self._authorizer.decide(request.user, attributes)
+        if not decision.allowed:
+            raise refusal(request.user, attributes, decision.reason)
+
+    def _may_create(self, call: Call) -> None:
+        """An apply that creates needs the right to create as well."""
+        kind = call.served.kind
+        attributes = Attributes(
+            "create",
+            call.request.path,
+            kind.group,
+            kind.version,
+            kind.plural,
+            namespace=call.namespace,
+            name=call.name,
+        )
+        decision = self._authorizer.decide(call.request.user, attributes)
+        if not decision.allowed:
+            raise refusal(call.request.user, attributes, decision.reason)
+        self._definitions.check_create(kind)
+
+    async def _delete_collection(self, call: Call) -> Answer:
+        listed = await self.reader.select(call.request, call.served, call.namespace)
+        return await self._writer.delete_listed(call, listed, self.reader)
+
+    def _adopt_definitions(self) -> None:
+        """Give the CRD kind what it does when it is written here."""
+        resource = self.catalog.resource(DEFINITIONS_GROUP, DEFINITIONS)
+        if resource is None:
+            return
+        follow = self._definitions
+        kinds = tuple(
+            dataclasses.replace(
+                kind,
+                prepare_create=_both(kind.prepare_create, follow.prepare_create),
+                prepare_update=_both_updates(kind.prepare_update, follow.prepare_update),
+                prepare_delete=follow.prepare_delete,
+            )
+            for kind in resource.kinds
+        )
+        self.catalog.add(dataclasses.replace(resource, kinds=kinds))
+
+
+def failure(problem: StatusError) -> Response:
+    """The answer that tells of a failure."""
+    headers = (("Retry-After", str(problem.retry_after)),) if problem.retry_after else ()
+    return Response(problem.code, codec.dump(problem.to_dict()), JSON, headers)
+
+
+def _page_not_found() -> Response:
+    return Response(404, b"404 page not found\n", TEXT)
+
+
+def _fits(kind: Kind, place: Place, verb: str) -> bool:
+    """Whether the path has a namespace just where the kind needs one."""
+    if kind.namespaced:
+        return place.namespaced or (not place.name and verb in ("list", "watch"))
+    return not place.namespaced
+
+
+def _subresource_verbs(kind: Kind, name: str) -> tuple[str, ...]:
+    if name == "status" and kind.status:
+        return ("get", "update", "patch")
+    if name == "scale" and kind.scale is not None:
+        return ("get", "update", "patch")
+    for subresource in kind.subresources:
+        if subresource.name == name:
+            return subresource.verbs
+    return ()
+
+
+def _pinned_name(selector: str) -> str:
+    for term in selector.split(","):
+        field, _, value = term.partition("=")
+        if field == "metadata.name":
+            return value.lstrip("=")
+    return ""
+
+
+def _both(first: Callable[[Object], None], second: Callable[[Object], None]) -> Callable[[Object], None]:
+    def prepare(obj: Object) -> None:
+        first(obj)
+        second(obj)
+
+    return prepare
+
+
+def _both_updates(
+    first: Callable[[Object, Object], None], second: Callable[[Object, Object], None]
+) -> Callable[[Object, Object], None]:
+    def prepare(new: Object, old: Object) -> None:
+        first(new, old)
+        second(new, old)
+
+    return prepare

@@ -1,0 +1,280 @@
+"""CustomResourceDefinitions: a user's own kinds, served as soon as they are written and gone with their objects.
+
+``resource_of`` turns a definition into a ``Resource``, so that from then on nothing tells it from a built-in one.
+``Definitions`` follows the definitions in the cache: each instance of the server does that for itself, so all of them
+serve the same.
+
+A definition carries a finalizer of ours. When it is deleted, its kind takes no new objects, those that exist are
+deleted, and when the last is gone the finalizer is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from pilothouse.apiserver import codec, lifecycle
+from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.catalog import Catalog, Served
+from pilothouse.apiserver.collection import Collection, Event
+from pilothouse.apiserver.objects import REMOVE, Objects
+from pilothouse.apiserver.options import DeleteOptions
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import format_time
+from pilothouse.meta import conditions, errors
+from pilothouse.meta.kind import Column, Kind, Object, Resource, ScalePaths
+from pilothouse.meta.object_meta import object_schema
+from pilothouse.meta.schema_json import from_json
+from pilothouse.meta.versions import version_order
+
+GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
+PATH = f"{GROUP}/{PLURAL}"
+FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+_RETRY = 1.0
+
+log = logging.getLogger(__name__)
+
+
+def resource_of(definition: Object) -> Resource:
+    """The resource that a valid definition describes."""
+    spec = definition["spec"]
+    versions = sorted(spec["versions"], key=lambda version: version_order(version["name"]))
+    kinds = tuple(_kind(spec, version, versions) for version in versions)
+    storage = next(version["name"] for version in versions if version["storage"])
+    return Resource(kinds=kinds, storage=storage)
+
+
+def _kind(spec: dict[str, Any], version: dict[str, Any], versions: list[dict[str, Any]]) -> Kind:
+    names = spec["names"]
+    subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
+    selectable = [each["jsonPath"] for each in version.get("selectableFields") or []]
+    return Kind(
+        group=spec["group"],
+        version=version["name"],
+        name=names["kind"],
+        list_kind=names.get("listKind", ""),
+        plural=names["plural"],
+        singular=names.get("singular") or names["kind"].lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        namespaced=spec["scope"] == "Namespaced",
+        schema=object_schema(from_json((version.get("schema") or {}).get("openAPIV3Schema") or {})),
+        served=version["served"],
+        status="status" in subresources,
+        scale=ScalePaths(
+            spec=scale["specReplicasPath"],
+            status=scale["statusReplicasPath"],
+            selector=scale.get("labelSelectorPath", ""),
+        )
+        if scale
+        else None,
+        columns=tuple(_column(each) for each in version.get("additionalPrinterColumns") or ()),
+        selectable={path.lstrip("."): path for path in selectable},
+        deprecation=_deprecation(spec, version, versions),
+    )
+
+
+def _column(column: dict[str, Any]) -> Column:
+    return Column(
+        name=column["name"],
+        type=column["type"],
+        path=column["jsonPath"],
+        format=column.get("format", ""),
+        description=column.get("description", ""),
+        priority=column.get("priority", 0),
+    )
+
+
+def _deprecation(spec: dict[str, Any], version: dict[str, Any], versions: list[dict[str, Any]]) -> str:
+    if not version.get("deprecated"):
+        return ""
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    group, kind = spec["group"], spec["names"]["kind"]
+    text = f"{group}/{version['name']} {kind} is deprecated"
+    for other in versions:
+        if other["served"] and not other.get("deprecated"):
+            return f"{text}; use {group}/{other['name']} {kind}"
+    return text
+
+
+class Definitions:
+    """Follows the definitions and keeps the catalogue in step with them. A listener of the cache."""
+
+    def __init__(self, catalog: Catalog, cache: Cache, objects: Objects, clock: Clock) -> None:
+        self._catalog = catalog
+        self._cache = cache
+        self._objects = objects
+        self._clock = clock
+        self._served_by_us: set[tuple[str, str]] = set()
+        self._terminating: set[tuple[str, str]] = set()
+        self._work = asyncio.Event()
+
+    # What a definition gets when it is written
+
+    def prepare_create(self, definition: Object) -> None:
+        """Names, stored versions and conditions of a new definition, and our finalizer."""
+        metadata = definition["metadata"]
+        metadata["finalizers"] = [*(metadata.get("finalizers") or []), FINALIZER]
+        definition["status"] = {"storedVersions": [], "conditions": []}
+        self._settle(definition)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        """The same for a changed one. A version that was ever stored stays on record."""
+        new["status"] = dict(old.get("status") or {})
+        self._settle(new)
+
+    def prepare_delete(self, definition: Object) -> None:
+        definition["status"] = dict(definition.get("status") or {})
+        self._condition(definition, "Terminating", "True", "InstanceDeletionPending", "its objects are being deleted")
+
+    def check_create(self, kind: Kind) -> None:
+        """405 for a new object of a kind whose definition is going."""
+        if (kind.group, kind.plural) in self._terminating:
+            problem = errors.method_not_allowed("create", kind.plural, kind.group)
+            problem.message = "create not allowed while custom resource definition is terminating"
+            raise problem
+
+    def _settle(self, definition: Object) -> None:
+        spec, status = definition["spec"], definition["status"]
+        storage = next(version["name"] for version in spec["versions"] if version["storage"])
+        stored = list(status.get("storedVersions") or [])
+        status["storedVersions"] = stored if storage in stored else [*stored, storage]
+        clash = self._clash(spec)
+        if clash:
+            self._condition(definition, "NamesAccepted", "False", clash[0], clash[1])
+            self._condition(definition, "Established", "False", "NotAccepted", "not all names are accepted")
+            status.setdefault("acceptedNames", {"plural": "", "kind": ""})
+            return
+        status["acceptedNames"] = spec["names"]
+        self._condition(definition, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+        self._condition(
+            definition, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted"
+        )
+
+    def _clash(self, spec: dict[str, Any]) -> tuple[str, str] | None:
+        """Why the names can't be had: another kind of the group has one of them."""
+        names, group = spec["names"], spec["group"]
+        wanted = {names["plural"], names.get("singular", ""), *(names.get("shortNames") or ())} - {""}
+        for resource in self._catalog:
+            if resource.group != group or resource.plural == names["plural"]:
+                continue
+            other = resource.kinds[0]
+            if names["kind"] in (other.name, other.list_name):
+                return "KindConflict", f'"{names["kind"]}" is already in use'
+            taken = wanted & {other.plural, other.singular, *other.short_names}
+            if taken:
+                return "NameConflict", f'"{sorted(taken)[0]}" is already in use'
+        return None
+
+    def _condition(self, definition: Object, type_: str, status: str, reason: str, message: str) -> None:
+        condition = {"type": type_, "status": status, "reason": reason, "message": message}
+        now = format_time(self._clock.now())
+        present = definition["status"].get("conditions")
+        definition["status"]["conditions"] = conditions.with_condition(present, condition, now=now)
+
+    # What follows from a definition
+
+    def happened(self, collection: Collection, event: Event) -> None:
+        if collection.path == PATH:
+            self._follow(event.key.rpartition("/")[2], event.after.value if event.after else None)
+        elif self._terminating:
+            self._work.set()
+
+    def advanced(self) -> None:
+        """Nothing waits for the end of a batch here."""
+
+    def broken(self) -> None:
+        """Follow everything anew after the cache was listed anew."""
+        present = self._cache.collection(PATH).items
+        for item in list(present.values()):
+            self._follow(item.name, item.value)
+        named = {item.name for item in present.values()}
+        for group, plural in list(self._served_by_us):
+            if f"{plural}.{group}" not in named:
+                self._follow(f"{plural}.{group}", None)
+
+    def _follow(self, name: str, value: bytes | None) -> None:
+        plural, _, group = name.partition(".")
+        identity = (group, plural)
+        if value is None:
+            self._terminating.discard(identity)
+            self._withdraw(identity)
+            return
+        definition = codec.decode(value)
+        if conditions.condition_is((definition.get("status") or {}).get("conditions"), "Established"):
+            resource = resource_of(definition)
+            # Objects written under the first schema are as it wants them; only after a change may some not be.
+            changed = definition["metadata"].get("generation", 1) > 1
+            self._cache.reshape(resource.path, _derive if changed else None)
+            self._served_by_us.add(identity)
+            self._catalog.add(resource)
+        else:
+            self._withdraw(identity)
+        if "deletionTimestamp" in definition["metadata"]:
+            self._terminating.add(identity)
+            self._work.set()
+
+    def _withdraw(self, identity: tuple[str, str]) -> None:
+        if identity in self._served_by_us:
+            self._served_by_us.discard(identity)
+            self._catalog.remove(*identity)
+
+    # How a definition goes
+
+    async def run(self) -> None:
+        """Empty the kinds whose definitions are going, until cancelled."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            for group, plural in list(self._terminating):
+                try:
+                    await self._empty(group, plural)
+                except errors.StatusError as problem:
+                    log.warning("the objects of %s.%s can't be deleted yet: %s", plural, group, problem)
+                    asyncio.get_running_loop().call_later(_RETRY, self._work.set)
+
+    async def _empty(self, group: str, plural: str) -> None:
+        resource = self._catalog.resource(group, plural)
+        if resource is not None:
+            served = Served(resource, resource.stored)
+            # Only the first pass over an object marks it; after that its finalizers' owners are waited for.
+            for item in self._cache.collection(resource.path).below(served.prefix()):
+                await self._delete(served, item.key, item.value)
+            if (await self._objects.count(served.prefix())) > 0:
+                return
+        definitions = self._catalog.find(GROUP, "v1", PLURAL)
+        if definitions is None:
+            return
+        try:
+            await self._objects.amend(definitions, "", f"{plural}.{group}", _release)
+        except errors.StatusError as problem:
+            if problem.code != 404:
+                raise
+
+    async def _delete(self, served: Served, key: str, value: bytes) -> None:
+        metadata = codec.decode(value)["metadata"]
+        if "deletionTimestamp" in metadata:
+            return
+        change = lifecycle.deletion(served.kind, DeleteOptions(), self._clock.now())
+        try:
+            await self._objects.amend(served, metadata.get("namespace", ""), metadata["name"], change)
+        except errors.StatusError as problem:
+            if problem.code != 404:
+                raise
+
+
+def _release(definition: Object) -> Any:
+    left = [each for each in definition["metadata"].get("finalizers") or [] if each != FINALIZER]
+    if not left:
+        return REMOVE
+    return {**definition, "metadata": {**definition["metadata"], "finalizers": left}}
+
+
+def _derive(obj: Object, kind: Kind) -> Object:
+    """A stored object as its kind's schema is now: what it no longer knows pruned, new defaults filled in."""
+    kind.shape.prune(obj)
+    kind.shape.default(obj)
+    return obj

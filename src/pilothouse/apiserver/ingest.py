@@ -1,0 +1,106 @@
+"""From a decoded body to an object of its kind: identity, unknown fields, types, defaults.
+
+What a kind doesn't know is pruned, and the client is told as it asked to be: with a warning (the default), with a
+refusal that lists everything (Strict), or not at all (Ignore).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pilothouse.apiserver.bodies import Body
+from pilothouse.apiserver.options import IGNORE, STRICT
+from pilothouse.meta import errors
+from pilothouse.meta.fields import TYPE_INVALID, FieldError
+from pilothouse.meta.kind import Kind, Object
+
+
+class StrictError(Exception):
+    """Unknown or repeated fields under strict validation; the caller knows which status that is."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(", ".join(problems))
+        self.problems = problems
+
+
+def take(kind: Kind, body: Body, validation: str, warnings: list[str]) -> Object:
+    """The object in a body, pruned and defaulted. 400 if it is not one of ``kind``, 422 for each misfit."""
+    obj = identify(kind, body.value)
+    try:
+        conform(kind, obj, validation, warnings, repeated=body.duplicates)
+    except StrictError as strict:
+        raise unhandled(kind, f"strict decoding error: {strict}") from None
+    return obj
+
+
+def identify(kind: Kind, value: Any) -> Object:
+    """The value as an object that says it is of ``kind``."""
+    if not isinstance(value, dict):
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind.name}): expected an object, "
+            f"got {_json_type(value)}"
+        )
+    obj: Object = value
+    for field, expected in (("apiVersion", kind.api_version), ("kind", kind.name)):
+        given = obj.get(field, "")
+        if not given and kind.native:
+            obj[field] = expected
+        elif not given:
+            raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind.name}): {field} is missing")
+    if obj["apiVersion"] != kind.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({obj['apiVersion']}) does not match the expected API version ({kind.api_version})"
+        )
+    if obj["kind"] != kind.name:
+        raise errors.bad_request(f'{obj["kind"]} in version "{kind.version}" cannot be handled as a {kind.name}')
+    metadata = obj.get("metadata")
+    if metadata is None:
+        obj["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        raise unhandled(kind, f"metadata must be an object, got {_json_type(metadata)}")
+    return obj
+
+
+def conform(
+    kind: Kind, obj: Object, validation: str, warnings: list[str], *, repeated: list[str] | None = None
+) -> None:
+    """Prune what is unknown, fill in defaults, refuse what is misshapen. Changes ``obj`` in place."""
+    repeated = repeated or []
+    shape = kind.shape
+    fits = shape.accepts(obj)
+    unknown = [] if fits else shape.prune(obj)
+    if (repeated or unknown) and validation != IGNORE:
+        problems = [f'duplicate field "{path}"' for path in repeated]
+        problems += [f'unknown field "{path}"' for path in unknown]
+        if validation == STRICT:
+            raise StrictError(problems)
+        warnings.extend(problems)
+    shape.default(obj)
+    if not fits and not shape.accepts(obj):
+        refuse_misfits(kind, obj)
+    kind.default(obj)
+
+
+def refuse_misfits(kind: Kind, obj: Object) -> None:
+    """Raise for a value of the wrong type, which nothing after this could handle."""
+    problems = [problem for problem in kind.shape.validate(obj) if problem.reason == TYPE_INVALID]
+    if not problems:
+        return
+    if kind.native:
+        raise unhandled(kind, "; ".join(f"{problem.path}: {problem.detail}" for problem in problems))
+    raise invalid(kind, obj, kind.shape.validate(obj))
+
+
+def invalid(kind: Kind, obj: Object, problems: list[FieldError]) -> errors.StatusError:
+    """The 422 about an object."""
+    name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""
+    return errors.invalid(kind.name, kind.group, str(name), problems)
+
+
+def unhandled(kind: Kind, detail: str) -> errors.StatusError:
+    return errors.bad_request(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {detail}')
+
+
+def _json_type(value: Any) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return names.get(type(value), "number")

@@ -1,0 +1,166 @@
+"""Single objects in the store: find, create, amend, remove, each as one compare-and-swap that is retried until it holds.
+
+    outcome = await objects.amend(served, "t", "a", lambda live: {**live, "spec": {...}})
+
+``amend`` is the heart of every write to an existing object. The change is a function of the live object, called again
+on the fresh one whenever another writer came in between. It raises to refuse, returns the new object to store, or
+returns ``REMOVE`` to delete. A change that leaves the stored bytes as they were writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Final, Literal, Protocol, TypeVar
+
+import msgspec
+
+from pilothouse.apiserver import codec
+from pilothouse.apiserver.catalog import Served
+from pilothouse.meta import errors
+from pilothouse.meta.kind import Object
+from pilothouse.store.interface import Conflict, Entry, Guard, GuardFailed, Store, StoreError, TooLarge, Unavailable
+
+T = TypeVar("T")
+_PATIENCE = 64
+
+
+class _Removal(Enum):
+    REMOVE = "remove"
+
+
+REMOVE: Final = _Removal.REMOVE
+Change = Callable[[Object], Object | Literal[_Removal.REMOVE]]
+
+
+class Stored(Protocol):
+    """What a cache gives for a key."""
+
+    value: bytes
+    revision: int
+
+
+class Guesses(Protocol):
+    """A cache that may be a little behind."""
+
+    def peek(self, key: str) -> Stored | None:
+        """What the cache holds for a key."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A write's result: the stored value and its revision (0 where a dry run stored nothing)."""
+
+    value: bytes
+    revision: int
+    changed: bool = True
+    removed: bool = False
+
+
+class Objects:
+    """Objects in a store, one at a time."""
+
+    def __init__(self, store: Store, guesses: Guesses) -> None:
+        self._store = store
+        self._guesses = guesses
+
+    async def find(self, key: str) -> Stored | None:
+        """The latest value of a key."""
+        return await _answered(self._store.get(key))
+
+    async def glance(self, key: str) -> Stored | None:
+        """A value of the key that may be a little old; never a false absence."""
+        if self._store.current is None:
+            guess = self._guesses.peek(key)
+            if guess is not None:
+                return guess
+        return await self.find(key)
+
+    async def count(self, prefix: str) -> int:
+        """How many objects there are below a prefix."""
+        page = await _answered(self._store.list(prefix, limit=1))
+        return len(page.entries) + page.remaining
+
+    async def create(
+        self, served: Served, key: str, obj: Object, *, guard: Guard | None = None, dry_run: bool = False
+    ) -> Outcome:
+        """Store a new object. Raises the store's ``Conflict`` when the key is taken."""
+        value = codec.encode(codec.convert(served.resource, obj, served.resource.storage))
+        if dry_run:
+            current = await self.find(key)
+            if current is not None:
+                raise Conflict(key, Entry(key, current.value, current.revision, 0))
+            return Outcome(value, 0)
+        revision = await _answered(self._store.create(key, value, ttl=_time_to_live(served, obj), guard=guard))
+        return Outcome(value, revision)
+
+    async def amend(
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        change: Change,
+        *,
+        guard: Guard | None = None,
+        dry_run: bool = False,
+    ) -> Outcome:
+        """Change an object that exists, in the version of ``served``; 404 if it doesn't."""
+        key = served.key(namespace, name)
+        live = self._guesses.peek(key) if self._store.current is None else None
+        certain = live is None
+        if certain:
+            live = await self.find(key)
+        for _ in range(_PATIENCE):
+            if live is None:
+                raise errors.not_found(served.kind.plural, served.kind.group, name)
+            try:
+                return await self._attempt(served, key, live, change, guard, dry_run)
+            except errors.StatusError:
+                # The change was refused. If it saw a guess from the cache, only the latest value may refuse it.
+                if certain:
+                    raise
+                live = await self.find(key)
+            except Conflict as conflict:
+                live = conflict.current
+            certain = True
+        raise errors.conflict(
+            served.kind.plural, served.kind.group, name, "too many writers at once; please try again"
+        )
+
+    async def _attempt(
+        self, served: Served, key: str, live: Stored, change: Change, guard: Guard | None, dry_run: bool
+    ) -> Outcome:
+        resource = served.resource
+        seen = codec.convert(resource, codec.decode(live.value, live.revision), served.kind.version)
+        result = change(seen)
+        if result is REMOVE:
+            if dry_run:
+                return Outcome(live.value, live.revision, removed=True)
+            revision = await _answered(self._store.delete(key, revision=live.revision, guard=guard))
+            return Outcome(live.value, revision, removed=True)
+        value = codec.encode(codec.convert(resource, result, resource.storage))
+        if value == live.value:
+            return Outcome(value, live.revision, changed=False)
+        if dry_run:
+            return Outcome(value, live.revision)
+        ttl = _time_to_live(served, result)
+        revision = await _answered(self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard))
+        return Outcome(value, revision)
+
+
+def _time_to_live(served: Served, obj: Object) -> float:
+    rule = served.kind.time_to_live
+    return rule(obj) if rule is not None else 0
+
+
+async def _answered(call: Awaitable[T]) -> T:
+    """A store's answer; its failures as the client is told of them. ``Conflict`` is for the caller."""
+    try:
+        return await call
+    except (Conflict, GuardFailed):
+        raise
+    except TooLarge as problem:
+        raise errors.too_large(str(problem)) from None
+    except Unavailable as problem:
+        raise errors.unavailable(f"the store does not answer: {problem}") from None
+    except StoreError as problem:
+        raise errors.internal(str(problem)) from None

@@ -1,0 +1,221 @@
+"""PATCH in its four forms: JSON patch, merge patch, strategic merge, and server-side apply.
+
+The first three make a new object out of the live one and then go the way of an update, again and again until no other
+writer comes in between; only a patch that pins ``metadata.resourceVersion`` can meet a 409. Apply also creates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pilothouse.apiserver import bodies, codec, ingest, lifecycle, options, scaling
+from pilothouse.apiserver.bodies import Body
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.exchange import Response
+from pilothouse.apiserver.objects import Outcome
+from pilothouse.apiserver.options import STRICT, WriteOptions
+from pilothouse.apiserver.writing import Writer, reset_fields
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import format_time
+from pilothouse.meta import apply, errors, patches, strategic_merge
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Kind, Object
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+_CREATE_RACES = 8
+
+Edit = Callable[[Object], Any]
+
+
+class Patcher:
+    """Patches to objects, their status and their scale."""
+
+    def __init__(self, writer: Writer, clock: Clock, may_create: Callable[[Call], None]) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._may_create = may_create
+
+    async def patch(self, call: Call) -> Response:
+        """PATCH of an object."""
+        kind = call.served.kind
+        media = bodies.media_type(call.request.headers)
+        accepted = accepted_patches(kind)
+        if media not in accepted:
+            raise errors.unsupported_media_type(accepted)
+        chosen = options.write_options(call.request, call.params, "PatchOptions", apply=media == APPLY_PATCH)
+        if media == APPLY_PATCH:
+            outcome, status = await self._apply(call, chosen)
+            return self._writer.respond(call, outcome, status)
+        edit, repeated = read_edit(media, call.request.body, kind)
+
+        def change(live: Object) -> Any:
+            new = self._edited(call, live, edit, repeated, chosen)
+            return self._writer.succeed(call, new, live, chosen)
+
+        return self._writer.respond(call, await self._writer.amend(call, change, chosen), 200)
+
+    async def patch_scale(self, call: Call) -> Response:
+        """PATCH of an object's scale."""
+        kind = call.served.kind
+        media = bodies.media_type(call.request.headers)
+        chosen = options.write_options(call.request, call.params, "PatchOptions", apply=media == APPLY_PATCH)
+        if media == APPLY_PATCH:
+            applied = bodies.read_yaml(call.request.body).value
+            edit: Edit = lambda scale: patches.merge_patch(scale, applied)  # noqa: E731
+        else:
+            if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
+                raise errors.unsupported_media_type(accepted_patches(kind))
+            edit, _ = read_edit(MERGE_PATCH if media == STRATEGIC_PATCH else media, call.request.body, kind)
+
+        def change(live: Object) -> Any:
+            scale = edit(scaling.scale_of(kind, live))
+            return self.rescale(call, scaling.check_scale(scale, call.name), live, chosen)
+
+        return scale_response(call, await self._writer.amend(call, change, chosen))
+
+    async def update_scale(self, call: Call) -> Response:
+        """PUT of an object's scale; without a resourceVersion it is unconditional."""
+        chosen = options.write_options(call.request, call.params, "UpdateOptions")
+        scale = scaling.check_scale(bodies.read(call.request, native=True).value, call.name)
+        if scale["metadata"].get("name"):
+            lifecycle.check_name(scale["metadata"], call.name)
+
+        def change(live: Object) -> Any:
+            return self.rescale(call, scale, live, chosen)
+
+        return scale_response(call, await self._writer.amend(call, change, chosen))
+
+    def rescale(self, call: Call, scale: Object, live: Object, chosen: WriteOptions) -> Any:
+        """The live object with the replicas of a Scale."""
+        kind = call.served.kind
+        metadata = scale["metadata"]
+        lifecycle.check_preconditions(
+            kind,
+            live,
+            uid=str(metadata.get("uid") or ""),
+            revision=str(metadata.get("resourceVersion") or ""),
+        )
+        new = scaling.with_replicas(kind, live, scale["spec"]["replicas"])
+        return self._writer.succeed(call, new, live, chosen)
+
+    def _edited(
+        self, call: Call, live: Object, edit: Edit, repeated: list[str], chosen: WriteOptions
+    ) -> Object:
+        kind = call.served.kind
+        new = ingest.identify(kind, edit(live))
+        metadata, before = new["metadata"], live["metadata"]
+        lifecycle.check_name(metadata, call.name)
+        lifecycle.place(kind, metadata, call.namespace)
+        pinned = str(metadata.get("resourceVersion") or before["resourceVersion"])
+        lifecycle.check_preconditions(kind, live, uid=str(metadata.get("uid") or ""), revision=pinned)
+        try:
+            ingest.conform(kind, new, chosen.validation, call.request.warnings, repeated=repeated)
+        except ingest.StrictError as strict:
+            shown = call.request.body.decode(errors="replace")
+            problem = FieldError.invalid("patch", shown, f"strict decoding error: {strict}")
+            raise ingest.invalid(kind, new, [problem]) from None
+        return new
+
+    async def _apply(self, call: Call, chosen: WriteOptions) -> tuple[Outcome, int]:
+        kind = call.served.kind
+        body = bodies.read_yaml(call.request.body)
+        self._check_applied(call, body, chosen)
+        for _ in range(_CREATE_RACES):
+            try:
+                return await self._writer.amend(call, self._applying(call, body.value, chosen), chosen), 200
+            except errors.StatusError as problem:
+                if problem.code != 404 or call.subresource:
+                    raise
+            self._may_create(call)
+            uid = str(body.value["metadata"].get("uid") or "")
+            if uid:
+                detail = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise errors.conflict(kind.plural, kind.group, call.name, detail)
+            obj = self._merged(call, None, body.value, chosen)
+            obj["metadata"].pop("resourceVersion", None)
+            try:
+                return await self._writer.insert(call, obj, chosen, tracked=False), 201
+            except errors.StatusError as problem:
+                if problem.reason != "AlreadyExists":
+                    raise
+        raise errors.conflict(kind.plural, kind.group, call.name, errors.MODIFIED)
+
+    def _applying(self, call: Call, applied: Object, chosen: WriteOptions) -> Callable[[Object], Any]:
+        def change(live: Object) -> Any:
+            metadata = applied["metadata"]
+            lifecycle.check_preconditions(
+                call.served.kind,
+                live,
+                uid=str(metadata.get("uid") or ""),
+                revision=str(metadata.get("resourceVersion") or ""),
+            )
+            new = self._merged(call, live, applied, chosen)
+            return self._writer.succeed(call, new, live, chosen, tracked=False)
+
+        return change
+
+    def _merged(self, call: Call, live: Object | None, applied: Object, chosen: WriteOptions) -> Object:
+        served = call.served
+
+        def convert(obj: Object, api_version: str) -> Object:
+            return codec.convert(served.resource, obj, api_version.rpartition("/")[2])
+
+        merged = apply.apply(
+            live,
+            applied,
+            schema=served.kind.schema,
+            api_version=served.kind.api_version,
+            manager=chosen.manager,
+            force=chosen.force,
+            subresource=call.subresource,
+            now=format_time(self._clock.now()),
+            reset=reset_fields(call),
+            convert=convert,
+        )
+        ingest.conform(served.kind, merged, options.IGNORE, [])
+        return merged
+
+    def _check_applied(self, call: Call, body: Body, chosen: WriteOptions) -> None:
+        kind = call.served.kind
+        obj = ingest.identify(kind, body.value)
+        metadata = obj["metadata"]
+        if metadata.get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        metadata.pop("managedFields", None)
+        metadata.setdefault("name", call.name)
+        lifecycle.check_name(metadata, call.name)
+        lifecycle.place(kind, metadata, call.namespace)
+        if body.duplicates and chosen.validation == STRICT:
+            listed = ", ".join(f'duplicate field "{path}"' for path in body.duplicates)
+            raise ingest.unhandled(kind, f"strict decoding error: {listed}")
+
+
+def read_edit(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
+    """What a patch does to an object, and the keys that its text repeats."""
+    body = bodies.read_json(data)
+    value = body.value
+    if media == JSON_PATCH:
+        edit = patches.json_patch(value)
+        return edit, []
+    if not isinstance(value, dict):
+        raise errors.bad_request("the patch must be a JSON object")
+    if media == STRATEGIC_PATCH:
+        return lambda live: strategic_merge.merge(live, value, kind.schema), body.duplicates
+    return lambda live: patches.merge_patch(live, value), body.duplicates
+
+
+def accepted_patches(kind: Kind) -> list[str]:
+    """The media types that a kind's PATCH takes."""
+    accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
+    return [*accepted, STRATEGIC_PATCH] if kind.native else accepted
+
+
+def scale_response(call: Call, outcome: Outcome) -> Response:
+    """The Scale of an object after a write."""
+    kind = call.served.kind
+    obj = codec.decode(outcome.value, outcome.revision)
+    return Response(200, codec.dump(scaling.scale_of(kind, codec.convert(call.served.resource, obj, kind.version))))

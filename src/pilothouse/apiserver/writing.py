@@ -1,0 +1,213 @@
+"""Create, update, delete: one request, one object, one transaction.
+
+The order of steps is kube-apiserver's: decode, prune and default; take over what the server itself sets; record who
+manages which field; admit; validate; store if anything changed. Patches join in after their own first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from pilothouse.apiserver import bodies, certificates, codec, ingest, lifecycle, options
+from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.exchange import Response
+from pilothouse.apiserver.negotiation import render
+from pilothouse.apiserver.objects import REMOVE, Objects, Outcome
+from pilothouse.apiserver.options import DeleteOptions, WriteOptions
+from pilothouse.base.clock import Clock
+from pilothouse.base.ids import new_uid
+from pilothouse.base.times import format_time
+from pilothouse.meta import errors, managed_fields, names
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Kind, Object
+from pilothouse.store.interface import Conflict
+
+_GENERATED_TRIES = 8
+
+
+class Writer:
+    """Writes to whole objects and to their status."""
+
+    def __init__(self, objects: Objects, admission: Admission, clock: Clock, random: Random) -> None:
+        self._random = random
+        self._objects = objects
+        self._admission = admission
+        self._clock = clock
+
+    async def create(self, call: Call) -> Response:
+        """POST to a collection."""
+        chosen = options.write_options(call.request, call.params, "CreateOptions")
+        kind = call.served.kind
+        body = bodies.read(call.request, native=kind.native)
+        obj = ingest.take(kind, body, chosen.validation, call.request.warnings)
+        if call.name:
+            lifecycle.check_name(obj["metadata"], call.name)
+        outcome = await self.insert(call, obj, chosen)
+        return self.respond(call, outcome, 201)
+
+    async def update(self, call: Call) -> Response:
+        """PUT to an object or to its status."""
+        chosen = options.write_options(call.request, call.params, "UpdateOptions")
+        kind = call.served.kind
+        body = bodies.read(call.request, native=kind.native)
+        sent = ingest.take(kind, body, chosen.validation, call.request.warnings)
+        lifecycle.check_name(sent["metadata"], call.name)
+        lifecycle.place(kind, sent["metadata"], call.namespace)
+        revision = self._pinned(kind, sent)
+        uid = str(sent["metadata"].get("uid") or "")
+        again = False
+
+        def change(live: Object) -> Any:
+            nonlocal again
+            lifecycle.check_preconditions(kind, live, uid=uid, revision=revision)
+            # The first try may use up the object; a retry on a fresher live one starts from the body again.
+            new = ingest.take(kind, bodies.read(call.request, native=kind.native), options.IGNORE, []) if again else sent
+            again = True
+            return self.succeed(call, new, live, chosen)
+
+        try:
+            outcome = await self.amend(call, change, chosen)
+        except errors.StatusError as problem:
+            if problem.code != 404 or not kind.create_on_update or call.subresource or revision:
+                raise
+            outcome = await self.insert(call, sent, chosen)
+            return self.respond(call, outcome, 201)
+        return self.respond(call, outcome, 200)
+
+    async def insert(self, call: Call, obj: Object, chosen: WriteOptions, *, tracked: bool = True) -> Outcome:
+        """Store a new object, however it came. ``tracked``: its fields are yet to be credited to its manager."""
+        kind = call.served.kind
+        metadata = obj["metadata"]
+        lifecycle.begin(kind, obj, namespace=call.namespace, uid=new_uid(), now=self._clock.now())
+        self._tidy(call, metadata)
+        if tracked:
+            self._track(call, None, obj, chosen)
+        await self._admission.admit_create(call, obj)
+        generated = not metadata.get("name") and bool(metadata.get("generateName"))
+        for _ in range(_GENERATED_TRIES if generated else 1):
+            if generated:
+                metadata["name"] = names.generate_name(metadata["generateName"], self._random)
+            self._validate(kind, obj, None)
+            key = call.served.key(call.namespace, metadata["name"])
+            try:
+                return await self._objects.create(call.served, key, obj, dry_run=chosen.dry_run)
+            except Conflict as conflict:
+                taken = conflict.current
+        terminating = taken is not None and "deletionTimestamp" in codec.decode(taken.value)["metadata"]
+        problem = errors.already_exists(kind.plural, kind.group, metadata["name"], terminating=terminating)
+        if generated:
+            problem.message += ", the server was not able to generate a unique name for the object"
+            problem.retry_after = 1
+        raise problem
+
+    def succeed(
+        self, call: Call, new: Object, live: Object, chosen: WriteOptions, *, tracked: bool = True
+    ) -> Any:
+        """The change from the live object to the one sent, with all that the server adds; or its removal."""
+        kind = call.served.kind
+        if call.subresource == "status":
+            new = lifecycle.carry_status(kind, new, live)
+        elif call.subresource == "approval":
+            new = certificates.carry_verdict(kind, new, live)
+        else:
+            lifecycle.carry(kind, new, live)
+            self._tidy(call, new["metadata"])
+        if tracked:
+            self._track(call, live, new, chosen)
+        if call.subresource in ("", "scale"):
+            lifecycle.advance(kind, new, live)
+        self._validate(kind, new, live)
+        return REMOVE if lifecycle.ends(kind, new, live) else new
+
+    async def delete(self, call: Call) -> Response:
+        """DELETE of an object."""
+        chosen = options.delete_options(call.request, call.params)
+        self._admission.admit_delete(call)
+        return self.respond_deleted(call, await self.remove(call, chosen), chosen)
+
+    async def remove(self, call: Call, chosen: DeleteOptions) -> Outcome:
+        """Delete an object, or mark it as going."""
+        change = lifecycle.deletion(call.served.kind, chosen, self._clock.now())
+        return await self._objects.amend(
+            call.served, call.namespace, call.name, change, dry_run=chosen.dry_run
+        )
+
+    def respond(self, call: Call, outcome: Outcome, status: int) -> Response:
+        """The object as it stands after a write, in the version asked for."""
+        return render(call.request, call.served, outcome.value, outcome.revision, status)
+
+    def respond_deleted(self, call: Call, outcome: Outcome, chosen: DeleteOptions) -> Response:
+        """A Status for what is gone, the object for what is going."""
+        if not outcome.removed:
+            status = 202 if chosen.orphan_dependents is False else 200
+            return self.respond(call, outcome, status)
+        kind = call.served.kind
+        metadata = codec.decode(outcome.value)["metadata"]
+        details = {"name": call.name, "kind": kind.plural, "uid": metadata["uid"]}
+        if kind.group:
+            details["group"] = kind.group
+        body = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": details,
+        }
+        return Response(200, codec.dump(body))
+
+    async def amend(self, call: Call, change: Callable[[Object], Any], chosen: WriteOptions) -> Outcome:
+        """Change the object of a call; see ``Objects.amend``."""
+        return await self._objects.amend(
+            call.served, call.namespace, call.name, change, dry_run=chosen.dry_run
+        )
+
+    def _pinned(self, kind: Kind, sent: Object) -> str:
+        revision = str(sent["metadata"].get("resourceVersion") or "")
+        path = "metadata.resourceVersion"
+        if not revision and not kind.unconditional_update:
+            problem = FieldError.invalid(path, 0, "must be specified for an update")
+            raise ingest.invalid(kind, sent, [problem])
+        if revision and not revision.isdecimal():
+            raise ingest.invalid(kind, sent, [FieldError.invalid(path, revision, "must be a decimal number")])
+        return revision
+
+    def _tidy(self, call: Call, metadata: dict[str, Any]) -> None:
+        call.request.warnings.extend(names.dedupe_owner_references(metadata))
+        call.request.warnings.extend(names.meta_warnings(metadata))
+
+    def _track(self, call: Call, live: Object | None, new: Object, chosen: WriteOptions) -> None:
+        managed_fields.track_update(
+            live,
+            new,
+            schema=call.served.kind.schema,
+            api_version=call.served.kind.api_version,
+            manager=chosen.manager,
+            subresource=call.subresource,
+            now=format_time(self._clock.now()),
+            reset=reset_fields(call),
+        )
+
+    def _validate(self, kind: Kind, new: Object, live: Object | None) -> None:
+        problems = names.validate_object_meta(
+            new["metadata"], namespaced=kind.namespaced, name_rule=kind.validate_name
+        )
+        if live is not None:
+            problems += lifecycle.check_finalizers(new, live)
+        problems += kind.shape.validate(new, live)
+        if not problems:
+            problems += kind.validate(new, live)
+        if not problems and live is None:
+            problems += self._admission.refusals(kind, new)
+        if problems:
+            raise ingest.invalid(kind, new, problems)
+
+
+def reset_fields(call: Call) -> tuple[str, ...]:
+    """Top-level fields that a write through this endpoint can't set, so that no one is credited with them."""
+    kind = call.served.kind
+    if call.subresource in ("status", "approval"):
+        return tuple(each for each in kind.schema.properties if each not in ("status", "apiVersion", "kind"))
+    return ("status",) if kind.status else ()
