@@ -37,7 +37,11 @@ class Admission:
         if namespace.get("status", {}).get("phase") == "Terminating":
             name = obj["metadata"].get("name") or ""
             because = f"because it is being terminated: namespace {call.namespace} is being terminated"
-            cause = errors.Cause("NamespaceTerminating", f"namespace {call.namespace} is being terminated", "metadata.namespace")
+            cause = errors.Cause(
+                "NamespaceTerminating",
+                f"namespace {call.namespace} is being terminated",
+                "metadata.namespace",
+            )
             detail = f"unable to create new content in namespace {call.namespace} {because}"
             raise errors.forbidden(kind.plural, kind.group, name, detail, causes=[cause])
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from pilothouse.meta.kind import Kind, Resource
-from pilothouse.meta.versions import version_order
+from pilothouse.meta.versions import api_version_rank
 
 ROOT = "/registry/"
 
@@ -80,7 +80,7 @@ class Catalog:
         found: dict[str, set[str]] = {}
         for group, version, _ in self._served:
             found.setdefault(group, set()).add(version)
-        return {group: sorted(versions, key=version_order) for group, versions in found.items()}
+        return {group: sorted(versions, key=api_version_rank) for group, versions in found.items()}
 
     def kinds(self, group: str, version: str) -> list[Kind]:
         """What a group and version serves, by plural."""

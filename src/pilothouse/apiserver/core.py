@@ -24,7 +24,8 @@ from pilothouse.apiserver.authorization import Attributes, Authorizer, refusal
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.call import Call
-from pilothouse.apiserver.catalog import Catalog, Served
+from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.compacting import Compactor
 from pilothouse.apiserver.definitions import GROUP as DEFINITIONS_GROUP
 from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
 from pilothouse.apiserver.definitions import Definitions
@@ -62,6 +63,7 @@ class Core:
         clock: Clock,
         random: Random,
         refusals: Refusals,
+        history: float = 300.0,
     ) -> None:
         self._authorizer = authorizer
         self._clock = clock
@@ -78,11 +80,13 @@ class Core:
         self._reviews = Reviews(authenticator, authorizer, clock)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
+        self._compactor = Compactor(store, history)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the store and serve what is in it; everything stops with the context."""
-        tasks = [asyncio.create_task(self.cache.run()), asyncio.create_task(self._definitions.run())]
+        parts = (self.cache, self._definitions, self._compactor)
+        tasks = [asyncio.create_task(part.run()) for part in parts]
         try:
             await make_namespaces(self.catalog, self._objects, self._clock)
             await self.cache.fresh()
@@ -103,7 +107,9 @@ class Core:
             raise
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            return failure(errors.internal("the server met a condition that it did not expect; its log says more"))
+            return failure(
+                errors.internal("the server met a condition that it did not expect; its log says more")
+            )
 
     async def _route(self, request: Request) -> Answer:
         place = locate(request.path)
@@ -202,7 +208,17 @@ class Core:
         return _page_not_found()
 
     def _paths(self) -> list[str]:
-        paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        paths = [
+            "/api",
+            "/api/v1",
+            "/apis",
+            "/healthz",
+            "/livez",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
         for group, versions in self.catalog.groups().items():
             if group:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{each}" for each in versions)]

@@ -26,7 +26,7 @@ from pilothouse.meta import conditions, errors
 from pilothouse.meta.kind import Column, Kind, Object, Resource, ScalePaths
 from pilothouse.meta.object_meta import object_schema
 from pilothouse.meta.schema_json import from_json
-from pilothouse.meta.versions import version_order
+from pilothouse.meta.versions import api_version_rank
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 PATH = f"{GROUP}/{PLURAL}"
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 def resource_of(definition: Object) -> Resource:
     """The resource that a valid definition describes."""
     spec = definition["spec"]
-    versions = sorted(spec["versions"], key=lambda version: version_order(version["name"]))
+    versions = sorted(spec["versions"], key=lambda version: api_version_rank(version["name"]))
     kinds = tuple(_kind(spec, version, versions) for version in versions)
     storage = next(version["name"] for version in versions if version["storage"])
     return Resource(kinds=kinds, storage=storage)
@@ -128,7 +128,9 @@ class Definitions:
 
     def prepare_delete(self, definition: Object) -> None:
         definition["status"] = dict(definition.get("status") or {})
-        self._condition(definition, "Terminating", "True", "InstanceDeletionPending", "its objects are being deleted")
+        self._condition(
+            definition, "Terminating", "True", "InstanceDeletionPending", "its objects are being deleted"
+        )
 
     def check_create(self, kind: Kind) -> None:
         """405 for a new object of a kind whose definition is going."""

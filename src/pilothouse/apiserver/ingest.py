@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.apiserver.bodies import Body
+from pilothouse.apiserver.decoding import Body
 from pilothouse.apiserver.options import IGNORE, STRICT
 from pilothouse.meta import errors
 from pilothouse.meta.fields import TYPE_INVALID, FieldError
@@ -46,13 +46,17 @@ def identify(kind: Kind, value: Any) -> Object:
         if not given and kind.native:
             obj[field] = expected
         elif not given:
-            raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind.name}): {field} is missing")
+            raise errors.bad_request(
+                f"the object provided is unrecognized (must be of type {kind.name}): {field} is missing"
+            )
     if obj["apiVersion"] != kind.api_version:
         raise errors.bad_request(
             f"the API version in the data ({obj['apiVersion']}) does not match the expected API version ({kind.api_version})"
         )
     if obj["kind"] != kind.name:
-        raise errors.bad_request(f'{obj["kind"]} in version "{kind.version}" cannot be handled as a {kind.name}')
+        raise errors.bad_request(
+            f'{obj["kind"]} in version "{kind.version}" cannot be handled as a {kind.name}'
+        )
     metadata = obj.get("metadata")
     if metadata is None:
         obj["metadata"] = {}
@@ -98,7 +102,9 @@ def invalid(kind: Kind, obj: Object, problems: list[FieldError]) -> errors.Statu
 
 
 def unhandled(kind: Kind, detail: str) -> errors.StatusError:
-    return errors.bad_request(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {detail}')
+    return errors.bad_request(
+        f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {detail}'
+    )
 
 
 def _json_type(value: Any) -> str:

@@ -49,7 +49,9 @@ def place(kind: Kind, metadata: dict[str, Any], namespace: str) -> None:
         metadata.pop("namespace", None)
         return
     if metadata.get("namespace") not in (None, "", namespace):
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     metadata["namespace"] = namespace
 
 
@@ -57,7 +59,9 @@ def check_name(metadata: dict[str, Any], name: str) -> None:
     """400 if an object's name is not the one in the URL."""
     given = metadata.get("name") or ""
     if given and given != name:
-        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        raise errors.bad_request(
+            f"the name of the object ({given}) does not match the name on the URL ({name})"
+        )
     if not given:
         raise errors.bad_request(f"the name of the object must be set to {name}, the name on the URL")
 
@@ -107,7 +111,9 @@ def check_finalizers(new: Object, live: Object) -> list[FieldError]:
     """No finalizer may be added to an object that is going."""
     if "deletionTimestamp" not in live["metadata"]:
         return []
-    added = sorted(set(new["metadata"].get("finalizers") or ()) - set(live["metadata"].get("finalizers") or ()))
+    added = sorted(
+        set(new["metadata"].get("finalizers") or ()) - set(live["metadata"].get("finalizers") or ())
+    )
     if not added:
         return []
     detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"

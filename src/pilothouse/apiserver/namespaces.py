@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.apiserver import bodies, ingest, lifecycle, options
+from pilothouse.apiserver import decoding, ingest, lifecycle, options
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
 from pilothouse.apiserver.objects import REMOVE
@@ -16,7 +16,9 @@ async def finalize(call: Call, writer: Writer) -> Response:
     """PUT of a namespace whose ``spec.finalizers`` alone are taken over; without any left it is gone."""
     kind = call.served.kind
     chosen = options.write_options(call.request, call.params, "UpdateOptions")
-    sent = ingest.take(kind, bodies.read(call.request, native=True), chosen.validation, call.request.warnings)
+    sent = ingest.take(
+        kind, decoding.read(call.request, native=True), chosen.validation, call.request.warnings
+    )
     lifecycle.check_name(sent["metadata"], call.name)
     uid = str(sent["metadata"].get("uid") or "")
     revision = str(sent["metadata"].get("resourceVersion") or "")

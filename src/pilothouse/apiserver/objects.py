@@ -19,7 +19,16 @@ from pilothouse.apiserver import codec
 from pilothouse.apiserver.catalog import Served
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
-from pilothouse.store.interface import Conflict, Entry, Guard, GuardFailed, Store, StoreError, TooLarge, Unavailable
+from pilothouse.store.interface import (
+    Conflict,
+    Entry,
+    Guard,
+    GuardFailed,
+    Store,
+    StoreError,
+    TooLarge,
+    Unavailable,
+)
 
 T = TypeVar("T")
 _PATIENCE = 64
@@ -36,8 +45,11 @@ Change = Callable[[Object], Object | Literal[_Removal.REMOVE]]
 class Stored(Protocol):
     """What a cache gives for a key."""
 
-    value: bytes
-    revision: int
+    @property
+    def value(self) -> bytes: ...
+
+    @property
+    def revision(self) -> int: ...
 
 
 class Guesses(Protocol):
@@ -90,7 +102,9 @@ class Objects:
             if current is not None:
                 raise Conflict(key, Entry(key, current.value, current.revision, 0))
             return Outcome(value, 0)
-        revision = await _answered(self._store.create(key, value, ttl=_time_to_live(served, obj), guard=guard))
+        revision = await _answered(
+            self._store.create(key, value, ttl=_time_to_live(served, obj), guard=guard)
+        )
         return Outcome(value, revision)
 
     async def amend(
@@ -143,7 +157,9 @@ class Objects:
         if dry_run:
             return Outcome(value, live.revision)
         ttl = _time_to_live(served, result)
-        revision = await _answered(self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard))
+        revision = await _answered(
+            self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard)
+        )
         return Outcome(value, revision)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import bodies
+from pilothouse.apiserver import decoding
 from pilothouse.apiserver.exchange import Request
 from pilothouse.apiserver.grammar import is_true
 from pilothouse.meta import errors
@@ -38,7 +38,9 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     revision: str = ""
 
 
-def write_options(request: Request, params: Mapping[str, str], kind: str, *, apply: bool = False) -> WriteOptions:
+def write_options(
+    request: Request, params: Mapping[str, str], kind: str, *, apply: bool = False
+) -> WriteOptions:
     """Options of a write; ``kind`` names them in errors (``CreateOptions``)."""
     problems: list[FieldError] = []
     dry_run = params.get("dryRun", "")
@@ -48,7 +50,9 @@ def write_options(request: Request, params: Mapping[str, str], kind: str, *, app
     if len(manager.encode()) > _MANAGER_LIMIT:
         problems.append(FieldError.too_long("fieldManager", _MANAGER_LIMIT))
     if not manager.isprintable():
-        problems.append(FieldError.invalid("fieldManager", manager, "should only contain printable characters"))
+        problems.append(
+            FieldError.invalid("fieldManager", manager, "should only contain printable characters")
+        )
     if apply and not manager:
         problems.append(FieldError.required("fieldManager", "is required for apply patch"))
     validation = params.get("fieldValidation", "") or WARN
@@ -76,7 +80,7 @@ def delete_options(request: Request, params: Mapping[str, str]) -> DeleteOptions
     """Options of a delete, from the body or, where that has none, from the query."""
     given: dict[str, Any] = {}
     if request.body.strip():
-        value = bodies.read(request, native=True).value
+        value = decoding.read(request, native=True).value
         if not isinstance(value, dict):
             raise errors.bad_request("DeleteOptions must be an object")
         if value.get("kind", "DeleteOptions") != "DeleteOptions":
@@ -86,7 +90,9 @@ def delete_options(request: Request, params: Mapping[str, str]) -> DeleteOptions
     dry_run = given.get("dryRun") or ([params["dryRun"]] if params.get("dryRun") else [])
     if not isinstance(dry_run, list) or any(each != "All" for each in dry_run):
         problems.append(FieldError.not_supported("dryRun", dry_run, ["All"]))
-    grace = _integer(given.get("gracePeriodSeconds", params.get("gracePeriodSeconds")), "gracePeriodSeconds", problems)
+    grace = _integer(
+        given.get("gracePeriodSeconds", params.get("gracePeriodSeconds")), "gracePeriodSeconds", problems
+    )
     propagation = given.get("propagationPolicy") or params.get("propagationPolicy") or ""
     if propagation not in ("", BACKGROUND, FOREGROUND, ORPHAN):
         allowed = [BACKGROUND, FOREGROUND, ORPHAN]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pilothouse.apiserver import bodies, codec, ingest, lifecycle, options, scaling
-from pilothouse.apiserver.bodies import Body
+from pilothouse.apiserver import codec, decoding, ingest, lifecycle, options, scaling
 from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.decoding import Body
 from pilothouse.apiserver.exchange import Response
 from pilothouse.apiserver.objects import Outcome
 from pilothouse.apiserver.options import STRICT, WriteOptions
@@ -42,7 +42,7 @@ class Patcher:
     async def patch(self, call: Call) -> Response:
         """PATCH of an object."""
         kind = call.served.kind
-        media = bodies.media_type(call.request.headers)
+        media = decoding.media_type(call.request.headers)
         accepted = accepted_patches(kind)
         if media not in accepted:
             raise errors.unsupported_media_type(accepted)
@@ -61,10 +61,10 @@ class Patcher:
     async def patch_scale(self, call: Call) -> Response:
         """PATCH of an object's scale."""
         kind = call.served.kind
-        media = bodies.media_type(call.request.headers)
+        media = decoding.media_type(call.request.headers)
         chosen = options.write_options(call.request, call.params, "PatchOptions", apply=media == APPLY_PATCH)
         if media == APPLY_PATCH:
-            applied = bodies.read_yaml(call.request.body).value
+            applied = decoding.read_yaml(call.request.body).value
             edit: Edit = lambda scale: patches.merge_patch(scale, applied)  # noqa: E731
         else:
             if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
@@ -80,7 +80,7 @@ class Patcher:
     async def update_scale(self, call: Call) -> Response:
         """PUT of an object's scale; without a resourceVersion it is unconditional."""
         chosen = options.write_options(call.request, call.params, "UpdateOptions")
-        scale = scaling.check_scale(bodies.read(call.request, native=True).value, call.name)
+        scale = scaling.check_scale(decoding.read(call.request, native=True).value, call.name)
         if scale["metadata"].get("name"):
             lifecycle.check_name(scale["metadata"], call.name)
 
@@ -122,7 +122,7 @@ class Patcher:
 
     async def _apply(self, call: Call, chosen: WriteOptions) -> tuple[Outcome, int]:
         kind = call.served.kind
-        body = bodies.read_yaml(call.request.body)
+        body = decoding.read_yaml(call.request.body)
         self._check_applied(call, body, chosen)
         for _ in range(_CREATE_RACES):
             try:
@@ -133,7 +133,9 @@ class Patcher:
             self._may_create(call)
             uid = str(body.value["metadata"].get("uid") or "")
             if uid:
-                detail = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                detail = (
+                    f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                )
                 raise errors.conflict(kind.plural, kind.group, call.name, detail)
             obj = self._merged(call, None, body.value, chosen)
             obj["metadata"].pop("resourceVersion", None)
@@ -196,7 +198,7 @@ class Patcher:
 
 def read_edit(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
     """What a patch does to an object, and the keys that its text repeats."""
-    body = bodies.read_json(data)
+    body = decoding.read_json(data)
     value = body.value
     if media == JSON_PATCH:
         edit = patches.json_patch(value)
@@ -218,4 +220,6 @@ def scale_response(call: Call, outcome: Outcome) -> Response:
     """The Scale of an object after a write."""
     kind = call.served.kind
     obj = codec.decode(outcome.value, outcome.revision)
-    return Response(200, codec.dump(scaling.scale_of(kind, codec.convert(call.served.resource, obj, kind.version))))
+    return Response(
+        200, codec.dump(scaling.scale_of(kind, codec.convert(call.served.resource, obj, kind.version)))
+    )

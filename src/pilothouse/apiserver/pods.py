@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.apiserver import bodies, codec, lifecycle, options
+from pilothouse.apiserver import codec, decoding, lifecycle, options
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import Catalog, Served
@@ -96,7 +96,9 @@ class Pods:
         if not budgets:
             return
         if len(budgets) > 1:
-            raise errors.internal(f"the pod {call.name} is covered by more than one disruption budget: {budgets}")
+            raise errors.internal(
+                f"the pod {call.name} is covered by more than one disruption budget: {budgets}"
+            )
         now = format_time(self._clock.now())
 
         def change(budget: Object) -> Object:
@@ -130,7 +132,9 @@ def _needs_budget(pod: Object) -> bool:
 
 
 def _refused(detail: str, retry_after: int) -> errors.StatusError:
-    problem = errors.too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", retry_after)
+    problem = errors.too_many_requests(
+        "Cannot evict pod as it would violate the pod's disruption budget.", retry_after
+    )
     problem.causes = (errors.Cause("DisruptionBudget", detail),)
     return problem
 
@@ -141,7 +145,7 @@ def _check_uid(call: Call, sent: Object, pod: Object) -> None:
 
 
 def _body(call: Call, kind: str, api_version: str) -> dict[str, Any]:
-    value = bodies.read(call.request, native=True).value
+    value = decoding.read(call.request, native=True).value
     if not isinstance(value, dict) or value.get("kind", kind) != kind:
         raise errors.bad_request(f"the body must be a {kind} of {api_version}")
     metadata = value.get("metadata") or {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pilothouse.apiserver import bodies, codec, ingest, options
+from pilothouse.apiserver import codec, decoding, ingest, options
 from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import MASTERS, Attributes, Authorizer
 from pilothouse.apiserver.call import Call
@@ -37,7 +37,7 @@ class Reviews:
         """POST of a question: 201 and the same object with its status."""
         kind = call.served.kind
         chosen = options.write_options(call.request, call.params, "CreateOptions")
-        body = bodies.read(call.request, native=True)
+        body = decoding.read(call.request, native=True)
         obj = ingest.take(kind, body, chosen.validation, call.request.warnings)
         problems = [*kind.shape.validate(obj), *kind.validate(obj, None)]
         if problems:
@@ -76,7 +76,9 @@ class Reviews:
         attributes = (review.get("spec") or {}).get("resourceAttributes") or {}
         if attributes.get("namespace") != call.namespace:
             detail = f"must match metadata.namespace: {call.namespace}"
-            problem = FieldError.invalid("spec.resourceAttributes.namespace", attributes.get("namespace"), detail)
+            problem = FieldError.invalid(
+                "spec.resourceAttributes.namespace", attributes.get("namespace"), detail
+            )
             raise ingest.invalid(call.served.kind, review, [problem])
         return self._access(call, review)
 
@@ -98,7 +100,7 @@ class Reviews:
                 name=resource.get("name") or "",
             )
         else:
-            asked = Attributes(path.get("verb") or "", path=path.get("path") or "")
+            asked = Attributes((path or {}).get("verb") or "", path=(path or {}).get("path") or "")
         decision = self._authorizer.decide(user, asked)
         status: dict[str, Any] = {"allowed": decision.allowed}
         if decision.reason:
@@ -116,10 +118,24 @@ class Reviews:
                 {
                     "verbs": ["create"],
                     "apiGroups": ["authentication.k8s.io", "authorization.k8s.io"],
-                    "resources": ["selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+                    "resources": [
+                        "selfsubjectreviews",
+                        "selfsubjectaccessreviews",
+                        "selfsubjectrulesreviews",
+                    ],
                 }
             ]
-            public = ["/healthz", "/livez", "/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*", "/openapi/*"]
+            public = [
+                "/healthz",
+                "/livez",
+                "/readyz",
+                "/version",
+                "/api",
+                "/api/*",
+                "/apis",
+                "/apis/*",
+                "/openapi/*",
+            ]
             paths = [{"verbs": ["get"], "nonResourceURLs": public}]
         return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
 

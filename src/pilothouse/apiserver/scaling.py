@@ -80,7 +80,11 @@ def _get(obj: Any, path: str) -> Any:
 def _selector_text(selector: dict[str, Any]) -> str:
     terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     for each in selector.get("matchExpressions") or []:
-        operator, key, values = each.get("operator"), each.get("key"), ",".join(sorted(each.get("values") or []))
+        operator, key, values = (
+            each.get("operator"),
+            each.get("key"),
+            ",".join(sorted(each.get("values") or [])),
+        )
         if operator == "In":
             terms.append(f"{key} in ({values})")
         elif operator == "NotIn":

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from pilothouse.apiserver import bodies, certificates, codec, ingest, lifecycle, options
+from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
@@ -41,7 +41,7 @@ class Writer:
         """POST to a collection."""
         chosen = options.write_options(call.request, call.params, "CreateOptions")
         kind = call.served.kind
-        body = bodies.read(call.request, native=kind.native)
+        body = decoding.read(call.request, native=kind.native)
         obj = ingest.take(kind, body, chosen.validation, call.request.warnings)
         if call.name:
             lifecycle.check_name(obj["metadata"], call.name)
@@ -52,7 +52,7 @@ class Writer:
         """PUT to an object or to its status."""
         chosen = options.write_options(call.request, call.params, "UpdateOptions")
         kind = call.served.kind
-        body = bodies.read(call.request, native=kind.native)
+        body = decoding.read(call.request, native=kind.native)
         sent = ingest.take(kind, body, chosen.validation, call.request.warnings)
         lifecycle.check_name(sent["metadata"], call.name)
         lifecycle.place(kind, sent["metadata"], call.namespace)
@@ -64,7 +64,11 @@ class Writer:
             nonlocal again
             lifecycle.check_preconditions(kind, live, uid=uid, revision=revision)
             # The first try may use up the object; a retry on a fresher live one starts from the body again.
-            new = ingest.take(kind, bodies.read(call.request, native=kind.native), options.IGNORE, []) if again else sent
+            new = (
+                ingest.take(kind, decoding.read(call.request, native=kind.native), options.IGNORE, [])
+                if again
+                else sent
+            )
             again = True
             return self.succeed(call, new, live, chosen)
 

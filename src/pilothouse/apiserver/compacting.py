@@ -1,0 +1,37 @@
+"""History is kept for a while and then forgotten, little by little.
+
+Each round forgets what was overwritten before the round before it. So whoever watches or pages has at least one
+interval to come back, and no more than two are ever stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pilothouse.store.interface import Compacted, Store, StoreError
+
+log = logging.getLogger(__name__)
+
+
+class Compactor:
+    """Compacts a store at intervals. Several instances may do so on one store: each forgets only what all may."""
+
+    def __init__(self, store: Store, interval: float) -> None:
+        self._store = store
+        self._interval = interval
+
+    async def run(self) -> None:
+        """Compact until cancelled."""
+        passed = 0
+        while True:
+            try:
+                latest = await self._store.revision()
+                if passed:
+                    await self._store.compact(passed)
+                passed = latest
+            except Compacted:
+                passed = 0
+            except StoreError as problem:
+                log.warning("history could not be compacted: %s", problem)
+            await asyncio.sleep(self._interval)

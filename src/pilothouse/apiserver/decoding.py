@@ -1,0 +1,130 @@
+"""From the bytes of a body, in any accepted form, to one JSON-shaped object.
+
+JSON is decoded in compiled code. Repeated keys, which that decoder doesn't report, are looked for only when a cheap
+count says that there may be some. YAML and Kubernetes' protobuf are taken where Kubernetes takes them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.kubernetes import wire
+from pilothouse.apiserver import yaml_bodies
+from pilothouse.apiserver.exchange import Request
+from pilothouse.meta import errors
+from pilothouse.meta.fields import child, element
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+MAX_DEPTH = 128
+
+_decoder = msgspec.json.Decoder()
+_KEY = re.compile(rb'"\s*:')
+
+
+class Body(msgspec.Struct):
+    """A decoded body and the paths of the keys that were given more than once (the last one won)."""
+
+    value: Any
+    duplicates: list[str] = []
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """The body's media type without parameters; JSON if none is given."""
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower() or JSON
+
+
+def read(request: Request, *, native: bool) -> Body:
+    """The object in a request's body. Raises 400 for what can't be decoded and 415 for what isn't accepted."""
+    media = media_type(request.headers)
+    if media == JSON:
+        return read_json(request.body)
+    if media == YAML:
+        return read_yaml(request.body)
+    if media == PROTOBUF and native:
+        return read_protobuf(request.body)
+    raise errors.unsupported_media_type([JSON, YAML, PROTOBUF] if native else [JSON, YAML])
+
+
+def read_json(data: bytes) -> Body:
+    """Decode JSON; 400 says where it breaks."""
+    try:
+        value = _decoder.decode(data)
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise errors.bad_request(f"the body is not valid JSON: {problem}") from None
+    _check_depth(value, data)
+    return Body(value, _repeated_keys(data, value))
+
+
+def read_yaml(data: bytes) -> Body:
+    """Decode YAML; text that begins with a brace is taken for JSON."""
+    if data.lstrip()[:1] == b"{":
+        return read_json(data)
+    try:
+        value, duplicates = yaml_bodies.load(data, MAX_DEPTH)
+    except ValueError as problem:
+        raise errors.bad_request(f"the body is not valid YAML: {problem}") from None
+    return Body(value, duplicates)
+
+
+def read_protobuf(data: bytes) -> Body:
+    """Decode the protobuf form of one of Kubernetes' kinds."""
+    try:
+        return Body(wire.read(data))
+    except ValueError as problem:
+        raise errors.bad_request(f"the body is not valid protobuf: {problem}") from None
+
+
+def _check_depth(value: Any, data: bytes) -> None:
+    # An ordinary object has fewer brackets than the limit, so the walk is for suspicious ones only.
+    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        return
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _children(outer) if isinstance(inner, dict | list)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> errors.StatusError:
+    return errors.bad_request(f"the body is nested deeper than {MAX_DEPTH} levels")
+
+
+def _children(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _repeated_keys(data: bytes, value: Any) -> list[str]:
+    # A key is a quote and a colon. Decoding drops a repeated one, so then the decoded value shows fewer. Texts that
+    # contain such a pair count alike on both sides unless they are escaped in an unusual way.
+    if b"\\u" not in data and len(_KEY.findall(data)) == len(_KEY.findall(msgspec.json.encode(value))):
+        return []
+    found: list[str] = []
+    _walk(json.loads(data, object_pairs_hook=_Pairs), "", found)
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object's members as they came, repeats included."""
+
+
+def _walk(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for name, inner in value:
+            if name in seen and child(path, name) not in found:
+                found.append(child(path, name))
+            seen.add(name)
+            _walk(inner, child(path, name), found)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _walk(inner, element(path, index), found)
