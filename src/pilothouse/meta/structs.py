@@ -74,8 +74,17 @@ from msgspec import field as field
 from pilothouse.meta.schema import ANY, UNSET, Rule, Schema
 
 
+class _Keywords(msgspec.StructMeta):
+    """Hands ``kw_only`` down, which msgspec, unlike the other settings of a Struct, does not."""
+
+    def __new__(
+        mcls: type[_Keywords], name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any
+    ) -> _Keywords:
+        return super().__new__(mcls, name, bases, namespace, **{"kw_only": True, **config})
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-class Fields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class Fields(msgspec.Struct, metaclass=_Keywords, frozen=True, omit_defaults=True, rename="camel"):
     """The base of every Struct that is part of the API: immutable, made by keywords, in camelCase on the wire."""
 
     __component__: ClassVar[str]

@@ -1,0 +1,166 @@
+"""The only door to CEL: compile a rule against the schema of its ``self``, evaluate it.
+
+    rule = compile_rule("self.replicas <= oldSelf.replicas + 1", schema)
+    rule.evaluate({"replicas": 3}, {"replicas": 2})     # True
+
+Compiling finds syntax errors, unknown functions, wrong types as far as they are known, and fields that the schema
+doesn't have. Evaluating has a budget: an expression that iterates too often is stopped (``BudgetExceeded``).
+
+What there is: CEL itself; optionals (``self.?a.orValue(1)``); ``cel.bind``; the string, math and encoder extensions; and
+the functions in ``cel_functions``. What Kubernetes has beyond that (``format.*``, ``semver``, the authorizer, two-variable
+comprehensions) is refused when the schema is created, as an undeclared reference.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
+
+from pilothouse.meta import cel_ast as ast
+from pilothouse.meta.cel_fields import Place, Scope, resolve
+from pilothouse.meta.cel_functions import FUNCTIONS, Signature
+from pilothouse.meta.schema import UNSET, Schema
+
+_OLD = "oldSelf"
+_WRAPPED = "wrapped_old_self"
+"""Stands for the bare old value where a rule sees ``oldSelf`` as an optional."""
+
+_TYPES = {
+    "bool": cel.Type.BOOL,
+    "bytes": cel.Type.BYTES,
+    "double": cel.Type.DOUBLE,
+    "dyn": cel.Type.DYN,
+    "int": cel.Type.INT,
+    "list": cel.Type.List(cel.Type.DYN),
+    "map": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+    "string": cel.Type.STRING,
+}
+
+
+class CelError(Exception):
+    """An expression can't be compiled, or failed while it was evaluated."""
+
+
+class BudgetExceeded(CelError):
+    """An expression was stopped because it took too long."""
+
+
+class Expression:
+    """A compiled expression over ``self`` and ``oldSelf``."""
+
+    def __init__(self, source: str, compiled: Any, *, uses_old: bool, optional_old: bool) -> None:
+        self.source = source
+        self.uses_old = uses_old
+        self._compiled = compiled
+        self._optional_old = optional_old
+
+    def evaluate(self, value: Any, old: Any = UNSET) -> Any:
+        """The result; ``old`` is left out if there is no earlier value."""
+        data = {"self": value}
+        if self._optional_old:
+            data["hasOldSelf"] = old is not UNSET
+            data[_WRAPPED] = None if old is UNSET else old
+        elif self.uses_old:
+            data[_OLD] = old
+        try:
+            result = self._compiled.eval(data=data)
+        except RuntimeError as error:
+            raise _failure(str(error)) from None
+        if result.type() == cel.Type.ERROR:
+            raise _failure(str(result.value()))
+        return result.value()
+
+
+def compile_rule(source: str, schema: Schema, *, optional_old: bool = False) -> Expression:
+    """A rule, whose result has to be a boolean."""
+    return _compile(source, schema, cel.Type.BOOL, optional_old)
+
+
+def compile_message(source: str, schema: Schema, *, optional_old: bool = False) -> Expression:
+    """A ``messageExpression``, whose result has to be a string."""
+    return _compile(source, schema, cel.Type.STRING, optional_old)
+
+
+def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Expression:
+    environment = _environment()
+    text = source
+    scope: dict[str, Place | None] = {"self": Place(schema), _OLD: Place(schema)}
+    try:
+        uses_old = _OLD in set(
+            ast.names(ast.read(environment.compile(source, disable_check=True).serialize()))
+        )
+        if optional_old:
+            # The line break keeps a comment at the end of the rule from swallowing the bracket.
+            text = f"cel.bind({_OLD}, hasOldSelf ? optional.of({_WRAPPED}) : optional.none(), ({source}\n))"
+            scope = {"self": Place(schema), _WRAPPED: Place(schema)}
+        checked = environment.compile(text)
+    except RuntimeError as error:
+        raise CelError(_readable(str(error))) from None
+    returned = checked.return_type()
+    if returned not in (wanted, cel.Type.DYN):
+        raise CelError(f"must evaluate to a {wanted.name().lower()}, not {returned.name().lower()}")
+    return Expression(
+        source, _resolved(environment, checked, scope), uses_old=uses_old, optional_old=optional_old
+    )
+
+
+def _resolved(environment: Any, checked: Any, scope: Scope) -> Any:
+    tree = ast.read(checked.serialize())
+    resolved, problems = resolve(tree, scope)
+    if problems:
+        raise CelError("; ".join(dict.fromkeys(problems)))
+    return checked if resolved == tree else environment.deserialize(ast.write(resolved))
+
+
+@cache
+def _environment() -> Any:
+    declared: dict[str, list[Any]] = {}
+    for signature in FUNCTIONS:
+        declared.setdefault(signature.name, []).append(_overload(signature))
+    own = cel.CelExtension("kubernetes", [cel.FunctionDecl(name, each) for name, each in declared.items()])
+    return cel.NewEnv(
+        variables={
+            "self": cel.Type.DYN,
+            _OLD: cel.Type.DYN,
+            _WRAPPED: cel.Type.DYN,
+            "hasOldSelf": cel.Type.BOOL,
+        },
+        extensions=[
+            ext_strings.ExtStrings(),
+            ext_math.ExtMath(),
+            ext_optional.ExtOptional(),
+            ext_bindings.ExtBindings(),
+            ext_encoders.ExtEncoders(),
+            own,
+        ],
+    )
+
+
+def _overload(signature: Signature) -> Any:
+    return cel.Overload(
+        f"kubernetes_{signature.name}_{'_'.join(signature.parameters)}{'_member' if signature.member else ''}",
+        _TYPES[signature.result],
+        [_TYPES[name] for name in signature.parameters],
+        signature.member,
+        signature.implementation,
+    )
+
+
+def _readable(error: str) -> str:
+    """The compiler's complaint without its status code, source excerpt and pointer."""
+    lines = [line for line in error.splitlines() if not line.startswith(" |")]
+    joined = "; ".join(line.strip() for line in lines if line.strip())
+    joined = re.sub(r"^[A-Z_]+: |\s*\[[A-Z_]+\]$", "", joined)
+    joined = re.sub(r"ERROR: <input>:(\d+):(\d+): ", r"line \1, column \2: ", joined)
+    return joined.replace(" (in container '')", "")
+
+
+def _failure(message: str) -> CelError:
+    plain = re.sub(r"^[A-Z_]+: |\s*\[[A-Z_]+\]$", "", message)
+    if "budget exceeded" in plain.lower():
+        return BudgetExceeded(plain)
+    return CelError(plain[:1].lower() + plain[1:])

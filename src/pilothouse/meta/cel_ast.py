@@ -1,0 +1,307 @@
+"""The syntax tree of a CEL expression, read from the compiler's serialized form and written back to it.
+
+    tree = read(expression.serialize())
+    expression = env.deserialize(write(tree))
+
+The form is the public ``cel.expr.ParsedExpr`` message in protobuf encoding, of which only the expression itself is
+kept; positions in the source are dropped. A tree can be changed before it is written, which is how field names that are no CEL
+identifiers and values that JSON can't express get into rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal; ``raw`` is its encoded form."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """``operand.field``; with ``test`` it is ``has(operand.field)``."""
+
+    operand: Node
+    field: str
+    test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``function(args)`` or ``target.function(args)``; operators are functions with names like ``_+_``."""
+
+    function: str
+    args: tuple[Node, ...]
+    target: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    elements: tuple[Node, ...]
+    optional: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    key: Node | str
+    value: Node
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A map literal, or a message if it has a name."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comprehension:
+    """What ``all``, ``exists``, ``map``, ``filter`` and ``cel.bind`` expand to."""
+
+    variable: str
+    over: Node
+    accumulator: str
+    start: Node
+    condition: Node
+    step: Node
+    result: Node
+    second: str = ""
+
+
+Node = Const | Ident | Select | Call | Array | Struct | Comprehension
+
+_PARSED = b"type.googleapis.com/cel.expr.ParsedExpr"
+
+
+def text(value: str) -> Const:
+    """A string literal."""
+    return Const(_field(6, value.encode()))
+
+
+def literal_text(node: Node) -> str | None:
+    """The value of a string literal; None if the node is something else."""
+    if isinstance(node, Const):
+        for number, value in _fields(node.raw):
+            if number == 6 and isinstance(value, bytes):
+                return value.decode()
+    return None
+
+
+def read(serialized: bytes) -> Node:
+    """The tree inside a serialized expression, checked or not."""
+    envelope = dict(_fields(serialized))
+    message = dict(_fields(_bytes(envelope[2])))
+    checked = _bytes(envelope[1]).endswith(b"CheckedExpr")
+    return _node(_bytes(message[4 if checked else 2]))
+
+
+def write(tree: Node) -> bytes:
+    """The serialized form of an unchecked expression."""
+    parsed = _field(2, _Writer().node(tree))
+    return _field(1, _PARSED) + _field(2, parsed)
+
+
+def names(tree: Node) -> Iterator[str]:
+    """Every identifier in the tree."""
+    match tree:
+        case Ident(name):
+            yield name
+        case Select(operand):
+            yield from names(operand)
+        case Call(_, args, target):
+            for each in (*args, *(() if target is None else (target,))):
+                yield from names(each)
+        case Array(elements):
+            for each in elements:
+                yield from names(each)
+        case Struct(_, entries):
+            for entry in entries:
+                if not isinstance(entry.key, str):
+                    yield from names(entry.key)
+                yield from names(entry.value)
+        case Comprehension():
+            for each in (tree.over, tree.start, tree.condition, tree.step, tree.result):
+                yield from names(each)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, position = _varint(data, position)
+            yield number, value
+            continue
+        if wire == 2:
+            size, position = _varint(data, position)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"unknown wire type {wire} in a serialized expression")
+        yield number, data[position : position + size]
+        position += size
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("a number where a serialized expression has a message")
+    return value
+
+
+def _node(data: bytes) -> Node:
+    for number, value in _fields(data):
+        if number in _READERS:
+            return _READERS[number](_bytes(value))
+    return Const(b"")
+
+
+def _ident(data: bytes) -> Node:
+    return Ident(_bytes(dict(_fields(data))[1]).decode())
+
+
+def _select(data: bytes) -> Node:
+    parts = dict(_fields(data))
+    return Select(_node(_bytes(parts[1])), _bytes(parts[2]).decode(), bool(parts.get(3)))
+
+
+def _call(data: bytes) -> Node:
+    target: Node | None = None
+    function, args = "", []
+    for number, value in _fields(data):
+        if number == 1:
+            target = _node(_bytes(value))
+        elif number == 2:
+            function = _bytes(value).decode()
+        elif number == 3:
+            args.append(_node(_bytes(value)))
+    return Call(function, tuple(args), target)
+
+
+def _array(data: bytes) -> Node:
+    elements, optional = [], b""
+    for number, value in _fields(data):
+        if number == 1:
+            elements.append(_node(_bytes(value)))
+        elif number == 2:
+            optional += _field(2, value)
+    return Array(tuple(elements), optional)
+
+
+def _struct(data: bytes) -> Node:
+    name, entries = "", []
+    for number, value in _fields(data):
+        if number == 1:
+            name = _bytes(value).decode()
+        elif number == 2:
+            parts = dict(_fields(_bytes(value)))
+            key: Node | str = _bytes(parts[2]).decode() if 2 in parts else _node(_bytes(parts[3]))
+            entries.append(Entry(key, _node(_bytes(parts[4])), bool(parts.get(5))))
+    return Struct(name, tuple(entries))
+
+
+def _comprehension(data: bytes) -> Node:
+    parts = dict(_fields(data))
+    return Comprehension(
+        variable=_bytes(parts[1]).decode(),
+        over=_node(_bytes(parts[2])),
+        accumulator=_bytes(parts[3]).decode(),
+        start=_node(_bytes(parts[4])),
+        condition=_node(_bytes(parts[5])),
+        step=_node(_bytes(parts[6])),
+        result=_node(_bytes(parts[7])),
+        second=_bytes(parts.get(8, b"")).decode(),
+    )
+
+
+_READERS = {3: Const, 4: _ident, 5: _select, 6: _call, 7: _array, 8: _struct, 9: _comprehension}
+
+
+def _number(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return _number(number << 3) + _number(value)
+    return _number(number << 3 | 2) + _number(len(value)) + value
+
+
+class _Writer:
+    """Gives each node the unique number that the evaluator asks for."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def node(self, tree: Node) -> bytes:
+        kind, body = self.body(tree)
+        self.last += 1
+        return _field(2, self.last) + _field(kind, body)
+
+    def body(self, tree: Node) -> tuple[int, bytes]:
+        match tree:
+            case Const(raw):
+                return 3, raw
+            case Ident(name):
+                return 4, _field(1, name.encode())
+            case Select(operand, field, test):
+                return 5, _field(1, self.node(operand)) + _field(2, field.encode()) + (
+                    _field(3, 1) if test else b""
+                )
+            case Call(function, args, target):
+                body = b"" if target is None else _field(1, self.node(target))
+                return 6, body + _field(2, function.encode()) + b"".join(
+                    _field(3, self.node(arg)) for arg in args
+                )
+            case Array(elements, optional):
+                return 7, b"".join(_field(1, self.node(each)) for each in elements) + optional
+            case Struct(name, entries):
+                return 8, _field(1, name.encode()) + b"".join(_field(2, self.entry(each)) for each in entries)
+            case Comprehension():
+                parts = (tree.over, tree.start, tree.condition, tree.step, tree.result)
+                over, start, condition, step, result = (self.node(part) for part in parts)
+                return 9, b"".join(
+                    (
+                        _field(1, tree.variable.encode()),
+                        _field(2, over),
+                        _field(3, tree.accumulator.encode()),
+                        _field(4, start),
+                        _field(5, condition),
+                        _field(6, step),
+                        _field(7, result),
+                        _field(8, tree.second.encode()) if tree.second else b"",
+                    )
+                )
+
+    def entry(self, entry: Entry) -> bytes:
+        key = _field(2, entry.key.encode()) if isinstance(entry.key, str) else _field(3, self.node(entry.key))
+        value = _field(4, self.node(entry.value))
+        self.last += 1
+        return _field(1, self.last) + key + value + (_field(5, 1) if entry.optional else b"")
