@@ -1,0 +1,54 @@
+"""What the specs and statuses of both cluster kinds are made of, in every version.
+
+A Struct here is shared by ``v1alpha1`` and ``v1beta1`` because its fields are the same in both. What differs between
+the versions is written out in their own modules.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pilothouse.meta.structs import Fields, Int64, Quantity, Time, doc
+
+GROUP = "navigator.jetstack.io"
+
+PullPolicy = Literal["Never", "IfNotPresent", "Always"]
+ConditionStatus = Literal["True", "False", "Unknown"]
+Health = Literal["Red", "Yellow", "Green"]
+Role = Literal["data", "master", "ingest"]
+
+
+class ImageSpec(Fields):
+    """A container image."""
+
+    repository: Annotated[str, doc("The image without its tag, such as docker.io/cassandra.")]
+    tag: Annotated[str, doc("The tag of the image.")]
+    pull_policy: Annotated[PullPolicy, doc("When a node fetches the image.")] = "IfNotPresent"
+
+
+class SecurityContext(Fields):
+    """As whom the database runs."""
+
+    run_as_user: Annotated[
+        Int64 | None,
+        doc("The user id of the database's processes and the group id of its volumes.", ge=0),
+    ] = None
+
+
+class PersistenceConfig(Fields):
+    """The volume that each node of a pool keeps its data on."""
+
+    size: Annotated[Quantity, doc("How much space each node gets, such as 10Gi.")]
+    storage_class: Annotated[
+        str | None, doc("The storage class of the volumes; absent means the cluster's default class.")
+    ] = None
+
+
+class ClusterCondition(Fields):
+    """One thing that is known about a cluster."""
+
+    type: Annotated[str, doc("What it is about: Available, Progressing, Degraded or Paused.", min_length=1)]
+    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
+    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
+    message: Annotated[str, doc("Why, in a sentence for people.")] = ""

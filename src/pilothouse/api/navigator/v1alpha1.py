@@ -1,0 +1,220 @@
+"""``navigator.jetstack.io/v1alpha1``: the clusters and pilots of the original manifests.
+
+What these objects can't express is kept for them by ``conversion``; the stored form is ``v1beta1``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pilothouse.api.navigator.clusters import (
+    ClusterCondition,
+    ConditionStatus,
+    Health,
+    ImageSpec,
+    PersistenceConfig,
+    Role,
+    SecurityContext,
+)
+from pilothouse.api.navigator.scheduling import ResourceRequirements
+from pilothouse.meta.object_meta import ApiObject
+from pilothouse.meta.structs import Fields, Int32, Int64, Time, doc, field
+
+VERSION = "v1alpha1"
+PACKAGE = "io.jetstack.navigator.v1alpha1"
+
+
+class ElasticsearchNodePool(Fields):
+    """Nodes that are alike. Only replicas can be changed once the pool exists."""
+
+    name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
+    roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]
+    replicas: Annotated[Int32, doc("How many nodes there are.", ge=0)] = 1
+    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
+        default_factory=dict
+    )
+    resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
+    persistence: Annotated[
+        PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
+    ] = None
+    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+
+
+class ElasticsearchClusterSpec(Fields):
+    """What the cluster should be like."""
+
+    version: Annotated[str, doc("The version of Elasticsearch, such as 6.8.23; a change is rolled out.")]
+    pilot_image: Annotated[
+        ImageSpec | None,
+        doc(
+            "The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."
+        ),
+    ] = None
+    security_context: Annotated[SecurityContext | None, doc("As whom Elasticsearch runs.")] = None
+    paused: Annotated[bool, doc("Nothing is changed while set.")] = False
+    image: Annotated[
+        ImageSpec | None,
+        doc("The image of Elasticsearch; absent means Elastic's own, tagged with the version."),
+    ] = None
+    plugins: Annotated[
+        tuple[Annotated[str, doc(min_length=1)], ...], doc("The plugins of every node.", list_type="set")
+    ] = ()
+    node_pools: Annotated[
+        tuple[ElasticsearchNodePool, ...], doc("The pools of nodes.", map_keys=("name",))
+    ] = ()
+    minimum_masters: Annotated[
+        Int32 | None,
+        doc("How many masters have to see each other to elect one; absent means a majority of them."),
+    ] = None
+
+
+class NodePoolStatus(Fields):
+    """What is known about a pool."""
+
+    ready_replicas: Annotated[Int32, doc("How many of its nodes are ready.")] = 0
+
+
+class ElasticsearchClusterStatus(Fields):
+    """What is known about the cluster."""
+
+    conditions: Annotated[
+        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+    node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
+    health: Annotated[Health | None, doc("The cluster's own opinion; absent means unknown.")] = None
+
+
+class ElasticsearchCluster(ApiObject, kw_only=True):
+    """A cluster of Elasticsearch nodes in pools."""
+
+    spec: Annotated[ElasticsearchClusterSpec, doc("What the cluster should be like.")]
+    status: Annotated[ElasticsearchClusterStatus | None, doc("What is known about it.")] = None
+
+
+class CassandraNodePool(Fields):
+    """Nodes that are alike: one rack of a datacenter. Only replicas can be changed once the pool exists."""
+
+    name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
+    replicas: Annotated[Int32, doc("How many nodes there are.", ge=0)] = 1
+    persistence: Annotated[
+        PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
+    ] = None
+    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
+        default_factory=dict
+    )
+    rack: Annotated[str | None, doc("The rack of the nodes; the pool's name if absent.")] = None
+    datacenter: Annotated[str, doc("The datacenter of the nodes.")] = "navigator-default-datacenter"
+    resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
+    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+
+
+class CassandraClusterSpec(Fields):
+    """What the cluster should be like."""
+
+    version: Annotated[str, doc("The version of Cassandra, such as 3.11 or 5.0.2, in quotes.")]
+    pilot_image: Annotated[
+        ImageSpec | None,
+        doc(
+            "The image that the pilot is taken from. Needed here, except by a cluster made without in v1beta1."
+        ),
+    ] = None
+    security_context: Annotated[SecurityContext | None, doc("As whom Cassandra runs.")] = None
+    paused: Annotated[bool, doc("Nothing is changed while set.")] = False
+    image: Annotated[
+        ImageSpec | None,
+        doc("The image of Cassandra; absent means docker.io/cassandra, tagged with the version."),
+    ] = None
+    node_pools: Annotated[tuple[CassandraNodePool, ...], doc("The pools of nodes.", map_keys=("name",))] = ()
+
+
+class CassandraClusterStatus(Fields):
+    """What is known about the cluster."""
+
+    conditions: Annotated[
+        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+    node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
+
+
+class CassandraCluster(ApiObject, kw_only=True):
+    """A cluster of Cassandra nodes in racks and datacenters."""
+
+    spec: Annotated[CassandraClusterSpec, doc("What the cluster should be like.")]
+    status: Annotated[CassandraClusterStatus | None, doc("What is known about it.")] = None
+
+
+class PilotPlugin(Fields):
+    """A plugin that the instance should have."""
+
+    name: Annotated[str, doc("Its name.", min_length=1)]
+
+
+class PilotElasticsearch(Fields):
+    """What an Elasticsearch instance should be like."""
+
+    node_pool: Annotated[str, doc("The pool that the instance belongs to.")] = ""
+    plugins: Annotated[tuple[PilotPlugin, ...], doc("The plugins it should have.", map_keys=("name",))] = ()
+
+
+class PilotSpec(Fields):
+    """What the instance should be like."""
+
+    decommission: Annotated[
+        bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
+    ] = None
+    in_service: Annotated[
+        bool | None, doc("The opposite of decommission, for those who think of it that way round.")
+    ] = None
+    elasticsearch: Annotated[PilotElasticsearch | None, doc("For an Elasticsearch instance.")] = None
+
+
+class PilotCondition(Fields):
+    """One thing that is known about an instance."""
+
+    type: Annotated[
+        str, doc("What it is about: Ready, Started, Stopped, Decommissioned, PodPresent.", min_length=1)
+    ]
+    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
+    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
+    message: Annotated[str, doc("Why, in a sentence for people.")] = ""
+
+
+class PilotPluginStatus(Fields):
+    """Whether a plugin is there."""
+
+    name: Annotated[str, doc("Its name.", min_length=1)]
+    status: Annotated[str, doc("Unknown, Installed or Failed.")] = ""
+
+
+class PilotElasticsearchStatus(Fields):
+    """What is known about an Elasticsearch instance."""
+
+    documents: Annotated[Int64 | None, doc("How many documents it holds; absent means unknown.")] = None
+    version: Annotated[str | None, doc("The version it runs; absent means unknown.")] = None
+    plugins: Annotated[
+        tuple[PilotPluginStatus, ...], doc("The plugins it has, or failed to get.", map_keys=("name",))
+    ] = ()
+
+
+class PilotCassandraStatus(Fields):
+    """What is known about a Cassandra instance."""
+
+    version: Annotated[str | None, doc("The version it runs; absent means unknown.")] = None
+
+
+class PilotStatus(Fields):
+    """What is known about the instance."""
+
+    conditions: Annotated[
+        tuple[PilotCondition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+    elasticsearch: Annotated[PilotElasticsearchStatus | None, doc("For an Elasticsearch instance.")] = None
+    cassandra: Annotated[PilotCassandraStatus | None, doc("For a Cassandra instance.")] = None
+
+
+class Pilot(ApiObject, kw_only=True):
+    """One instance of a database, and the pilot process beside it. It has the name of its pod."""
+
+    spec: Annotated[PilotSpec, doc("What the instance should be like.")] = PilotSpec()
+    status: Annotated[PilotStatus | None, doc("What is known about it.")] = None

@@ -1,0 +1,425 @@
+"""``navigator.jetstack.io/v1beta1``: the hub, and the version that is stored.
+
+It can say all that ``v1alpha1`` says, under the same names but for the plugins of a cluster, which have sources here.
+Beyond that it has what running databases taught: configuration, placement, claims that outlive pools, configuration
+that travels in each Pilot, and statuses that tell what is going on.
+
+Fields that only this version has carry no default of their own. So an object that was written through ``v1alpha1``
+reads the same here whether or not it was defaulted again.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pilothouse.api.navigator.clusters import (
+    ConditionStatus,
+    Health,
+    ImageSpec,
+    PersistenceConfig,
+    Role,
+    SecurityContext,
+)
+from pilothouse.api.navigator.scheduling import (
+    Affinity,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from pilothouse.meta.object_meta import ApiObject
+from pilothouse.meta.structs import Fields, Int32, Int64, Quantity, Time, doc, field
+
+VERSION = "v1beta1"
+PACKAGE = "io.jetstack.navigator.v1beta1"
+
+Retention = Literal["Retain", "Delete"]
+
+
+class ClaimRetentionPolicy(Fields):
+    """What becomes of volumes that no node uses any more."""
+
+    when_deleted: Annotated[Retention, doc("When the cluster or the pool is deleted.")] = "Retain"
+    when_scaled: Annotated[Retention, doc("When a pool gets fewer replicas.")] = "Retain"
+
+
+class ClusterCondition(Fields):
+    """One thing that is known about a cluster."""
+
+    type: Annotated[str, doc("What it is about: Available, Progressing, Degraded or Paused.", min_length=1)]
+    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
+    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
+    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+
+
+class NodePoolStatus(Fields):
+    """What is known about a pool."""
+
+    ready_replicas: Annotated[Int32, doc("How many of its nodes are ready.")] = 0
+    replicas: Annotated[Int32 | None, doc("How many nodes it has.")] = None
+    current_replicas: Annotated[Int32 | None, doc("How many still run what they ran before the change.")] = (
+        None
+    )
+    updated_replicas: Annotated[Int32 | None, doc("How many run what the spec asks for.")] = None
+    version: Annotated[str | None, doc("The lowest version that any of its nodes reports.")] = None
+
+
+class ElasticsearchPlugin(Fields):
+    """A plugin of Elasticsearch."""
+
+    name: Annotated[str, doc("Its name, such as analysis-icu, or its coordinates.", min_length=1)]
+    url: Annotated[
+        str | None,
+        doc("Where it is taken from (https:, http: or file:); absent means by name, or from the image."),
+    ] = None
+
+
+class ElasticsearchNodePool(Fields):
+    """Nodes that are alike. Name, roles and the scheduler stay; the rest can be changed and is rolled out."""
+
+    name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
+    roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]
+    replicas: Annotated[Int32, doc("How many nodes there are.", ge=0)] = 1
+    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
+        default_factory=dict
+    )
+    resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
+    persistence: Annotated[
+        PersistenceConfig | None,
+        doc("The nodes' volumes, which can grow; absent means that data goes with the pod."),
+    ] = None
+    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    config: Annotated[
+        dict[str, Any], doc("Settings for elasticsearch.yml, on top of those of the cluster.")
+    ] = field(default_factory=dict)
+    heap_size: Annotated[
+        Quantity | None, doc("The heap of the Java machine; absent means half of the memory limit.")
+    ] = None
+    affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
+    tolerations: Annotated[
+        tuple[Toleration, ...], doc("Taints that don't keep the pods off a machine.", list_type="atomic")
+    ] = ()
+    topology_spread_constraints: Annotated[
+        tuple[TopologySpreadConstraint, ...],
+        doc("How evenly the pods are spread over places.", map_keys=("topologyKey", "whenUnsatisfiable")),
+    ] = ()
+
+
+class ElasticsearchSecurity(Fields):
+    """Secrets for a distribution that has security."""
+
+    certificates_secret_name: Annotated[
+        str | None, doc("The Secret with ca.crt, tls.crt and tls.key; absent means that one is made.")
+    ] = None
+    users_secret_name: Annotated[
+        str | None, doc("The Secret with users and their passwords; absent means that one is made.")
+    ] = None
+
+
+class ElasticsearchClusterSpec(Fields):
+    """What the cluster should be like."""
+
+    version: Annotated[str, doc("The version of Elasticsearch, such as 8.17.0; a change is rolled out.")]
+    pilot_image: Annotated[
+        ImageSpec | None, doc("The image that the pilot is taken from; absent means the installed one.")
+    ] = None
+    security_context: Annotated[SecurityContext | None, doc("As whom Elasticsearch runs.")] = None
+    paused: Annotated[bool, doc("Nothing is changed while set.")] = False
+    image: Annotated[
+        ImageSpec | None,
+        doc("The image of Elasticsearch; absent means Elastic's own, tagged with the version."),
+    ] = None
+    plugins: Annotated[
+        tuple[ElasticsearchPlugin, ...], doc("The plugins of every node.", map_keys=("name",))
+    ] = ()
+    node_pools: Annotated[
+        tuple[ElasticsearchNodePool, ...], doc("The pools of nodes.", map_keys=("name",))
+    ] = ()
+    minimum_masters: Annotated[
+        Int32 | None,
+        doc(
+            "How many masters have to see each other to elect one, for Elasticsearch up to 6; absent means a "
+            "majority. From 7 on Elasticsearch counts for itself, and this is the least number of masters kept."
+        ),
+    ] = None
+    config: Annotated[dict[str, Any], doc("Settings for the elasticsearch.yml of every node.")] = field(
+        default_factory=dict
+    )
+    persistent_volume_claim_retention_policy: Annotated[
+        ClaimRetentionPolicy | None,
+        doc("What becomes of volumes that no node uses any more; absent means that they are kept."),
+    ] = None
+    security: Annotated[
+        ElasticsearchSecurity | None,
+        doc("Secrets for encryption and users, where the distribution has these."),
+    ] = None
+
+
+class ShardCounts(Fields):
+    """The shards of a cluster, by what they are doing."""
+
+    active: Annotated[Int32, doc("Serving.")] = 0
+    relocating: Annotated[Int32, doc("Moving to another node.")] = 0
+    initializing: Annotated[Int32, doc("Being built.")] = 0
+    unassigned: Annotated[Int32, doc("Without a node.")] = 0
+
+
+class ElasticsearchClusterStatus(Fields):
+    """What is known about the cluster."""
+
+    observed_generation: Annotated[
+        Int64 | None, doc("The generation of the spec that was last acted on.")
+    ] = None
+    conditions: Annotated[
+        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+    node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
+    health: Annotated[Health | None, doc("The cluster's own opinion; absent means unknown.")] = None
+    version: Annotated[str | None, doc("The lowest version that any node reports.")] = None
+    replicas: Annotated[Int32 | None, doc("How many nodes there are, over all pools.")] = None
+    ready_replicas: Annotated[Int32 | None, doc("How many nodes are ready, over all pools.")] = None
+    shards: Annotated[ShardCounts | None, doc("The cluster's shards, as its leading pilot counted them.")] = (
+        None
+    )
+    cluster_uuid: Annotated[
+        str | None,
+        doc("The id that Elasticsearch gave itself; once it is known, nothing is bootstrapped again."),
+    ] = field(name="clusterUUID", default=None)
+
+
+class ElasticsearchCluster(ApiObject, kw_only=True):
+    """A cluster of Elasticsearch nodes in pools."""
+
+    spec: Annotated[ElasticsearchClusterSpec, doc("What the cluster should be like.")]
+    status: Annotated[ElasticsearchClusterStatus | None, doc("What is known about it.")] = None
+
+
+class CassandraNodePool(Fields):
+    """Nodes that are alike: one rack of a datacenter. Name, rack, datacenter and volumes stay as they are."""
+
+    name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
+    replicas: Annotated[Int32, doc("How many nodes there are.", ge=0)] = 1
+    persistence: Annotated[
+        PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
+    ] = None
+    node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
+        default_factory=dict
+    )
+    rack: Annotated[str | None, doc("The rack of the nodes; the pool's name if absent.")] = None
+    datacenter: Annotated[str, doc("The datacenter of the nodes.")] = "navigator-default-datacenter"
+    resources: Annotated[ResourceRequirements | None, doc("What each node asks for and may use.")] = None
+    scheduler_name: Annotated[str, doc("Who places the pods; empty means the default scheduler.")] = ""
+    config: Annotated[dict[str, Any], doc("Settings for cassandra.yaml, on top of those of the cluster.")] = (
+        field(default_factory=dict)
+    )
+    heap_size: Annotated[
+        Quantity | None, doc("The heap of the Java machine; absent means half of the memory limit.")
+    ] = None
+    affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
+    tolerations: Annotated[
+        tuple[Toleration, ...], doc("Taints that don't keep the pods off a machine.", list_type="atomic")
+    ] = ()
+    topology_spread_constraints: Annotated[
+        tuple[TopologySpreadConstraint, ...],
+        doc("How evenly the pods are spread over places.", map_keys=("topologyKey", "whenUnsatisfiable")),
+    ] = ()
+
+
+class CassandraClusterSpec(Fields):
+    """What the cluster should be like."""
+
+    version: Annotated[str, doc("The version of Cassandra, such as 3.11 or 5.0.2, in quotes.")]
+    pilot_image: Annotated[
+        ImageSpec | None, doc("The image that the pilot is taken from; absent means the installed one.")
+    ] = None
+    security_context: Annotated[SecurityContext | None, doc("As whom Cassandra runs.")] = None
+    paused: Annotated[bool, doc("Nothing is changed while set.")] = False
+    image: Annotated[
+        ImageSpec | None,
+        doc("The image of Cassandra; absent means docker.io/cassandra, tagged with the version."),
+    ] = None
+    node_pools: Annotated[tuple[CassandraNodePool, ...], doc("The pools of nodes.", map_keys=("name",))] = ()
+    config: Annotated[dict[str, Any], doc("Settings for the cassandra.yaml of every node.")] = field(
+        default_factory=dict
+    )
+    persistent_volume_claim_retention_policy: Annotated[
+        ClaimRetentionPolicy | None,
+        doc("What becomes of volumes that no node uses any more; absent means that they are kept."),
+    ] = None
+
+
+class CassandraClusterStatus(Fields):
+    """What is known about the cluster."""
+
+    observed_generation: Annotated[
+        Int64 | None, doc("The generation of the spec that was last acted on.")
+    ] = None
+    conditions: Annotated[
+        tuple[ClusterCondition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+    node_pools: Annotated[dict[str, NodePoolStatus], doc("The pools, by name.")] = field(default_factory=dict)
+    version: Annotated[str | None, doc("The lowest version that any node reports.")] = None
+    replicas: Annotated[Int32 | None, doc("How many nodes there are, over all pools.")] = None
+    ready_replicas: Annotated[Int32 | None, doc("How many nodes are ready, over all pools.")] = None
+
+
+class CassandraCluster(ApiObject, kw_only=True):
+    """A cluster of Cassandra nodes in racks and datacenters."""
+
+    spec: Annotated[CassandraClusterSpec, doc("What the cluster should be like.")]
+    status: Annotated[CassandraClusterStatus | None, doc("What is known about it.")] = None
+
+
+class PilotConfiguration(Fields):
+    """What the database is to run with. A change is taken up by the instance and reported by its hash."""
+
+    version: Annotated[str | None, doc("The version that the database should have.")] = None
+    settings: Annotated[dict[str, Any], doc("Settings of the database, as its driver understands them.")] = (
+        field(default_factory=dict)
+    )
+    files: Annotated[dict[str, str], doc("Further files, by name, as they are.")] = field(
+        default_factory=dict
+    )
+    environment: Annotated[dict[str, str], doc("Variables of the database's environment.")] = field(
+        default_factory=dict
+    )
+
+
+class PilotElasticsearch(Fields):
+    """What an Elasticsearch instance should be like."""
+
+    node_pool: Annotated[str, doc("The pool that the instance belongs to.")] = ""
+    plugins: Annotated[
+        tuple[ElasticsearchPlugin, ...], doc("The plugins it should have.", map_keys=("name",))
+    ] = ()
+    roles: Annotated[tuple[Role, ...], doc("What it does.", list_type="set")] = ()
+
+
+class PilotCassandra(Fields):
+    """What a Cassandra instance should be like."""
+
+    node_pool: Annotated[str, doc("The pool that the instance belongs to.")] = ""
+    rack: Annotated[str, doc("Its rack.")] = ""
+    datacenter: Annotated[str, doc("Its datacenter.")] = ""
+    seed: Annotated[bool, doc("Set if others join the cluster through it.")] = False
+
+
+class PilotSpec(Fields):
+    """What the instance should be like."""
+
+    decommission: Annotated[
+        bool | None, doc("Move all data off this instance and say so in the condition Decommissioned.")
+    ] = None
+    in_service: Annotated[
+        bool | None, doc("The opposite of decommission, for those who think of it that way round.")
+    ] = None
+    application: Annotated[
+        str | None, doc("The driver that knows the database, such as elasticsearch, cassandra or redis.")
+    ] = None
+    configuration: Annotated[PilotConfiguration | None, doc("What the database is to run with.")] = None
+    elasticsearch: Annotated[PilotElasticsearch | None, doc("For an Elasticsearch instance.")] = None
+    cassandra: Annotated[PilotCassandra | None, doc("For a Cassandra instance.")] = None
+
+
+class PilotCondition(Fields):
+    """One thing that is known about an instance."""
+
+    type: Annotated[
+        str, doc("What it is about: Ready, Started, Stopped, Decommissioned, PodPresent.", min_length=1)
+    ]
+    status: Annotated[ConditionStatus, doc("Whether it holds.")]
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    last_heartbeat_time: Annotated[Time | None, doc("When it was last confirmed.")] = None
+    last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
+    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
+    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+
+
+class RunningConfiguration(Fields):
+    """Which configuration the database does run with."""
+
+    generation: Annotated[Int64, doc("The generation of the Pilot's spec that it was taken from.")]
+    hash: Annotated[str, doc("The hash of the configuration.")]
+
+
+class ProcessExit(Fields):
+    """How the database last ended."""
+
+    time: Annotated[Time, doc("When it ended.")]
+    clean: Annotated[bool, doc("Set if it ended because it was asked to, and in order.")] = False
+    exit_code: Annotated[Int32 | None, doc("Its exit code; absent if a signal ended it.")] = None
+    signal: Annotated[str | None, doc("The signal that ended it, such as SIGKILL.")] = None
+    out_of_memory: Annotated[bool, doc("Set if the kernel ended it for want of memory.")] = False
+    log: Annotated[tuple[str, ...], doc("The last lines it wrote.", max_length=100)] = ()
+
+
+class PilotPluginStatus(Fields):
+    """Whether a plugin is there."""
+
+    name: Annotated[str, doc("Its name.", min_length=1)]
+    status: Annotated[str, doc("Unknown, Installed or Failed.")] = ""
+    message: Annotated[str, doc("Why it failed.")] = ""
+
+
+class ElasticsearchClusterFacts(Fields):
+    """What the leading pilot knows of the whole cluster; the controller copies it to the cluster's status."""
+
+    health: Annotated[Health | None, doc("The cluster's own opinion.")] = None
+    cluster_uuid: Annotated[str | None, doc("The id that Elasticsearch gave itself.")] = field(
+        name="clusterUUID", default=None
+    )
+    nodes: Annotated[Int32 | None, doc("How many nodes see each other.")] = None
+    shards: Annotated[ShardCounts | None, doc("The cluster's shards.")] = None
+    observed_time: Annotated[Time | None, doc("When this was seen.")] = None
+
+
+class PilotElasticsearchStatus(Fields):
+    """What is known about an Elasticsearch instance."""
+
+    documents: Annotated[Int64 | None, doc("How many documents it holds; absent means unknown.")] = None
+    version: Annotated[str | None, doc("The version it runs; absent means unknown.")] = None
+    plugins: Annotated[
+        tuple[PilotPluginStatus, ...], doc("The plugins it has, or failed to get.", map_keys=("name",))
+    ] = ()
+    shards: Annotated[Int32 | None, doc("How many shards it holds; absent means unknown.")] = None
+    cluster: Annotated[ElasticsearchClusterFacts | None, doc("Written by the leading pilot alone.")] = None
+
+
+class PilotCassandraStatus(Fields):
+    """What is known about a Cassandra instance."""
+
+    version: Annotated[str | None, doc("The version it runs; absent means unknown.")] = None
+    host_id: Annotated[str | None, doc("The id under which the cluster knows its data.")] = field(
+        name="hostID", default=None
+    )
+    state: Annotated[str | None, doc("Normal, Joining, Leaving or Moving.")] = None
+
+
+class PilotStatus(Fields):
+    """What is known about the instance. Only its own pilot writes it, and whoever finds that pilot silent."""
+
+    observed_generation: Annotated[
+        Int64 | None, doc("The generation of the spec that was last acted on.")
+    ] = None
+    phase: Annotated[
+        Literal["Waiting", "PreStart", "Running", "PreStop", "Stopped"] | None,
+        doc("Where the instance is in its life."),
+    ] = None
+    last_started_time: Annotated[Time | None, doc("When the process was last started.")] = None
+    restarts: Annotated[Int32 | None, doc("How often the database was started again.")] = None
+    configuration: Annotated[RunningConfiguration | None, doc("What the database does run with.")] = None
+    last_exit: Annotated[ProcessExit | None, doc("How the database last ended.")] = None
+    version: Annotated[str | None, doc("The version of the database that runs.")] = None
+    conditions: Annotated[
+        tuple[PilotCondition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+    elasticsearch: Annotated[PilotElasticsearchStatus | None, doc("For an Elasticsearch instance.")] = None
+    cassandra: Annotated[PilotCassandraStatus | None, doc("For a Cassandra instance.")] = None
+
+
+class Pilot(ApiObject, kw_only=True):
+    """One instance of a database, and the pilot process beside it. It has the name of its pod."""
+
+    spec: Annotated[PilotSpec, doc("What the instance should be like.")] = PilotSpec()
+    status: Annotated[PilotStatus | None, doc("What is known about it.")] = None

@@ -1,0 +1,115 @@
+"""Rules of an ElasticsearchCluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pilothouse.api.navigator.elasticsearch import masters, quorum
+from pilothouse.api.navigator.validation.clusters import (
+    Problems,
+    UpdateRules,
+    check_image,
+    check_metadata,
+    check_pool,
+    check_pool_changes,
+    check_set_name,
+    check_settings,
+)
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.versions import Version
+
+_PREFIX: Final = "es"
+_OWN_SETTINGS: Final = {
+    "cluster.name": "metadata.name",
+    "cluster.initial_master_nodes": "the pools with the role master",
+    "discovery.": "the pods of the cluster",
+    "http.port": "the cluster's services",
+    "network.": "the pod's address",
+    "node.data": "the pool's roles",
+    "node.ingest": "the pool's roles",
+    "node.master": "the pool's roles",
+    "node.name": "the pod's name",
+    "node.roles": "the pool's roles",
+    "path.data": "the pool's persistence",
+    "transport.port": "the cluster's services",
+    "transport.tcp.port": "the cluster's services",
+}
+"""Settings that the pilot writes, and what they follow from; a name that ends in a dot stands for all below it."""
+
+
+def check_elasticsearch(
+    new: Mapping[str, Any], old: Mapping[str, Any] | None, rules: UpdateRules
+) -> Problems:
+    spec = new["spec"]
+    yield from check_metadata(new)
+    yield from _check_version(spec["version"])
+    yield from check_image(spec.get("pilotImage"), "spec.pilotImage")
+    yield from check_image(spec.get("image"), "spec.image")
+    yield from check_settings(spec.get("config"), "spec.config", _follows_from)
+    for index, plugin in enumerate(spec.get("plugins", ())):
+        yield from check_plugin(plugin, f"spec.plugins[{index}]")
+    for index, pool in enumerate(spec.get("nodePools", ())):
+        path = f"spec.nodePools[{index}]"
+        yield from check_set_name(_PREFIX, new, index)
+        yield from check_pool(pool, path)
+        yield from check_settings(pool.get("config"), f"{path}.config", _follows_from)
+    yield from _check_masters(spec)
+    if old is not None:
+        yield from check_pool_changes(new, old, rules)
+
+
+def check_plugin(plugin: Any, path: str) -> Problems:
+    """A plugin's source, in the versions where a plugin has one."""
+    url = plugin.get("url") if isinstance(plugin, dict) else None
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    found = parts.path if parts.scheme == "file" else parts.hostname
+    if parts.scheme not in ("http", "https", "file") or not found:
+        yield FieldError.invalid(
+            f"{path}.url", url, "must be an http, https or file URL, such as https://host/plugin.zip"
+        )
+
+
+def _check_version(version: str) -> Problems:
+    if version in ("", "0.0.0"):
+        yield FieldError.required("spec.version", "the version of Elasticsearch to run, such as 8.17.0")
+        return
+    try:
+        Version.parse_strict(version)
+    except ValueError as error:
+        yield FieldError.invalid("spec.version", version, str(error))
+
+
+def _check_masters(spec: Mapping[str, Any]) -> Problems:
+    """The first thing that is wrong with the masters; the others would follow from it."""
+    total, said = masters(spec.get("nodePools", ())), spec.get("minimumMasters")
+    where = "spec.minimumMasters"
+    if total == 0:
+        yield FieldError.invalid(
+            "spec.nodePools", total, "there must be at least one node with the role master"
+        )
+    elif said is None:
+        return
+    elif said <= 0:
+        yield FieldError.invalid(where, said, "must be at least 1; leave it out to have a majority")
+    elif said < quorum(total):
+        yield FieldError.invalid(
+            where,
+            said,
+            f"must be at least {quorum(total)}, a majority of {total}, or the cluster could split in two",
+        )
+    elif said > total:
+        yield FieldError.invalid(where, said, f"must be at most {total}, which is how many masters there are")
+
+
+def _follows_from(setting: str) -> str:
+    for name, follows in _OWN_SETTINGS.items():
+        if setting == name or (name.endswith(".") and setting.startswith(name)):
+            return follows
+    return ""

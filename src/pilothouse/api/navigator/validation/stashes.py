@@ -1,0 +1,49 @@
+"""Rules of the annotation that carries what ``v1alpha1`` can't express (see ``navigator.conversion``).
+
+In ``v1alpha1`` it may be there, and has to make a good ``v1beta1`` object; else it would be a way around that version's
+rules. In ``v1beta1`` it may not, since it would be taken for the object's own fields on the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.navigator.conversion import LARGEST_STASH, STASH, convert, read_stash, stash_of
+from pilothouse.api.navigator.v1alpha1 import VERSION as V1ALPHA1
+from pilothouse.api.navigator.v1beta1 import VERSION as V1BETA1
+from pilothouse.api.navigator.validation.clusters import Problems
+from pilothouse.meta.fields import FieldError, entry
+from pilothouse.meta.kind import Kind, Object
+
+_PATH: Final = entry("metadata.annotations", STASH)
+Validator = Callable[[Object, Object | None], Iterable[FieldError]]
+
+
+def check_stash(new: Object, hub: Kind) -> Problems:
+    """Problems of a ``v1alpha1`` object's annotation, each at the field of ``v1beta1`` that it is about."""
+    text = (new["metadata"].get("annotations") or {}).get(STASH)
+    if text is None:
+        return
+    try:
+        read_stash(text)
+    except ValueError as error:
+        yield FieldError.invalid(
+            _PATH, text, f"{error}; the server writes this annotation, leave it as it was"
+        )
+        return
+    whole: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(convert(new, V1ALPHA1, V1BETA1)))
+    problems = [FieldError.invalid(path, None, "unknown field") for path in hub.shape.prune(whole)]
+    problems = problems or hub.shape.validate(whole) or list(hub.validate(whole, None))
+    for problem in problems:
+        yield FieldError.invalid(_PATH, text, f"in {V1BETA1}, {problem}")
+
+
+def check_no_stash(new: Object) -> Problems:
+    """Problems that a ``v1beta1`` object would have on its way to ``v1alpha1``."""
+    if STASH in (new["metadata"].get("annotations") or {}):
+        yield FieldError.forbidden(_PATH, f"belongs to {V1ALPHA1} alone; set the fields themselves")
+    elif len(msgspec.json.encode(new)) > LARGEST_STASH and len(stash_of(new)) > LARGEST_STASH:
+        yield FieldError.too_long("spec", LARGEST_STASH)
