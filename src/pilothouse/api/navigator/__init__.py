@@ -3,3 +3,14 @@
 ``v1alpha1`` and ``v1beta1`` hold the fields, ``conversion`` the way between them, ``validation`` the rules, and ``kinds``
 puts them together. ``elasticsearch``, ``cassandra`` and ``pilots`` say what follows from a spec.
 """
+
+from __future__ import annotations
+
+from pilothouse.meta.kind import Resource
+
+
+def resources() -> tuple[Resource, ...]:
+    """The kinds of this group. They are put together when first asked for: a client needs only the fields."""
+    from pilothouse.api.navigator import kinds
+
+    return kinds.resources()

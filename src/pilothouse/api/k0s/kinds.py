@@ -1,0 +1,87 @@
+"""The kinds of the group ``autopilot.k0sproject.io``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pilothouse.api.k0s import v1beta2
+from pilothouse.api.k0s.validation import check_plan, check_update_config
+from pilothouse.meta.kind import Column, Kind, Resource
+from pilothouse.meta.structs import schema_of
+
+_AGE: Final = Column(
+    name="Age", type="date", path=".metadata.creationTimestamp", description="How long it has been there."
+)
+
+PLAN: Final = Kind(
+    group=v1beta2.GROUP,
+    version=v1beta2.VERSION,
+    name="Plan",
+    plural="plans",
+    categories=("all", "pilothouse"),
+    namespaced=False,
+    schema=schema_of(v1beta2.Plan, v1beta2.PACKAGE),
+    status=True,
+    columns=(
+        Column(name="State", path=".status.state", description="How far the plan is."),
+        _AGE,
+        Column(name="Id", path=".spec.id", description="The creator's name for it.", priority=1),
+        Column(
+            name="Description",
+            path=".status.commands[*].description",
+            description="Why a step stopped or waits.",
+            priority=1,
+        ),
+    ),
+    selectable={"status.state": ".status.state"},
+    validate=check_plan,
+)
+CONTROL_NODE: Final = Kind(
+    group=v1beta2.GROUP,
+    version=v1beta2.VERSION,
+    name="ControlNode",
+    plural="controlnodes",
+    categories=("all", "pilothouse"),
+    namespaced=False,
+    schema=schema_of(v1beta2.ControlNode, v1beta2.PACKAGE),
+    status=True,
+    columns=(
+        Column(name="Version", path=".status.k0sVersion", description="The version it runs."),
+        Column(
+            name="Address",
+            path='.status.addresses[?(@.type=="InternalIP")].address',
+            description="Where it can be reached.",
+        ),
+        _AGE,
+    ),
+)
+UPDATE_CONFIG: Final = Kind(
+    group=v1beta2.GROUP,
+    version=v1beta2.VERSION,
+    name="UpdateConfig",
+    plural="updateconfigs",
+    categories=("all", "pilothouse"),
+    namespaced=False,
+    schema=schema_of(v1beta2.UpdateConfig, v1beta2.PACKAGE),
+    status=True,
+    columns=(
+        Column(name="Channel", path=".spec.channel", description="The channel it follows."),
+        Column(name="Strategy", path=".spec.upgradeStrategy.type", description="How it finds its time."),
+        Column(
+            name="Available", path=".status.availableVersion", description="The version that was offered."
+        ),
+        Column(
+            name="Last Check", type="date", path=".status.lastCheckTime", description="When it last asked."
+        ),
+        _AGE,
+        Column(name="Server", path=".spec.updateServer", description="Whom it asks.", priority=1),
+    ),
+    validate=check_update_config,
+)
+
+
+def resources() -> tuple[Resource, ...]:
+    """Plans, the controllers they update, and who makes plans."""
+    return tuple(
+        Resource(kinds=(kind,), storage=v1beta2.VERSION) for kind in (PLAN, CONTROL_NODE, UPDATE_CONFIG)
+    )

@@ -1,0 +1,170 @@
+"""Rules of plans and update configs that a schema can't say, each with the path of what is wrong.
+
+The functions take objects that fit their schema. A mistake that would make a plan wait for ever, select every machine
+or none, or fail on the machines themselves is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pilothouse.api.k0s.cron import problem_with
+from pilothouse.base.duration import parse_duration
+from pilothouse.meta import names
+from pilothouse.meta.fields import FieldError, child, element, entry
+from pilothouse.meta.selectors import FieldSelector, LabelSelector, SelectorError
+
+_PLATFORM: Final = re.compile(r"[a-z0-9]+-[a-z0-9_]+")
+_SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
+_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_~-]*")
+_CHANNEL: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*(/[0-9A-Za-z][0-9A-Za-z._-]*)*")
+_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+
+Problems = Iterator[FieldError]
+
+
+def check_plan(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
+    for index, command in enumerate(new["spec"]["commands"]):
+        path = f"spec.commands[{index}]"
+        yield from _check_some_command(command, path)
+        if (update := command.get("k0supdate")) is not None:
+            where = child(path, "k0supdate")
+            yield from _check_payload(update, where)
+            yield from _check_targets(update["targets"], child(where, "targets"))
+        if (update := command.get("airgapupdate")) is not None:
+            where = child(path, "airgapupdate")
+            yield from _check_payload(update, where)
+            yield from _check_discovery(update["workers"]["discovery"], child(where, "workers.discovery"))
+
+
+def check_update_config(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
+    spec = new["spec"]
+    if not _CHANNEL.fullmatch(spec["channel"]):
+        yield FieldError.invalid(
+            "spec.channel", spec["channel"], "must be the name of a channel, such as stable or stable/v1.32"
+        )
+    yield from check_url(spec["updateServer"], "spec.updateServer")
+    yield from _check_strategy(spec["upgradeStrategy"], "spec.upgradeStrategy")
+    for index, command in enumerate((spec.get("planSpec") or {}).get("commands", ())):
+        path = f"spec.planSpec.commands[{index}]"
+        yield from _check_some_command(command, path)
+        targets = (command.get("k0supdate") or {}).get("targets") or {}
+        yield from _check_targets(targets, child(path, "k0supdate.targets"))
+        if workers := (command.get("airgapupdate") or {}).get("workers"):
+            yield from _check_discovery(workers["discovery"], child(path, "airgapupdate.workers.discovery"))
+
+
+def check_url(url: str, path: str) -> Problems:
+    """A URL that something can be fetched from."""
+    problem = ""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - looked at because that is where a bad port is found out
+    except ValueError as error:
+        problem = str(error)
+    else:
+        if parts.scheme not in ("http", "https"):
+            problem = "the scheme must be http or https"
+        elif not parts.hostname:
+            problem = "there is no host in it"
+        elif re.search(r"[\s{}<>\"\\^`|]", url):
+            problem = "there are characters in it that no URL has; is a placeholder left?"
+    if problem:
+        yield FieldError.invalid(path, url, f"must be a URL such as https://host/path: {problem}")
+
+
+def _check_some_command(command: Mapping[str, Any], path: str) -> Problems:
+    if "k0supdate" not in command and "airgapupdate" not in command:
+        yield FieldError.required(path, "needs at least one of k0supdate and airgapupdate")
+
+
+def _check_payload(update: Mapping[str, Any], path: str) -> Problems:
+    version = update["version"]
+    if not _VERSION.fullmatch(version):
+        yield FieldError.invalid(
+            child(path, "version"),
+            version,
+            "must be a version, such as v1.32.4+k0s.0; is a placeholder left?"
+            if version
+            else "must not be empty",
+        )
+    for platform, resource in update["platforms"].items():
+        where = entry(child(path, "platforms"), platform)
+        if not _PLATFORM.fullmatch(platform):
+            yield FieldError.invalid(
+                where, platform, "must be operating system and architecture, such as linux-amd64"
+            )
+        yield from check_url(resource["url"], child(where, "url"))
+        sha256 = resource.get("sha256")
+        if sha256 is not None and not _SHA256.fullmatch(sha256):
+            yield FieldError.invalid(
+                child(where, "sha256"), sha256, f"must be 64 hexadecimal digits, has {len(sha256)} characters"
+            )
+
+
+def _check_targets(targets: Mapping[str, Any], path: str) -> Problems:
+    for group in ("controllers", "workers"):
+        if (target := targets.get(group)) is not None:
+            yield from _check_discovery(target["discovery"], child(path, f"{group}.discovery"))
+
+
+def _check_discovery(discovery: Mapping[str, Any], path: str) -> Problems:
+    for index, name in enumerate((discovery.get("static") or {}).get("nodes", ())):
+        if problem := names.subdomain(name):
+            yield FieldError.invalid(element(child(path, "static.nodes"), index), name, problem)
+    selector = discovery.get("selector") or {}
+    if labels := selector.get("labels"):
+        try:
+            LabelSelector.parse(labels)
+        except SelectorError as error:
+            yield FieldError.invalid(child(path, "selector.labels"), labels, str(error))
+    if fields := selector.get("fields"):
+        yield from _check_field_selector(fields, child(path, "selector.fields"))
+
+
+def _check_field_selector(text: str, path: str) -> Problems:
+    try:
+        selector = FieldSelector.parse(text)
+    except SelectorError as error:
+        yield FieldError.invalid(path, text, str(error))
+        return
+    for requirement in selector.requirements:
+        if requirement.field != "metadata.name":
+            yield FieldError.invalid(
+                path,
+                text,
+                f"there is no field {requirement.field} to select by; metadata.name is the one there is",
+            )
+
+
+def _check_strategy(strategy: Mapping[str, Any], path: str) -> Problems:
+    kind, periodic, cron = strategy["type"], strategy.get("periodic"), strategy.get("cron")
+    if kind == "periodic":
+        if cron:
+            yield FieldError.forbidden(child(path, "cron"), "the type is periodic, so this would be ignored")
+        if periodic is None:
+            yield FieldError.required(child(path, "periodic"), "the window in which updates may start")
+            return
+        yield from _check_window(periodic, child(path, "periodic"))
+    else:
+        if periodic is not None:
+            yield FieldError.forbidden(child(path, "periodic"), "the type is cron, so this would be ignored")
+        if cron and (problem := problem_with(cron)):
+            yield FieldError.invalid(child(path, "cron"), cron, problem)
+
+
+def _check_window(window: Mapping[str, Any], path: str) -> Problems:
+    if not _TIME.fullmatch(window["startTime"]):
+        yield FieldError.invalid(
+            child(path, "startTime"), window["startTime"], 'must be a time of day from "00:00" to "23:59"'
+        )
+    try:
+        long_enough = parse_duration(window["length"]) > 0
+    except ValueError as error:
+        yield FieldError.invalid(child(path, "length"), window["length"], str(error))
+        return
+    if not long_enough:
+        yield FieldError.invalid(child(path, "length"), window["length"], "must be longer than nothing")

@@ -1,0 +1,118 @@
+"""The actions that rules may fire, and what each may be told.
+
+    problems_of("openstorage.io.action.volume/resize", {"scalepercentage": "50"}, "spec.actions[0].params")    # none
+
+An action is for one type of object, which its name says: that is how a rule knows what it watches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from pilothouse.base.quantity import Quantity, parse_quantity
+from pilothouse.meta.fields import FieldError, entry
+
+PREFIX: Final = "openstorage.io.action."
+_NAME: Final = re.compile(r"openstorage\.io\.action\.([a-z]+)/([a-z]+)")
+Check = Callable[[str], str]
+
+
+class Action(NamedTuple):
+    """What an action may be told: each parameter with its check, and parameters that exclude each other."""
+
+    parameters: Mapping[str, Check]
+    exclusive: tuple[str, str] | None = None
+
+
+def object_type(name: str) -> str:
+    """The type of object that an action is for (``volume``); empty if the name isn't an action's."""
+    match = _NAME.fullmatch(name)
+    return match[1] if match else ""
+
+
+def name_problems(name: str, path: str) -> Iterator[FieldError]:
+    """What is wrong with the name of an action."""
+    if not _NAME.fullmatch(name):
+        yield FieldError.invalid(path, name, f"must look like {PREFIX}volume/resize")
+    elif name not in ACTIONS:
+        yield FieldError.not_supported(path, name, ACTIONS)
+
+
+def parameter_problems(name: str, parameters: Mapping[str, str], path: str) -> Iterator[FieldError]:
+    """What is wrong with the parameters of a known action."""
+    action = ACTIONS.get(name)
+    if action is None:
+        return
+    for parameter, value in parameters.items():
+        check = action.parameters.get(parameter)
+        if check is None:
+            if not action.parameters:
+                yield FieldError.forbidden(entry(path, parameter), f"{name} takes no parameters")
+            else:
+                yield FieldError.not_supported(entry(path, parameter), parameter, sorted(action.parameters))
+        elif problem := check(value):
+            yield FieldError.invalid(entry(path, parameter), value, problem)
+    if action.exclusive and all(parameter in parameters for parameter in action.exclusive):
+        first, second = action.exclusive
+        yield FieldError.forbidden(
+            entry(path, second), f"{first} is given already, and says the same otherwise"
+        )
+
+
+def _percentage(value: str) -> str:
+    return "" if _is_number(value) and float(value) > 0 else "must be a number above zero, such as 50"
+
+
+def _count(value: str) -> str:
+    return (
+        ""
+        if value.isascii() and value.isdigit() and int(value[:9]) > 0
+        else "must be a whole number above zero"
+    )
+
+
+def _size(value: str) -> str:
+    try:
+        size = parse_quantity(value)
+    except ValueError:
+        size = Quantity(0)
+    return "" if size > Quantity(0) else "must be a quantity above zero, such as 400Gi"
+
+
+def _one_of(*values: str) -> Check:
+    return lambda value: "" if value in values else f"must be one of {', '.join(values)}"
+
+
+def _some_text(value: str) -> str:
+    return "" if value.strip() else "must not be empty"
+
+
+def _is_number(value: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value) is not None
+
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    f"{PREFIX}volume/resize": Action({"scalepercentage": _percentage, "maxsize": _size}),
+    f"{PREFIX}volume/move": Action({"tier": _some_text, "node": _some_text}, ("tier", "node")),
+    f"{PREFIX}volume/setiops": Action(
+        {"iops": _count, "scalepercentage": _percentage, "miniops": _count, "maxiops": _count},
+        ("iops", "scalepercentage"),
+    ),
+    f"{PREFIX}volume/ha": Action({"level": _one_of("1", "2", "3")}),
+    f"{PREFIX}storagepool/expand": Action(
+        {
+            "scalepercentage": _percentage,
+            "scalesize": _size,
+            "scaletype": _one_of("auto", "add-disk", "add-drive", "resize-disk", "resize-drive"),
+            "dontWaitForCleanVolumes": _one_of("true", "false"),
+        },
+        ("scalepercentage", "scalesize"),
+    ),
+    f"{PREFIX}storagepool/rebalance": Action({}),
+    f"{PREFIX}workload/scale": Action(
+        {"replicas": _count, "step": _count, "min": _count, "max": _count}, ("replicas", "step")
+    ),
+}
+"""Every action there is, by name."""

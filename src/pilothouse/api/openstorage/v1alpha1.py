@@ -1,0 +1,354 @@
+"""``autopilot.libopenstorage.org/v1alpha1``: rules on metrics, what they watch, and the actions that they fire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pilothouse.meta.object_meta import ApiObject
+from pilothouse.meta.structs import Fields, Int64, Time, doc, field
+
+GROUP = "autopilot.libopenstorage.org"
+VERSION = "v1alpha1"
+PACKAGE = "org.libopenstorage.autopilot.v1alpha1"
+
+Operator = Literal[
+    "Gt", "GtEq", "Lt", "LtEq", "InRange", "NotInRange", "In", "NotIn", "Exists", "DoesNotExist"
+]
+Enforcement = Literal["", "approvalRequired", "required", "preferred"]
+ObjectState = Literal[
+    "Initializing",
+    "Normal",
+    "Triggered",
+    "ActionAwaitingApproval",
+    "ActionAwaitingWindow",
+    "ActiveActionsPending",
+    "ActiveActionsInProgress",
+    "ActiveActionsTaken",
+    "ActionsDeclined",
+]
+Weekday = Literal[
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+    "Mon",
+    "Tue",
+    "Wed",
+    "Thu",
+    "Fri",
+    "Sat",
+    "Sun",
+]
+
+
+class Condition(Fields):
+    """One thing that is known about an object."""
+
+    type: Annotated[str, doc("What it is about.", min_length=1)]
+    status: Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
+    observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
+    last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
+    reason: Annotated[str, doc("Why, in one word for programs.")] = ""
+    message: Annotated[str, doc("Why, in a sentence for people, and what would help.")] = ""
+
+
+class SelectorRequirement(Fields):
+    """One demand on an object's labels."""
+
+    key: Annotated[str, doc("The label.")]
+    operator: Annotated[
+        Literal["In", "NotIn", "Exists", "DoesNotExist"], doc("How it is compared with the values.")
+    ]
+    values: Annotated[tuple[str, ...], doc("What it is compared with.")] = ()
+
+
+class Selector(Fields):
+    """Objects chosen by their labels; all demands have to be met, and no demand means every object."""
+
+    match_labels: Annotated[dict[str, str], doc("Labels and the values they must have.")] = field(
+        default_factory=dict
+    )
+    match_expressions: Annotated[tuple[SelectorRequirement, ...], doc("Demands beyond plain equality.")] = ()
+
+
+class Expression(Fields):
+    """One comparison of a metric, made for each object by itself."""
+
+    key: Annotated[str | None, doc("What to look at, in PromQL.")] = None
+    key_alias: Annotated[str | None, doc("A name for what to look at, such as PoolUsageDeviationPerc.")] = (
+        None
+    )
+    operator: Annotated[Operator | None, doc("How it is compared with the values.")] = None
+    values: Annotated[tuple[str, ...], doc("What it is compared with, as strings.")] = ()
+    expression: Annotated[
+        str | None, doc("A comparison in the provider's own language, in place of key, operator and values.")
+    ] = None
+
+
+class RuleConditions(Fields):
+    """When a rule's actions are called for."""
+
+    expressions: Annotated[tuple[Expression, ...], doc("The comparisons.", min_length=1)]
+    for_: Annotated[Int64, doc("For how many seconds they have to hold.", ge=0)] = field(
+        name="for", default=30
+    )
+    required_matches: Annotated[
+        Int64, doc("How many of the comparisons have to hold; 0 means all of them.", ge=0)
+    ] = 0
+    type: Annotated[Literal["monitoring", "metrics"], doc("What kind of conditions they are.")] = "monitoring"
+    provider: Annotated[str, doc("Who has the metrics.", min_length=1)] = "prometheus"
+
+
+class RuleAction(Fields):
+    """What is done, and how."""
+
+    name: Annotated[str, doc("The action, such as openstorage.io.action.volume/resize.")]
+    params: Annotated[dict[str, str], doc("How it is done; every value is a string.")] = field(
+        default_factory=dict
+    )
+
+
+class Window(Fields):
+    """A part of the day."""
+
+    start_time: Annotated[str, doc('When it opens, as "HH:MM" or "hh:mmPM".')]
+    end_time: Annotated[str, doc("When it closes; before the start means on the next day.")]
+    name: Annotated[str, doc("A name for people.")] = ""
+    days_of_week: Annotated[
+        tuple[Weekday, ...], doc("The days on which it opens; none means every day.", list_type="set")
+    ] = ()
+
+
+class ActionWindow(Fields):
+    """When actions may start."""
+
+    windows: Annotated[tuple[Window, ...], doc("Parts of the week, any of which will do.", min_length=1)]
+    enabled: Annotated[bool, doc("Whether the windows count.")] = True
+    timezone: Annotated[str, doc("The time zone of the windows, such as Europe/Zurich.")] = "UTC"
+
+
+class AutopilotRuleSpec(Fields):
+    """What is watched, when to act, and what to do."""
+
+    conditions: Annotated[RuleConditions, doc("When the actions are called for.")]
+    actions: Annotated[tuple[RuleAction, ...], doc("What is done, one after the other.", min_length=1)]
+    weight: Annotated[Int64, doc("Which of two rules for one object goes first: the heavier.")] = 0
+    poll_interval: Annotated[Int64, doc("How often the conditions are looked at, in seconds.", ge=1)] = 60
+    enforcement: Annotated[
+        Enforcement, doc("approvalRequired asks a person first; anything else acts at once.")
+    ] = ""
+    selector: Annotated[Selector | None, doc("The objects, of the kind that the actions are for.")] = None
+    namespace_selector: Annotated[Selector | None, doc("The namespaces that the objects are in.")] = None
+    actions_cool_down_period: Annotated[
+        Int64, doc("For how many seconds after an action nothing is done to the same object.", ge=0)
+    ] = 300
+    action_window: Annotated[ActionWindow | None, doc("When actions may start; absent means always.")] = None
+
+
+class AutopilotRuleStatus(Fields):
+    """Whether the rule can be followed."""
+
+    observed_generation: Annotated[
+        Int64 | None, doc("The generation of the spec that was last acted on.")
+    ] = None
+    objects: Annotated[Int64 | None, doc("How many objects it watches.")] = None
+    conditions: Annotated[
+        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+
+
+class AutopilotRule(ApiObject, kw_only=True):
+    """Acts on volumes and applications when their metrics call for it."""
+
+    spec: Annotated[AutopilotRuleSpec, doc("What is watched, when to act, and what to do.")]
+    status: Annotated[AutopilotRuleStatus | None, doc("Whether the rule can be followed.")] = None
+
+
+class RuleObjectItem(Fields):
+    """One thing that happened to an object under a rule."""
+
+    state: Annotated[ObjectState, doc("The state that it came to.")]
+    last_process_timestamp: Annotated[Time | None, doc("When it came to it.")] = None
+    message: Annotated[str, doc("Why.")] = ""
+    action_approval_name: Annotated[str, doc("The ActionApproval that it waits for or was declined by.")] = ""
+
+
+class AutopilotRuleObjectStatus(Fields):
+    """What happened lately."""
+
+    items: Annotated[
+        tuple[RuleObjectItem, ...], doc("What happened, the newest last.", list_type="atomic", max_length=20)
+    ] = ()
+    state: Annotated[ObjectState | None, doc("The state that it is in.")] = None
+
+
+class AutopilotRuleObject(ApiObject, kw_only=True):
+    """One object under one rule, and what happened to it."""
+
+    status: Annotated[AutopilotRuleObjectStatus | None, doc("What happened lately.")] = None
+
+
+class ActionApprovalSpec(Fields):
+    """Whether the actions may be done."""
+
+    approval_state: Annotated[
+        Literal["pending", "approved", "declined", "canceled"], doc("What a person decided.")
+    ] = "pending"
+    actions: Annotated[tuple[RuleAction, ...], doc("What would be done.")] = ()
+
+
+class RuleReference(Fields):
+    """The rule that asks."""
+
+    namespace: Annotated[str, doc("Its namespace; rules are cluster-wide, so there is none.")] = field(
+        name="Namespace", default=""
+    )
+    name: Annotated[str, doc("Its name.")] = field(name="Name", default="")
+
+
+class ExpectedResult(Fields):
+    """What an action would do."""
+
+    message: Annotated[str, doc("What it would do, in a sentence.")] = field(name="Message", default="")
+
+
+class InvolvedObject(Fields):
+    """An object that an action would touch."""
+
+    name: Annotated[str, doc("Its name.")] = ""
+    namespace: Annotated[str, doc("Its namespace.")] = ""
+    uid: Annotated[str, doc("Its uid.")] = ""
+    kind: Annotated[str, doc("Its kind.")] = ""
+    api_version: Annotated[str, doc("Its API group and version.")] = ""
+    cluster_name: Annotated[str, doc("The cluster it is in.")] = ""
+    owner_references: Annotated[tuple[dict[str, Any], ...], doc("Its owners.")] = ()
+
+
+class ActionPreview(Fields):
+    """What an action would do, and to what."""
+
+    action: Annotated[RuleAction | None, doc("The action.")] = None
+    expected_result: Annotated[ExpectedResult | None, doc("What it would do.")] = None
+    involved_objects: Annotated[tuple[InvolvedObject, ...], doc("What it would touch.")] = ()
+
+
+class ActionApprovalStatus(Fields):
+    """Who asks, and for what."""
+
+    rule: Annotated[RuleReference | None, doc("The rule that asks.")] = field(name="Rule", default=None)
+    last_process_timestamp: Annotated[Time | None, doc("When it was last looked at.")] = None
+    action_previews: Annotated[tuple[ActionPreview, ...], doc("What would be done.")] = ()
+
+
+class ActionApproval(ApiObject, kw_only=True):
+    """A question to a person: may these actions be done to this object?"""
+
+    spec: Annotated[ActionApprovalSpec, doc("Whether the actions may be done.")]
+    status: Annotated[ActionApprovalStatus | None, doc("Who asks, and for what.")] = None
+
+
+class Policy(Fields):
+    """One ready-made rule of an application's module."""
+
+    name: Annotated[str, doc("Its name in the module.", min_length=1)]
+    parameters: Annotated[dict[str, str], doc("Its thresholds and limits, where they differ.")] = field(
+        default_factory=dict
+    )
+    enforcement: Annotated[
+        Enforcement, doc("approvalRequired asks a person first; anything else acts at once.")
+    ] = ""
+
+
+class ApplicationPolicySpec(Fields):
+    """Which rules are wanted for which application."""
+
+    application: Annotated[str, doc("The module, such as postgres or elasticsearch.")]
+    policies: Annotated[
+        tuple[Policy, ...], doc("The ready-made rules to follow.", map_keys=("name",), min_length=1)
+    ]
+    selector: Annotated[Selector | None, doc("The objects that belong to the application.")] = None
+    namespace_selector: Annotated[Selector | None, doc("The namespaces that it runs in.")] = None
+
+
+class PolicyRule(Fields):
+    """A rule that was made for a policy."""
+
+    policy: Annotated[str, doc("The policy.")]
+    name: Annotated[str, doc("The AutopilotRule.")]
+
+
+class ApplicationPolicyStatus(Fields):
+    """What was made of the policies."""
+
+    observed_generation: Annotated[
+        Int64 | None, doc("The generation of the spec that was last acted on.")
+    ] = None
+    rules: Annotated[tuple[PolicyRule, ...], doc("The rules that were made.", map_keys=("policy",))] = ()
+    conditions: Annotated[
+        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+
+
+class ApplicationPolicy(ApiObject, kw_only=True):
+    """The ready-made rules of an application's module, expanded into AutopilotRules."""
+
+    spec: Annotated[ApplicationPolicySpec, doc("Which rules are wanted for which application.")]
+    status: Annotated[ApplicationPolicyStatus | None, doc("What was made of them.")] = None
+
+
+class ObjectReference(Fields):
+    """An object, told apart from later ones of the same name."""
+
+    kind: Annotated[str, doc("Its kind.", min_length=1)]
+    name: Annotated[str, doc("Its name.", min_length=1)]
+    api_version: Annotated[str, doc("Its API group and version.")] = ""
+    namespace: Annotated[str, doc("Its namespace.")] = ""
+    uid: Annotated[str, doc("Its uid.")] = ""
+
+
+class Cause(Fields):
+    """A comparison that held, and the value that made it."""
+
+    expression: Annotated[str, doc("What was looked at.")]
+    value: Annotated[str, doc("What it was.")] = ""
+    time: Annotated[Time | None, doc("When.")] = None
+
+
+class ApplicationActionSpec(Fields):
+    """What is to be done to what, and why. It can't be changed."""
+
+    rule: Annotated[str, doc("The AutopilotRule that fired.", min_length=1)]
+    object: Annotated[ObjectReference, doc("The object to act on.")]
+    action: Annotated[str, doc("The action, such as openstorage.io.action.volume/resize.")]
+    parameters: Annotated[dict[str, str], doc("How it is done.")] = field(default_factory=dict)
+    cause: Annotated[tuple[Cause, ...], doc("The values that called for it.", list_type="atomic")] = ()
+    approval: Annotated[str, doc("The ActionApproval that allowed it, if one was asked for.")] = ""
+
+
+class ApplicationActionStatus(Fields):
+    """How it went."""
+
+    phase: Annotated[
+        Literal["Pending", "Running", "Succeeded", "Failed", "Declined", "Canceled"] | None,
+        doc("How far it is."),
+    ] = None
+    before: Annotated[dict[str, str], doc("What the object was like before, such as its size.")] = field(
+        default_factory=dict
+    )
+    after: Annotated[dict[str, str], doc("What the object is like after it.")] = field(default_factory=dict)
+    start_time: Annotated[Time | None, doc("When it began.")] = None
+    completion_time: Annotated[Time | None, doc("When it was over.")] = None
+    attempts: Annotated[Int64 | None, doc("How often it was tried.")] = None
+    conditions: Annotated[
+        tuple[Condition, ...], doc("What holds and what does not.", map_keys=("type",))
+    ] = ()
+
+
+class ApplicationAction(ApiObject, kw_only=True):
+    """A fired action: executors react to it and record in it how it went."""
+
+    spec: Annotated[ApplicationActionSpec, doc("What is to be done to what, and why.")]
+    status: Annotated[ApplicationActionStatus | None, doc("How it went.")] = None

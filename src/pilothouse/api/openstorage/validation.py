@@ -1,0 +1,177 @@
+"""Rules of rules: comparisons that can be made, actions that exist, windows that open, and what can't be changed.
+
+The functions take objects that fit their schema and yield every problem with its path.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from pilothouse.api.openstorage.actions import name_problems, object_type, parameter_problems
+from pilothouse.meta import names
+from pilothouse.meta.fields import FieldError, child, element
+from pilothouse.meta.selectors import LabelSelector, SelectorError
+
+_ALIASES: Final = ("PoolProvDeviationPerc", "PoolUsageDeviationPerc")
+_COMPARISONS: Final = ("Gt", "GtEq", "Lt", "LtEq")
+_RANGES: Final = ("InRange", "NotInRange")
+_TIME: Final = re.compile(r"([01]?[0-9]|2[0-3]):[0-5][0-9]|(0?[1-9]|1[0-2]):[0-5][0-9] ?[AaPp][Mm]")
+
+Problems = Iterator[FieldError]
+
+
+def check_rule(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
+    spec = new["spec"]
+    yield from _check_selectors(spec)
+    conditions = spec["conditions"]
+    for index, expression in enumerate(conditions["expressions"]):
+        yield from _check_expression(expression, f"spec.conditions.expressions[{index}]")
+    wanted, given = conditions.get("requiredMatches", 0), len(conditions["expressions"])
+    if wanted > given:
+        yield FieldError.invalid(
+            "spec.conditions.requiredMatches", wanted, f"can't be met: there are only {given} expressions"
+        )
+    yield from _check_actions(spec["actions"], "spec.actions")
+    if window := spec.get("actionWindow"):
+        yield from _check_action_window(window, "spec.actionWindow")
+
+
+def check_approval(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
+    yield from _check_actions(new["spec"].get("actions", ()), "spec.actions")
+
+
+def check_application_policy(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
+    spec = new["spec"]
+    yield from _check_selectors(spec)
+    if problem := names.label(spec["application"]):
+        yield FieldError.invalid("spec.application", spec["application"], problem)
+    for index, policy in enumerate(spec["policies"]):
+        if problem := names.label(policy["name"]):
+            yield FieldError.invalid(f"spec.policies[{index}].name", policy["name"], problem)
+
+
+def check_application_action(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problems:
+    spec = new["spec"]
+    if old is not None:
+        for name in sorted(spec.keys() | old["spec"].keys()):
+            if spec.get(name) != old["spec"].get(name):
+                yield FieldError.forbidden(
+                    child("spec", name),
+                    "a fired action can't be changed; delete it and let the rule fire again",
+                )
+        return
+    yield from name_problems(spec["action"], "spec.action")
+    yield from parameter_problems(spec["action"], spec.get("parameters") or {}, "spec.parameters")
+
+
+def _check_selectors(spec: Mapping[str, Any]) -> Problems:
+    for name in ("selector", "namespaceSelector"):
+        if selector := spec.get(name):
+            try:
+                LabelSelector.from_object(selector)
+            except SelectorError as error:
+                yield FieldError.invalid(child("spec", name), selector, str(error))
+
+
+def _check_expression(expression: Mapping[str, Any], path: str) -> Problems:
+    subjects = [name for name in ("key", "keyAlias", "expression") if expression.get(name)]
+    if not subjects:
+        yield FieldError.required(path, "needs one of key, keyAlias and expression")
+        return
+    if len(subjects) > 1:
+        yield FieldError.forbidden(
+            child(path, subjects[1]), f"{subjects[0]} is given already; only one of them counts"
+        )
+        return
+    alias = expression.get("keyAlias")
+    if alias and alias not in _ALIASES:
+        yield FieldError.not_supported(child(path, "keyAlias"), alias, _ALIASES)
+    if subjects == ["expression"]:
+        for name in ("operator", "values"):
+            if expression.get(name):
+                yield FieldError.forbidden(child(path, name), "the expression compares by itself")
+        return
+    operator = expression.get("operator")
+    if operator is None:
+        yield FieldError.required(child(path, "operator"), "how the metric is compared with the values")
+        return
+    yield from _check_values(operator, expression.get("values", ()), child(path, "values"))
+
+
+def _check_values(operator: str, values: list[str], path: str) -> Problems:
+    if operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield FieldError.forbidden(path, f"{operator} takes no values")
+        return
+    wanted = 1 if operator in _COMPARISONS else 2 if operator in _RANGES else None
+    if wanted is not None and len(values) != wanted:
+        yield FieldError.invalid(path, list(values), f"{operator} takes exactly {wanted}")
+        return
+    if not values:
+        yield FieldError.required(path, f"{operator} takes at least one")
+    numbers: list[float] = []
+    for index, value in enumerate(values):
+        number = _number(value)
+        if number is None:
+            yield FieldError.invalid(element(path, index), value, 'must be a number, such as "50"')
+        else:
+            numbers.append(number)
+    if operator in _RANGES and len(numbers) == 2 and numbers[0] > numbers[1]:
+        yield FieldError.invalid(path, list(values), "the lower end of the range comes first")
+
+
+def _check_actions(actions: Any, path: str) -> Problems:
+    types: set[str] = set()
+    for index, action in enumerate(actions):
+        at = element(path, index)
+        yield from name_problems(action["name"], child(at, "name"))
+        yield from parameter_problems(action["name"], action.get("params") or {}, child(at, "params"))
+        if kind := object_type(action["name"]):
+            types.add(kind)
+            if len(types) > 1:
+                yield FieldError.invalid(
+                    child(at, "name"),
+                    action["name"],
+                    f"all actions have to be for one type of object, not {kind} too",
+                )
+                return
+
+
+def _check_action_window(window: Mapping[str, Any], path: str) -> Problems:
+    zone = window["timezone"]
+    if not _is_zone(zone):
+        yield FieldError.invalid(
+            child(path, "timezone"), zone, "must be a time zone such as UTC or Europe/Zurich"
+        )
+    for index, part in enumerate(window["windows"]):
+        at = element(child(path, "windows"), index)
+        for name in ("startTime", "endTime"):
+            if not _TIME.fullmatch(part[name]):
+                yield FieldError.invalid(
+                    child(at, name), part[name], 'must be a time of day such as "22:30" or "10:30PM"'
+                )
+        if part["startTime"] == part["endTime"]:
+            yield FieldError.invalid(child(at, "endTime"), part["endTime"], "must differ from the start")
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+@cache
+def _is_zone(name: str) -> bool:
+    """Whether the time-zone database has it. It is part of the system like the alphabet is; nothing else is read."""
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError):
+        return name == "UTC"
+    return True
