@@ -88,7 +88,9 @@ async def test_case_37_a_shared_field_stays_until_its_last_owner_drops_it(dbs: D
 
 
 async def test_case_38_force_takes_over_and_list_items_have_owners(dbs: Databases, http: Http) -> None:
-    (await http.apply(dbs.at("a"), applied(engine="pg", replicas=2, users=[{"name": "u1"}]), "m1")).expect(201)
+    (await http.apply(dbs.at("a"), applied(engine="pg", replicas=2, users=[{"name": "u1"}]), "m1")).expect(
+        201
+    )
 
     forced = applied(replicas=5, users=[{"name": "u2"}])
     both = (await http.apply(dbs.at("a"), forced, "m2", force="true")).expect(200)

@@ -36,7 +36,9 @@ async def test_case_12_field_validation_decides_about_unknown_fields(dbs: Databa
     assert ignored.warnings == []
 
 
-async def test_case_13_each_duplicate_and_unknown_field_has_a_warning_of_its_own(dbs: Databases, http: Http) -> None:
+async def test_case_13_each_duplicate_and_unknown_field_has_a_warning_of_its_own(
+    dbs: Databases, http: Http
+) -> None:
     body = b"""{"apiVersion": "nav.example.io/v1", "kind": "Database", "metadata": {"name": "a", "zork": 1},
       "spec": {"engine": "mysql", "engine": "pg", "zap": 1, "users": [{"name": "u1", "q": 2}]}}"""
 
@@ -64,7 +66,9 @@ async def test_case_14_a_taken_name_is_409(dbs: Databases, http: Http) -> None:
 @pytest.mark.kubectl
 async def test_case_14_kubectl_says_that_the_name_is_taken(dbs: Databases, kubectl: Kubectl) -> None:
     arguments = ("create", "-n", dbs.namespace, "-f", "-")
-    assert (await kubectl(*arguments, stdin=manifest(database("kdb")))).ok() == f"database.{GROUP}/kdb created\n"
+    assert (
+        await kubectl(*arguments, stdin=manifest(database("kdb")))
+    ).ok() == f"database.{GROUP}/kdb created\n"
 
     again = await kubectl(*arguments, stdin=manifest(database("kdb")))
 

@@ -11,7 +11,9 @@ from tests.kit.kubectl import Kubectl
 pytestmark = pytest.mark.conformance
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-AGGREGATED = f"{V2},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+AGGREGATED = (
+    f"{V2},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+)
 
 
 async def test_case_01_aggregated_discovery_lists_versions_in_order_with_subresources(http: Http) -> None:
@@ -104,7 +106,9 @@ async def test_case_06_kubectl_says_that_it_does_not_know_the_type(kubectl: Kube
 
 
 @pytest.mark.kubectl
-async def test_case_10_kubectl_explains_fields_from_the_published_schema(kubectl: Kubectl, http: Http) -> None:
+async def test_case_10_kubectl_explains_fields_from_the_published_schema(
+    kubectl: Kubectl, http: Http
+) -> None:
     users = (await kubectl("explain", "db.spec.users")).ok()
 
     assert "GROUP:      nav.example.io" in users

@@ -12,7 +12,9 @@ from tests.kit.http import PARTIAL, PARTIAL_LIST, PROTOBUF, TABLE, Http
 pytestmark = pytest.mark.conformance
 
 
-async def test_case_07_a_form_nobody_serves_is_406_and_a_second_choice_is_taken(dbs: Databases, http: Http) -> None:
+async def test_case_07_a_form_nobody_serves_is_406_and_a_second_choice_is_taken(
+    dbs: Databases, http: Http
+) -> None:
     await dbs.create("a")
 
     refused = await http.get(dbs.at("a"), accept="application/xml")

@@ -40,7 +40,9 @@ async def test_case_27_an_update_changes_the_spec_alone(dbs: Databases, http: Ht
     body = database("a", replicas=2, metadata={"generation": 55})
     body["status"] = {"phase": "Broken"}
 
-    updated = (await http.put(dbs.at("a"), with_version(body, live["metadata"]["resourceVersion"]))).expect(200)
+    updated = (await http.put(dbs.at("a"), with_version(body, live["metadata"]["resourceVersion"]))).expect(
+        200
+    )
 
     for kept in ("uid", "creationTimestamp"):
         assert updated["metadata"][kept] == live["metadata"][kept]
@@ -73,7 +75,9 @@ async def test_case_28_kubectl_sees_that_nothing_changed(dbs: Databases, kubectl
     assert (await kubectl(*arguments)).ok() == "database.nav.example.io/a patched (no change)\n"
 
 
-async def test_case_29_concurrent_patches_of_different_labels_are_all_kept(dbs: Databases, http: Http) -> None:
+async def test_case_29_concurrent_patches_of_different_labels_are_all_kept(
+    dbs: Databases, http: Http
+) -> None:
     clients, rounds = 20, 50
     await dbs.create("a")
 
@@ -136,7 +140,9 @@ async def test_case_31_generation_counts_changes_of_the_spec(dbs: Databases, htt
 async def test_case_27_kubectl_replace_keeps_what_it_does_not_send(dbs: Databases, kubectl: Kubectl) -> None:
     created = await dbs.create("a")
 
-    shown = await kubectl("replace", "-n", dbs.namespace, "-f", "-", stdin=manifest(database("a", replicas=3)))
+    shown = await kubectl(
+        "replace", "-n", dbs.namespace, "-f", "-", stdin=manifest(database("a", replicas=3))
+    )
 
     assert shown.ok() == "database.nav.example.io/a replaced\n"
     live = await dbs.read("a")

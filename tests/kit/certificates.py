@@ -1,8 +1,8 @@
 """Certificates for a server under test: one authority, a server pair for the loopback address, client pairs.
 
-    authority = Authority.create(folder)
-    authority.server()                              # Pair(cert=…/server.crt, key=…/server.key)
-    authority.client("admin", group="system:masters")
+authority = Authority.create(folder)
+authority.server()                              # Pair(cert=…/server.crt, key=…/server.key)
+authority.client("admin", group="system:masters")
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The kinds that the numbered cases are written about: `Database`, namespaced and in two versions, and `Region`.
 
-    await install(http)                        # the two definitions, served when it returns
-    dbs = Databases(http, namespace="t-1")
-    await dbs.create("a", replicas=2)
-    (await http.get(dbs.at("a"))).json
+await install(http)                        # the two definitions, served when it returns
+dbs = Databases(http, namespace="t-1")
+await dbs.create("a", replicas=2)
+(await http.get(dbs.at("a"))).json
 """
 
 from __future__ import annotations
@@ -78,7 +78,11 @@ _SPEC: Json = {
 
 
 def _version(name: str, spec: Json, **more: Any) -> Json:
-    schema = {"type": "object", "description": f"A database, {name}.", "properties": {"spec": spec, "status": _STATUS}}
+    schema = {
+        "type": "object",
+        "description": f"A database, {name}.",
+        "properties": {"spec": spec, "status": _STATUS},
+    }
     return {
         "name": name,
         "served": True,

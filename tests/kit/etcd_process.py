@@ -1,9 +1,9 @@
 """One etcd member as a process, with the two maintenance acts that cases about history need.
 
-    etcd = EtcdProcess.start(folder)
-    etcd.url
-    etcd.compact()       # revisions before the latest are gone
-    etcd.end()
+etcd = EtcdProcess.start(folder)
+etcd.url
+etcd.compact()       # revisions before the latest are gone
+etcd.end()
 """
 
 from __future__ import annotations

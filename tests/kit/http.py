@@ -169,7 +169,10 @@ class Http:
         connector = aiohttp.TCPConnector(ssl=target.trust(), limit=0)
         # A server must be able to send a long watch line and a large list.
         async with aiohttp.ClientSession(
-            connector=connector, headers=headers, read_bufsize=2**24, timeout=aiohttp.ClientTimeout(total=None)
+            connector=connector,
+            headers=headers,
+            read_bufsize=2**24,
+            timeout=aiohttp.ClientTimeout(total=None),
         ) as session:
             yield cls(target, session)
 
@@ -203,7 +206,12 @@ class Http:
                 return Answer(response.status, response.headers, await response.read())
 
     async def get(
-        self, path: str, *, accept: str | None = None, headers: Mapping[str, str] | None = None, **query: str | int
+        self,
+        path: str,
+        *,
+        accept: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **query: str | int,
     ) -> Answer:
         return await self.send("GET", path, accept=accept, headers=headers, **query)
 

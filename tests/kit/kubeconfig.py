@@ -1,8 +1,8 @@
 """Kubeconfig files: written for a server that has none, read back to learn how to reach one that wrote its own.
 
-    write(path, url="https://127.0.0.1:6443", ca=…, cert=…, key=…)
-    access = read(path)
-    access.url, access.ca, access.cert, access.key, access.token
+write(path, url="https://127.0.0.1:6443", ca=…, cert=…, key=…)
+access = read(path)
+access.url, access.ca, access.cert, access.key, access.token
 """
 
 from __future__ import annotations

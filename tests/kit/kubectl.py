@@ -84,9 +84,11 @@ class Kubectl:
     kubeconfig: Path
     home: Path
 
-    async def __call__(self, *args: str, stdin: str = "", editor: str = "") -> Output:
-        """Run to the end."""
-        async with self.started(*args, editor=editor) as process:
+    async def __call__(
+        self, *args: str, stdin: str = "", editor: str = "", folder: Path | None = None
+    ) -> Output:
+        """Run to the end, in `folder` where one is given."""
+        async with self.started(*args, editor=editor, folder=folder) as process:
             try:
                 out, err = await asyncio.wait_for(process.communicate(stdin.encode()), PATIENCE)
             except TimeoutError:
@@ -96,7 +98,9 @@ class Kubectl:
         return Output(process.returncode or 0, out.decode(), err.decode())
 
     @contextlib.asynccontextmanager
-    async def started(self, *args: str, editor: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
+    async def started(
+        self, *args: str, editor: str = "", folder: Path | None = None
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
         """A running kubectl, ended with the block."""
         env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "KUBECONFIG": str(self.kubeconfig)}
         if editor:
@@ -108,6 +112,7 @@ class Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=env,
+            cwd=folder,
         )
         try:
             yield process

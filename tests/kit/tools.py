@@ -1,6 +1,6 @@
 """Where the real parts are: programs that set-up scripts fetch or build into the tool folder.
 
-    find("kube-apiserver")      # a Path, or MissingTool that says which script brings it
+find("kube-apiserver")      # a Path, or MissingTool that says which script brings it
 """
 
 from __future__ import annotations

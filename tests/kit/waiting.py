@@ -1,6 +1,6 @@
 """Waiting for a condition instead of for a time.
 
-    phase = await eventually(lambda: phase_of(namespace), seconds=30)
+phase = await eventually(lambda: phase_of(namespace), seconds=30)
 """
 
 from __future__ import annotations
