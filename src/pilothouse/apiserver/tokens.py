@@ -70,7 +70,11 @@ class Tokens:
         body = {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
-            "metadata": {"name": call.name, "namespace": call.namespace, "creationTimestamp": format_time(now)},
+            "metadata": {
+                "name": call.name,
+                "namespace": call.namespace,
+                "creationTimestamp": format_time(now),
+            },
             "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound or None},
             "status": status,
         }
@@ -128,9 +132,17 @@ def _wanted(spec: Any) -> tuple[int, list[str], dict[str, Any]]:
     if isinstance(seconds, bool) or not isinstance(seconds, int):
         problems.append(FieldError.type_invalid("spec.expirationSeconds", seconds, "must be an integer"))
     elif seconds < SHORTEST:
-        problems.append(FieldError.invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+        problems.append(
+            FieldError.invalid(
+                "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
+            )
+        )
     elif seconds > LONGEST:
-        problems.append(FieldError.invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+        problems.append(
+            FieldError.invalid(
+                "spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"
+            )
+        )
     audiences = spec.get("audiences") or [ISSUER]
     if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
         problems.append(FieldError.type_invalid("spec.audiences", audiences, "must be a list of strings"))

@@ -1,0 +1,125 @@
+"""Addresses and node ports of services: given out at random from a range, skipping those in use.
+
+What is in use is read off the services themselves, so there is no second record that could disagree with them. Two
+instances on one store could give out the same address within one moment; with 65,000 to choose from at random they
+practically don't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from random import Random
+
+from pilothouse.apiserver import codec
+from pilothouse.apiserver.cache import Cache
+from pilothouse.meta import errors
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Object
+
+NODE_PORTS = range(30000, 32768)
+_HEADLESS = "None"
+_TRIES = 64
+
+
+class ServiceAddresses:
+    """Completes services with what they are reached at."""
+
+    def __init__(self, cache: Cache, addresses: IPv4Network, random: Random) -> None:
+        self._cache = cache
+        self._addresses = addresses
+        self._random = random
+        self._recent: dict[str, None] = {}
+
+    def prepare_create(self, service: Object) -> None:
+        """Give a new service its address, if its type has one, and its node ports."""
+        self._complete(service, None)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        """Keep the address a service has; give one to a service whose type has become one with an address."""
+        before, spec = old.get("spec") or {}, new["spec"]
+        if spec.get("type") != "ExternalName" and not spec.get("clusterIP") and before.get("clusterIP"):
+            spec["clusterIP"] = before["clusterIP"]
+            if before.get("clusterIPs"):
+                spec["clusterIPs"] = before["clusterIPs"]
+        for port in spec.get("ports") or []:
+            for former in before.get("ports") or []:
+                same = (former.get("port"), former.get("protocol")) == (
+                    port.get("port"),
+                    port.get("protocol"),
+                )
+                if same and former.get("nodePort") and spec.get("type") in ("NodePort", "LoadBalancer"):
+                    port.setdefault("nodePort", former["nodePort"])
+        self._complete(new, old)
+
+    def _complete(self, service: Object, old: Object | None) -> None:
+        spec = service["spec"]
+        if spec.get("type") == "ExternalName":
+            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+                spec.pop(field, None)
+            return
+        asked = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+        kept = old is not None and asked and asked == (old.get("spec") or {}).get("clusterIP")
+        if asked and asked != _HEADLESS and not kept:
+            self._check(service, asked)
+        spec["clusterIP"] = asked or self._free_address()
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        if spec.get("type") in ("NodePort", "LoadBalancer"):
+            spec.setdefault("externalTrafficPolicy", "Cluster")
+            self._give_ports(spec["ports"] if spec.get("ports") else [])
+
+    def _check(self, service: Object, asked: str) -> None:
+        detail = ""
+        try:
+            inside = IPv4Network(asked).subnet_of(self._addresses)
+        except ValueError:
+            detail = "must be a valid IPv4 address, None or empty"
+        else:
+            if not inside:
+                detail = (
+                    f"the provided IP ({asked}) is not in the valid range; the range is {self._addresses}"
+                )
+            elif asked in set(self._used()):
+                detail = "failed to allocate IP: provided IP is already allocated"
+        if detail:
+            problem = FieldError.invalid("spec.clusterIPs", [asked], detail)
+            raise errors.invalid("Service", "", service["metadata"].get("name", ""), [problem])
+
+    def _free_address(self) -> str:
+        used = set(self._used())
+        for _ in range(_TRIES):
+            address = str(self._addresses[self._random.randrange(1, self._addresses.num_addresses - 1)])
+            if address not in used and address not in self._recent:
+                self._remember(address)
+                return address
+        raise errors.internal(f"no free address was found in {self._addresses}")
+
+    def _give_ports(self, ports: list[Object]) -> None:
+        used = {port.get("nodePort") for spec in self._specs() for port in spec.get("ports") or []}
+        for port in ports:
+            tries = 0
+            while not port.get("nodePort"):
+                chosen = self._random.choice(NODE_PORTS)
+                tries += 1
+                if chosen not in used and str(chosen) not in self._recent:
+                    port["nodePort"] = chosen
+                    self._remember(str(chosen))
+                elif tries > _TRIES:
+                    raise errors.internal("no free node port was found in 30000-32767")
+
+    def _remember(self, given: str) -> None:
+        """What was just given out may not have reached the cache yet."""
+        self._recent[given] = None
+        if len(self._recent) > 1024:
+            del self._recent[next(iter(self._recent))]
+
+    def _used(self) -> Iterator[str]:
+        for spec in self._specs():
+            yield from spec.get("clusterIPs") or ()
+
+    def _specs(self) -> Iterator[Object]:
+        for item in self._cache.collection("services").items.values():
+            yield codec.decode(item.value).get("spec") or {}
