@@ -1,0 +1,212 @@
+"""Which fields an object sets, and which fields a change touched.
+
+    fields_of(patch, node)                  # what an apply claims
+    compare(live, new, node).added          # what an update brought
+
+Both walk an object along the topology of its schema and build FieldsV1 trees as they go. Parts that are equal are not
+walked: an update costs what it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from pilothouse.meta.field_sets import MEMBER, SELF, Tree
+from pilothouse.meta.topology import FREE, LEAF, LISTS, MAPS, SKIPPED, UNDESCRIBED, Node
+
+
+def fields_of(
+    obj: dict[str, Any], node: Node, *, containers: bool = False, ignored: Collection[str] = ()
+) -> Tree:
+    """The fields that an object sets: all leaves, all list items and all entries of maps.
+
+    With ``containers`` the declared maps and lists in between count too: they are owned by whoever brought them into
+    being, though not by whoever merely applies something inside them.
+    """
+    tree: Tree = {}
+    for field, value in obj.items():
+        name, child, declared = node.child(field)
+        if child.kind == SKIPPED or field in ignored:
+            continue
+        if field == "metadata":
+            below = _map_fields(value, child, containers, {}) if type(value) is dict else None
+            if below:
+                tree[name] = below
+        else:
+            below = _fields(value, child, containers, containers or not declared)
+            if below is not None:
+                tree[name] = below
+    return tree
+
+
+def _fields(value: Any, node: Node, containers: bool, marked: bool) -> Tree | None:
+    """The tree below one path; ``marked`` if the path itself counts though it has members below it."""
+    kind = node.kind
+    if kind == LEAF:
+        return MEMBER
+    if not value:
+        # An empty list that could be merged is nobody's, unless somebody brought it into being.
+        return None if value == [] and not marked and kind != FREE else MEMBER
+    if type(value) is dict:
+        if kind in MAPS:
+            return _map_fields(value, node, containers, {SELF: MEMBER} if marked else {})
+    elif type(value) is list and kind in LISTS:
+        return _list_fields(value, node, containers, {SELF: MEMBER} if marked else {})
+    return MEMBER
+
+
+def _map_fields(value: dict[str, Any], node: Node, containers: bool, tree: Tree) -> Tree:
+    known = node.declared
+    rest = node.rest or UNDESCRIBED
+    for field, child in value.items():
+        found = known.get(field)
+        if found is None:
+            if type(child) is dict or type(child) is list:
+                tree[f"f:{field}"] = _fields(child, rest, containers, True) or MEMBER
+            else:
+                tree[f"f:{field}"] = MEMBER
+            continue
+        name, below = found
+        kind = below.kind
+        if kind == LEAF:
+            tree[name] = MEMBER
+        elif kind != SKIPPED:
+            fields = _fields(child, below, containers, containers)
+            if fields is not None:
+                tree[name] = fields
+    return tree
+
+
+def _list_fields(value: list[Any], node: Node, containers: bool, tree: Tree) -> Tree:
+    names = node.elements(value)
+    if names is None:
+        return MEMBER
+    for name, item in zip(names, value, strict=True):
+        # Items that share a key can only be owned together.
+        tree[name] = MEMBER if name in tree else _item_fields(item, node, containers)
+    return tree
+
+
+def _item_fields(item: Any, node: Node, containers: bool) -> Tree:
+    of_item = node.item
+    if of_item is None or of_item.kind == LEAF or type(item) is not dict:
+        return MEMBER
+    return _map_fields(item, of_item, containers, {SELF: MEMBER}) if item else MEMBER
+
+
+class Comparison(NamedTuple):
+    """What a change did: fields that went, that have another value, that came."""
+
+    removed: Tree
+    modified: Tree
+    added: Tree
+
+    def is_empty(self) -> bool:
+        return not (self.removed or self.modified or self.added)
+
+
+def compare(
+    old: dict[str, Any], new: dict[str, Any], node: Node, *, ignored: Collection[str] = ()
+) -> Comparison:
+    """The difference between two objects; top-level fields in ``ignored`` are not looked at."""
+    result = Comparison({}, {}, {})
+    if ignored:
+        old = {field: value for field, value in old.items() if field not in ignored}
+        new = {field: value for field, value in new.items() if field not in ignored}
+    # Nobody owns metadata itself, so it counts as always there.
+    metadata: dict[str, Any] = {"metadata": {}}
+    _compare_maps(metadata | old, metadata | new, node, result)
+    return result
+
+
+def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: Comparison) -> None:
+    for field, after in new.items():
+        if field in old:
+            before = old[field]
+            if before is after or before == after:
+                continue
+            name, child, _ = node.child(field)
+            _compare_values(before, after, child, name, result)
+        else:
+            _note(result.added, field, after, node)
+    if len(old) > len(new) or old.keys() - new.keys():
+        for field, before in old.items():
+            if field not in new:
+                _note(result.removed, field, before, node)
+
+
+def _note(tree: Tree, field: str, value: Any, node: Node) -> None:
+    """Everything at and below a field that is there on one side only."""
+    name, child, _ = node.child(field)
+    if child.kind != SKIPPED:
+        tree[name] = _fields(value, child, True, True) or MEMBER
+
+
+def _compare_values(before: Any, after: Any, node: Node, name: str, result: Comparison) -> None:
+    kind = node.kind
+    if kind == SKIPPED:
+        return
+    if kind in MAPS:
+        if _both(dict, before, after):
+            below = Comparison({}, {}, {})
+            _compare_maps(before or {}, after or {}, node, below)
+            _graft(below, name, result)
+            return
+        if kind == FREE:
+            # A text became a map, or the other way round: the fields of the map came or went as well.
+            if type(before) is dict and before:
+                result.removed[name] = _map_fields(before, node, True, {})
+            if type(after) is dict and after:
+                result.added[name] = _map_fields(after, node, True, {})
+    elif kind in LISTS and _both(list, before, after):
+        names_before, names_after = node.elements(before or []), node.elements(after or [])
+        if names_before is not None and names_after is not None:
+            below = Comparison({}, {}, {})
+            _compare_items(
+                _grouped(names_before, before or []), _grouped(names_after, after or []), node, below
+            )
+            _graft(below, name, result)
+            return
+    result.modified[name] = MEMBER
+
+
+def _both(container: type, before: Any, after: Any) -> bool:
+    """Both are such containers (null counts as an empty one) and there is something in them to compare."""
+    return (
+        (type(before) is container or before is None)
+        and (type(after) is container or after is None)
+        and bool(before or after)
+    )
+
+
+def _graft(below: Comparison, name: str, result: Comparison) -> None:
+    for part, whole in zip(below, result, strict=True):
+        if part:
+            whole[name] = part
+
+
+def _grouped(names: list[str], items: list[Any]) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = {}
+    for name, item in zip(names, items, strict=True):
+        groups.setdefault(name, []).append(item)
+    return groups
+
+
+def _compare_items(
+    old: dict[str, list[Any]], new: dict[str, list[Any]], node: Node, result: Comparison
+) -> None:
+    """Items by key. Those that share a key are one thing together; order is nobody's."""
+    for name in old | new:
+        before, after = old.get(name, []), new.get(name, [])
+        if before == after:
+            continue
+        if len(before) == len(after) == 1 and node.item is not None:
+            _compare_values(before[0], after[0], node.item, name, result)
+        elif len(before) > 1 and len(after) > 1:
+            result.modified[name] = MEMBER
+        else:
+            if before:
+                result.removed[name] = MEMBER if len(before) > 1 else _item_fields(before[0], node, True)
+            if after:
+                result.added[name] = MEMBER if len(after) > 1 else _item_fields(after[0], node, True)
