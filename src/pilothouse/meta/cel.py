@@ -1,7 +1,7 @@
 """The only door to CEL: compile a rule against the schema of its ``self``, evaluate it.
 
     rule = compile_rule("self.replicas <= oldSelf.replicas + 1", schema)
-    rule.evaluate({"replicas": 3}, {"replicas": 2})     # True
+    rule.evaluate(Values({"replicas": 3}, {"replicas": 2}))     # True
 
 Compiling finds syntax errors, unknown functions, wrong types as far as they are known, and fields that the schema
 doesn't have. Evaluating has a budget: an expression that iterates too often is stopped (``BudgetExceeded``).
@@ -21,13 +21,14 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from pilothouse.meta import cel_ast as ast
-from pilothouse.meta.cel_fields import Place, Scope, resolve
+from pilothouse.meta.cel_fields import Place, resolve
 from pilothouse.meta.cel_functions import FUNCTIONS, Signature
 from pilothouse.meta.schema import UNSET, Schema
 
 _OLD = "oldSelf"
 _WRAPPED = "wrapped_old_self"
 """Stands for the bare old value where a rule sees ``oldSelf`` as an optional."""
+_HAS_OLD = "has_old_self"
 
 _TYPES = {
     "bool": cel.Type.BOOL,
@@ -52,27 +53,44 @@ class BudgetExceeded(CelError):
 class Expression:
     """A compiled expression over ``self`` and ``oldSelf``."""
 
-    def __init__(self, source: str, compiled: Any, *, uses_old: bool, optional_old: bool) -> None:
+    def __init__(self, source: str, compiled: Any, *, uses_old: bool, reads: frozenset[str] | None) -> None:
         self.source = source
         self.uses_old = uses_old
+        self.reads = reads
+        """The fields of ``self`` and ``oldSelf`` that it reads; None if it uses either as a whole."""
         self._compiled = compiled
-        self._optional_old = optional_old
 
-    def evaluate(self, value: Any, old: Any = UNSET) -> Any:
-        """The result; ``old`` is left out if there is no earlier value."""
-        data = {"self": value}
-        if self._optional_old:
-            data["hasOldSelf"] = old is not UNSET
-            data[_WRAPPED] = None if old is UNSET else old
-        elif self.uses_old:
-            data[_OLD] = old
+    def evaluate(self, values: Values) -> Any:
         try:
-            result = self._compiled.eval(data=data)
+            result = self._compiled.eval(values.activation)
         except RuntimeError as error:
             raise _failure(str(error)) from None
         if result.type() == cel.Type.ERROR:
             raise _failure(str(result.value()))
         return result.value()
+
+
+class Values:
+    """What ``self`` and ``oldSelf`` stand for, converted once for all the expressions that read them.
+
+    ``old`` is left out if there is no earlier value; ``reads`` limits what is converted to the fields that the expressions read.
+    """
+
+    def __init__(self, value: Any, old: Any = UNSET, reads: frozenset[str] | None = None) -> None:
+        before = None if old is UNSET else _part(old, reads)
+        data = {
+            "self": _part(value, reads),
+            _OLD: before,
+            _WRAPPED: before,
+            _HAS_OLD: old is not UNSET,
+        }
+        self.activation = _environment().Activation(data)
+
+
+def _part(value: Any, reads: frozenset[str] | None) -> Any:
+    if reads is None or not isinstance(value, dict):
+        return value
+    return {name: value[name] for name in reads if name in value}
 
 
 def compile_rule(source: str, schema: Schema, *, optional_old: bool = False) -> Expression:
@@ -89,31 +107,34 @@ def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Ex
     environment = _environment()
     text = source
     scope: dict[str, Place | None] = {"self": Place(schema), _OLD: Place(schema)}
+    if optional_old:
+        # The line break keeps a comment at the end of the rule from swallowing the bracket.
+        text = f"cel.bind({_OLD}, {_HAS_OLD} ? optional.of({_WRAPPED}) : optional.none(), ({source}\n))"
+        scope = {"self": Place(schema), _WRAPPED: Place(schema)}
     try:
-        uses_old = _OLD in set(
-            ast.names(ast.read(environment.compile(source, disable_check=True).serialize()))
-        )
-        if optional_old:
-            # The line break keeps a comment at the end of the rule from swallowing the bracket.
-            text = f"cel.bind({_OLD}, hasOldSelf ? optional.of({_WRAPPED}) : optional.none(), ({source}\n))"
-            scope = {"self": Place(schema), _WRAPPED: Place(schema)}
+        plain = ast.read(environment.compile(source, disable_check=True).serialize())
         checked = environment.compile(text)
     except RuntimeError as error:
         raise CelError(_readable(str(error))) from None
     returned = checked.return_type()
     if returned not in (wanted, cel.Type.DYN):
         raise CelError(f"must evaluate to a {wanted.name().lower()}, not {returned.name().lower()}")
-    return Expression(
-        source, _resolved(environment, checked, scope), uses_old=uses_old, optional_old=optional_old
-    )
-
-
-def _resolved(environment: Any, checked: Any, scope: Scope) -> Any:
     tree = ast.read(checked.serialize())
     resolved, problems = resolve(tree, scope)
     if problems:
         raise CelError("; ".join(dict.fromkeys(problems)))
-    return checked if resolved == tree else environment.deserialize(ast.write(resolved))
+    runs = checked if resolved == tree else environment.deserialize(ast.write(resolved))
+    return Expression(source, runs, uses_old=ast.mentions(plain, _OLD), reads=_reads(resolved))
+
+
+def _reads(tree: ast.Node) -> frozenset[str] | None:
+    found: frozenset[str] = frozenset()
+    for name in ("self", _OLD, _WRAPPED):
+        fields = ast.fields_of(tree, name)
+        if fields is None:
+            return None
+        found |= fields
+    return found
 
 
 @cache
@@ -127,7 +148,7 @@ def _environment() -> Any:
             "self": cel.Type.DYN,
             _OLD: cel.Type.DYN,
             _WRAPPED: cel.Type.DYN,
-            "hasOldSelf": cel.Type.BOOL,
+            _HAS_OLD: cel.Type.BOOL,
         },
         extensions=[
             ext_strings.ExtStrings(),

@@ -112,27 +112,47 @@ def write(tree: Node) -> bytes:
     return _field(1, _PARSED) + _field(2, parsed)
 
 
-def names(tree: Node) -> Iterator[str]:
-    """Every identifier in the tree."""
+def children(tree: Node) -> Iterator[Node]:
+    """The nodes right below a node."""
     match tree:
-        case Ident(name):
-            yield name
         case Select(operand):
-            yield from names(operand)
+            yield operand
         case Call(_, args, target):
-            for each in (*args, *(() if target is None else (target,))):
-                yield from names(each)
+            yield from args
+            if target is not None:
+                yield target
         case Array(elements):
-            for each in elements:
-                yield from names(each)
+            yield from elements
         case Struct(_, entries):
             for entry in entries:
                 if not isinstance(entry.key, str):
-                    yield from names(entry.key)
-                yield from names(entry.value)
+                    yield entry.key
+                yield entry.value
         case Comprehension():
-            for each in (tree.over, tree.start, tree.condition, tree.step, tree.result):
-                yield from names(each)
+            yield from (tree.over, tree.start, tree.condition, tree.step, tree.result)
+
+
+def mentions(tree: Node, name: str) -> bool:
+    """True if the identifier occurs anywhere in the tree."""
+    if isinstance(tree, Ident):
+        return tree.name == name
+    return any(mentions(each, name) for each in children(tree))
+
+
+def fields_of(tree: Node, name: str) -> frozenset[str] | None:
+    """The fields of a variable that the tree reads; None if it uses the variable as a whole, too."""
+    match tree:
+        case Ident(found):
+            return None if found == name else frozenset()
+        case Select(Ident(found), field) if found == name:
+            return frozenset((field,))
+    found_fields: set[str] = set()
+    for each in children(tree):
+        inner = fields_of(each, name)
+        if inner is None:
+            return None
+        found_fields |= inner
+    return frozenset(found_fields)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

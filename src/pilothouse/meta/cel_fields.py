@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Final
 
 from pilothouse.meta import cel_ast as ast
+from pilothouse.meta.pruning import IDENTITY
 from pilothouse.meta.schema import Schema
 
 KEYWORDS: Final = frozenset(
@@ -116,6 +117,8 @@ class _Resolver:
             name = _escaped(schema).get(field)
             if name is not None:
                 return name, replace(place, schema=schema.properties[name])
+            if schema.embedded_resource and field in IDENTITY:
+                return field, None
             if schema.additional is None:
                 self.problems.append(f"undefined field '{field}'")
                 return field, None

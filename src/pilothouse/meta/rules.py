@@ -13,12 +13,11 @@ error says so. Rules are compiled when they are first run, and once.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pilothouse.meta import fields
-from pilothouse.meta.cel import BudgetExceeded, CelError, Expression, compile_message, compile_rule
+from pilothouse.meta.cel import BudgetExceeded, CelError, Expression, Values, compile_message, compile_rule
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.schema import UNSET, Rule, Schema
 from pilothouse.meta.schema_plan import Plan, make_plan
@@ -38,16 +37,29 @@ class _Compiled(NamedTuple):
     message: Expression | None
 
 
+class _Group(NamedTuple):
+    """The rules of one node, which share the values that they look at."""
+
+    rules: tuple[_Compiled, ...]
+    reads: frozenset[str] | None
+    failures: tuple[str, ...]
+    """Why rules don't compile; such a schema was stored by another version of the server."""
+
+
 class _Exhausted(Exception):
-    """No further rule is run."""
+    """No further rule is run; ``fault`` says why."""
+
+    def __init__(self, fault: FieldError) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
 
 
 class Rules:
     """The rules of a schema."""
 
     def __init__(self, schema: Schema) -> None:
-        self._plan = make_plan(schema, lambda node: any(True for _ in rules_of(node)))
-        self._compiled: dict[int, tuple[_Compiled, ...]] = {}
+        self._plan = make_plan(schema, lambda node: bool(node.rules))
+        self._compiled: dict[int, _Group] = {}
 
     def check(self, obj: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the rules say; ``old`` is UNSET when an object is created."""
@@ -56,16 +68,19 @@ class Rules:
         if any(fault.reason in _BLOCKING for fault in found):
             return [FieldError.invalid("<nil>", "null", _NOT_CHECKED)]
         broken: list[FieldError] = []
-        with contextlib.suppress(_Exhausted):
+        try:
             self._node(self._plan, obj, old, "", broken)
+        except _Exhausted as stop:
+            broken.append(stop.fault)
         return broken
 
     def _node(self, plan: Plan, value: Any, old: Any, path: str, broken: list[FieldError]) -> None:
         if value is None:
             return
         if plan.wanted:
-            for compiled in self._rules(plan.schema):
-                _run(compiled, plan.schema, value, old, path, broken)
+            self._run(
+                self._group(plan.schema), plan.schema, value, UNSET if old is None else old, path, broken
+            )
         if isinstance(value, dict):
             before = old if isinstance(old, dict) else {}
             for name, inner in plan.properties:
@@ -80,17 +95,45 @@ class Rules:
             for index, item in enumerate(value):
                 self._node(plan.items, item, match(item), element(path, index), broken)
 
-    def _rules(self, schema: Schema) -> tuple[_Compiled, ...]:
-        compiled = self._compiled.get(id(schema))
-        if compiled is None:
-            compiled = tuple(_compile(rule, schema) for rule in rules_of(schema))
-            self._compiled[id(schema)] = compiled
-        return compiled
+    def _run(
+        self, group: _Group, schema: Schema, value: Any, old: Any, path: str, broken: list[FieldError]
+    ) -> None:
+        what = schema.type or "object"
+        broken += [FieldError.invalid(path or "<nil>", what, failure) for failure in group.failures]
+        due = [
+            each
+            for each in group.rules
+            if old is not UNSET or not each.test.uses_old or each.rule.optional_old_self
+        ]
+        if due:
+            values = Values(value, old, group.reads)
+            for compiled in due:
+                fault = _test(compiled, schema, values, path)
+                if fault is not None and (compiled.test.uses_old or not unchanged(value, old)):
+                    broken.append(fault)
+
+    def _group(self, schema: Schema) -> _Group:
+        group = self._compiled.get(id(schema))
+        if group is None:
+            group = self._compiled[id(schema)] = _compile_all(schema)
+        return group
 
 
-def rules_of(schema: Schema) -> tuple[Rule, ...]:
-    """A node's own rules and those inside its ``allOf``."""
-    return schema.rules + tuple(rule for each in schema.all_of for rule in rules_of(each))
+def _compile_all(schema: Schema) -> _Group:
+    rules: list[_Compiled] = []
+    failures: list[str] = []
+    reads: frozenset[str] | None = frozenset()
+    for rule in schema.rules:
+        try:
+            compiled = _compile(rule, schema)
+        except CelError as error:
+            failures.append(f"rule compile error: {error}")
+            continue
+        rules.append(compiled)
+        for expression in (compiled.test, compiled.message):
+            if expression is not None:
+                reads = None if reads is None or expression.reads is None else reads | expression.reads
+    return _Group(tuple(rules), reads, tuple(failures))
 
 
 def _compile(rule: Rule, schema: Schema) -> _Compiled:
@@ -101,38 +144,28 @@ def _compile(rule: Rule, schema: Schema) -> _Compiled:
     return _Compiled(rule, test, message)
 
 
-def _run(
-    compiled: _Compiled, schema: Schema, value: Any, old: Any, path: str, broken: list[FieldError]
-) -> None:
+def _test(compiled: _Compiled, schema: Schema, values: Values, path: str) -> FieldError | None:
+    """What the rule finds; a rule that can't be worked out counts as broken."""
     rule, test, _ = compiled
-    before = UNSET if old is None else old
-    if test.uses_old and before is UNSET and not rule.optional_old_self:
-        return
     what = schema.type or "object"
     said = (rule.message or rule.rule).strip()
     try:
-        if test.evaluate(value, before) is True:
-            return
+        if test.evaluate(values) is True:
+            return None
     except BudgetExceeded as error:
         detail = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {said}"
-        broken.append(FieldError.invalid(path or "<nil>", what, detail))
-        raise _Exhausted from None
+        raise _Exhausted(FieldError.invalid(path or "<nil>", what, detail)) from None
     except CelError as error:
-        broken.append(FieldError.invalid(path or "<nil>", what, f"{error} evaluating rule: {said}"))
-        return
-    if not test.uses_old and unchanged(value, before):
-        return
-    detail = _message(compiled, value, before)
-    broken.append(
-        _error(rule, path + rule.field_path if path else rule.field_path.removeprefix("."), what, detail)
-    )
+        return FieldError.invalid(path or "<nil>", what, f"{error} evaluating rule: {said}")
+    where = path + rule.field_path if path else rule.field_path.removeprefix(".")
+    return _error(rule, where, what, _message(compiled, values))
 
 
-def _message(compiled: _Compiled, value: Any, old: Any) -> str:
+def _message(compiled: _Compiled, values: Values) -> str:
     rule = compiled.rule
-    if compiled.message is not None and not (compiled.message.uses_old and old is UNSET):
+    if compiled.message is not None:
         try:
-            said = compiled.message.evaluate(value, old)
+            said = compiled.message.evaluate(values)
         except CelError:
             said = (
                 ""  # The rule is broken whether or not its message can be worked out; the fixed text serves.
