@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.kit.databases import GROUP, V1, V1ALPHA1, Databases, database, manifest
 from tests.kit.http import Http, Json
 from tests.kit.kubectl import Kubectl

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from tests.conformance.test_deleting import HOLD, owner
 from tests.kit.databases import Databases, database
 from tests.kit.http import Http, Json

@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-
 from tests.kit.databases import GROUP, V1ALPHA1, Databases, database, manifest
 from tests.kit.http import Http
 from tests.kit.kubectl import Kubectl

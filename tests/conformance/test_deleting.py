@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
 from tests.kit.databases import GROUP, V1, Databases, database
 from tests.kit.http import Http, Json
 from tests.kit.kubectl import Kubectl

@@ -7,7 +7,6 @@ import datetime
 import re
 
 import pytest
-
 from tests.kit.databases import Databases
 from tests.kit.http import Http, Json
 

@@ -10,7 +10,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
 from tests.kit.databases import GROUP, Databases, database, manifest
 from tests.kit.http import Http
 from tests.kit.kubectl import Binary, Kubectl, installed

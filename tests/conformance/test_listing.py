@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.kit.databases import Databases
 from tests.kit.http import Http, Json
 from tests.kit.servers import Server

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from tests.kit.databases import Databases
 from tests.kit.http import PARTIAL, PARTIAL_LIST, PROTOBUF, TABLE, Http
 

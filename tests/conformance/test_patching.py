@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.kit.databases import Databases
 from tests.kit.http import JSON_PATCH, STRATEGIC, Http
 from tests.kit.kubectl import Kubectl

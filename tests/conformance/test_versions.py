@@ -7,7 +7,6 @@ import random
 import string
 
 import pytest
-
 from tests.kit.databases import V1, V1ALPHA1, Databases, database
 from tests.kit.http import Http, Json
 

@@ -7,7 +7,6 @@ import contextlib
 import json
 
 import pytest
-
 from tests.kit.databases import V1ALPHA1, Databases
 from tests.kit.http import TABLE, Event, Http
 from tests.kit.servers import Server

@@ -24,9 +24,8 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 from multidict import CIMultiDictProxy
-from yarl import URL
-
 from tests.kit.servers import Target
+from yarl import URL
 
 Json = dict[str, Any]
 

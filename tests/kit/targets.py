@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.kit import servers
 from tests.kit.databases import Databases, install
 from tests.kit.http import Http
