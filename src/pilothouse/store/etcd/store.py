@@ -1,0 +1,241 @@
+"""The store interface on etcd: each write one transaction, each watch one stream.
+
+A write compares the key's last revision (and the guard's) and puts or deletes; if a comparison fails, the same
+transaction reads what is there, so that a conflict says it. Any number of writes may be under way; etcd groups them into
+its own log's writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
+
+from pilothouse.store.etcd import messages as wire
+from pilothouse.store.etcd.connection import COMPACT, RANGE, STATUS, TXN, Connection, Refused, Tls
+from pilothouse.store.etcd.leasing import Leases
+from pilothouse.store.etcd.watching import EtcdWatch
+from pilothouse.store.interface import (
+    Batch,
+    Compacted,
+    Conflict,
+    Entry,
+    FutureRevision,
+    Guard,
+    GuardFailed,
+    Page,
+    StoreError,
+    TooLarge,
+    Unavailable,
+)
+from pilothouse.store.keys import end_of, start_of
+
+_PAGE = 2000
+"""How many keys one call reads at most, so that a long listing doesn't run into a call's deadline."""
+
+
+class EtcdStore:
+    """See the module. Made by ``open``."""
+
+    def __init__(
+        self, connection: Connection, *, prefix: str, progress_every: float, watch_patience: float
+    ) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._base = len(prefix.encode())
+        self._watch_patience = watch_patience
+        self._leases = Leases(connection, clock=asyncio.get_running_loop().time)
+        self._watches: set[EtcdWatch] = set()
+        self._ticker = asyncio.create_task(self._tick(progress_every), name="etcd-progress")
+
+    @classmethod
+    async def open(
+        cls,
+        endpoints: Sequence[str],
+        *,
+        prefix: str = "",
+        tls: Tls | None = None,
+        user: str = "",
+        password: str = "",
+        timeout: float = 10.0,
+        progress_every: float = 5.0,
+        watch_patience: float = 60.0,
+    ) -> EtcdStore:
+        """Reach the cluster, or raise ``Unavailable``.
+
+        ``prefix`` goes before every key. Each call may take ``timeout`` seconds. A watch that finds no working member
+        for ``watch_patience`` seconds ends with ``Unavailable``.
+        """
+        connection = Connection(endpoints, tls=tls, user=user, password=password, timeout=timeout)
+        try:
+            await connection.call(STATUS, wire.StatusRequest(), repeatable=True)
+        except BaseException:
+            await connection.close()
+            raise
+        return cls(connection, prefix=prefix, progress_every=progress_every, watch_patience=watch_patience)
+
+    @property
+    def current(self) -> None:
+        """Unknown: others write too."""
+        return
+
+    async def revision(self) -> int:
+        answer = await self._range(wire.RangeRequest(key=b"\0", count_only=True))
+        revision: int = answer.header.revision
+        return revision
+
+    async def get(self, key: str) -> Entry | None:
+        answer = await self._range(wire.RangeRequest(key=self._key(key)))
+        return self._entry(answer.kvs[0]) if answer.kvs else None
+
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+        end = self._end(prefix)
+        entries: list[Entry] = []
+        while True:
+            want = min(limit - len(entries), _PAGE) if limit else _PAGE
+            start = self._start(start_of(prefix, entries[-1].key if entries else after))
+            answer = await self._range(
+                wire.RangeRequest(key=start, range_end=end, limit=want, revision=revision), revision
+            )
+            # Every further page shows the revision of the first.
+            revision = revision or answer.header.revision
+            entries += map(self._entry, answer.kvs)
+            if not answer.more or (limit and len(entries) >= limit):
+                return Page(entries, revision, answer.count - len(answer.kvs))
+
+    async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
+        return await self._put(key, value, 0, ttl, guard)
+
+    async def update(
+        self, key: str, value: bytes, *, revision: int, ttl: float = 0, guard: Guard | None = None
+    ) -> int:
+        return await self._put(key, value, revision or -1, ttl, guard)
+
+    async def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> int:
+        act = wire.RequestOp(request_delete_range=wire.DeleteRangeRequest(key=self._key(key)))
+        return await self._write(key, act, revision or -1, guard)
+
+    @asynccontextmanager
+    async def _watch(self, prefix: str, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
+        watch = EtcdWatch(
+            self._connection,
+            self._start(prefix),
+            self._end(prefix),
+            after=after,
+            base=self._base,
+            patience=self._watch_patience,
+        )
+        self._watches.add(watch)
+        try:
+            async with watch as batches:
+                yield batches
+        finally:
+            self._watches.discard(watch)
+
+    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+        return self._watch(prefix, after)
+
+    async def progress(self) -> None:
+        self._connection.check_open()
+        await asyncio.gather(*(watch.ask_for_mark() for watch in self._watches))
+
+    async def compact(self, revision: int) -> None:
+        if revision <= 0:
+            return
+        try:
+            await self._connection.call(COMPACT, wire.CompactionRequest(revision=revision), repeatable=True)
+        except Refused as refusal:
+            if "future revision" in refusal.details:
+                raise FutureRevision(revision, await self.revision()) from refusal
+            if "has been compacted" not in refusal.details:
+                raise _translated(refusal) from refusal
+
+    async def close(self) -> None:
+        self._ticker.cancel()
+        await asyncio.gather(self._ticker, return_exceptions=True)
+        for watch in self._watches:
+            watch.fail(Unavailable("the store is closed"))
+        await self._connection.close()
+
+    async def _put(self, key: str, value: bytes, revision: int, ttl: float, guard: Guard | None) -> int:
+        put = wire.PutRequest(key=self._key(key), value=value)
+        if ttl > 0:
+            put.lease = await self._leases.lasting(ttl)
+        try:
+            return await self._write(key, wire.RequestOp(request_put=put), revision, guard)
+        except LeaseGone:
+            # Refused as a whole, so it can be tried again.
+            self._leases.forget(put.lease)
+            put.lease = await self._leases.lasting(ttl)
+            return await self._write(key, wire.RequestOp(request_put=put), revision, guard)
+
+    async def _write(self, key: str, act: Any, revision: int, guard: Guard | None) -> int:
+        """Act if the key's last revision is ``revision`` (0: it does not exist)."""
+        name = self._key(key)
+        compare = [wire.Compare(target=wire.MOD_REVISION, key=name, mod_revision=revision)]
+        look = [wire.RequestOp(request_range=wire.RangeRequest(key=name))]
+        if guard is not None:
+            other = self._key(guard.key)
+            compare.append(wire.Compare(target=wire.MOD_REVISION, key=other, mod_revision=guard.revision))
+            look.append(wire.RequestOp(request_range=wire.RangeRequest(key=other)))
+        request = wire.TxnRequest(compare=compare, success=[act], failure=look)
+        try:
+            answer = await self._connection.call(TXN, request, repeatable=False)
+        except Refused as refusal:
+            raise _translated(refusal, key) from refusal
+        if answer.succeeded:
+            written: int = answer.header.revision
+            return written
+        there = [found.response_range.kvs for found in answer.responses]
+        if guard is not None and (there[1][0].mod_revision if there[1] else 0) != guard.revision:
+            raise GuardFailed(guard)
+        raise Conflict(key, self._entry(there[0][0]) if there[0] else None)
+
+    async def _range(self, request: Any, revision: int = 0) -> Any:
+        try:
+            return await self._connection.call(RANGE, request, repeatable=True)
+        except Refused as refusal:
+            if "has been compacted" in refusal.details:
+                # etcd does not say what the oldest kept is; it is later than this.
+                raise Compacted(revision, revision + 1) from refusal
+            if "future revision" in refusal.details:
+                raise FutureRevision(revision, await self.revision()) from refusal
+            raise _translated(refusal) from refusal
+
+    async def _tick(self, every: float) -> None:
+        while True:
+            await asyncio.sleep(every)
+            with suppress(Unavailable):
+                await self.progress()
+
+    def _key(self, key: str) -> bytes:
+        return (self._prefix + key).encode()
+
+    def _start(self, key: str) -> bytes:
+        """The start of a range; etcd takes no empty key."""
+        return self._key(key) or b"\0"
+
+    def _end(self, prefix: str) -> bytes:
+        """The end of a range; etcd takes a single zero byte for "to the end"."""
+        return end_of(self._prefix + prefix).encode() or b"\0"
+
+    def _entry(self, kv: Any) -> Entry:
+        return Entry(kv.key[self._base :].decode(), kv.value, kv.mod_revision, kv.create_revision)
+
+
+class LeaseGone(StoreError):
+    """The lease that a write named has ended."""
+
+
+def _translated(refusal: Refused, key: str = "") -> StoreError:
+    details = refusal.details
+    if "too large" in details or "larger than max" in details:
+        return TooLarge(f"{key}: more than etcd takes: {details}")
+    if "lease not found" in details:
+        return LeaseGone(details)
+    if "space exceeded" in details:
+        return Unavailable(
+            f"etcd is full and takes no writes until it is compacted, defragmented and disarmed: {details}"
+        )
+    return StoreError(f"etcd refuses: {details} ({refusal.code})")

@@ -1,0 +1,243 @@
+"""A watch on an etcd cluster that outlives its connections.
+
+    async with EtcdWatch(connection, b"/pods/", b"/pods0", after=41, ...) as batches:
+        async for batch in batches: ...
+
+A task of its own reads the stream into a bounded buffer, so a reader may give up waiting and come back without harm, and
+a slow one holds up the stream (and in the end etcd, which copes) rather than filling memory.
+
+*No gap, no repeat.* ``position`` is the revision up to which everything has been taken over. Each stream is asked to
+start *at* that revision and what it sends up to there is dropped. That costs one revision's events, and it makes etcd
+say so if history between the two streams is gone: asked for the revision after, it would accept a start at the very
+revision of a compaction. A large response comes in fragments; they are put together before the position moves.
+
+*Progress marks.* Those that etcd sends by itself come in order with events. Those that are asked for do so only since
+3.5.8 and 3.4.25; before, such a mark could overtake events with lower revisions, so from an older member (or one that
+won't say its version) it is ignored, and its own periodic marks have to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from pilothouse.store.etcd import messages as wire
+from pilothouse.store.etcd.connection import WATCH, Connection, Endpoint
+from pilothouse.store.interface import Batch, Change, Compacted, Entry, StoreError, Unavailable
+
+_BUFFERED = 4096
+_ASKED_FOR = -1
+"""The watch id of a progress mark that was asked for."""
+
+
+class StreamLost(Exception):
+    """The stream has ended and another may take its place."""
+
+
+class EtcdWatch:
+    """An async context manager and the iterator that it gives."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        key: bytes,
+        end: bytes,
+        *,
+        after: int,
+        base: int,
+        patience: float,
+    ) -> None:
+        self._connection = connection
+        self._key = key
+        self._end = end
+        self._position = after
+        self._base = base
+        """How many bytes at the start of each key are the store's own prefix."""
+        self._patience = patience
+        self._batches: deque[Batch] = deque()
+        self._held = 0
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._error: Exception | None = None
+        self._ended = False
+        self._reading: asyncio.Task[None] | None = None
+        self._stream: Any = None
+        self._sending = asyncio.Lock()
+        self._mark_wanted = False
+
+    async def __aenter__(self) -> AsyncIterator[Batch]:
+        self._connection.check_open()
+        self._reading = asyncio.create_task(self._run(), name="etcd-watch")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._ended = True
+        self._changed.set()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self
+
+    async def __anext__(self) -> Batch:
+        while not self._ended:
+            if self._batches:
+                batch = self._batches.popleft()
+                self._held -= len(batch.changes)
+                self._room.set()
+                return batch
+            if self._error is not None:
+                raise self._error
+            self._changed.clear()
+            await self._changed.wait()
+        raise StopAsyncIteration
+
+    async def ask_for_mark(self) -> None:
+        """Ask for a progress mark; also from the next stream if this one is lost meanwhile."""
+        self._mark_wanted = True
+        stream = self._stream
+        if stream is None:
+            return
+        async with self._sending:
+            # A stream that can't be written to is being replaced by its reader.
+            with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+                await stream.write(wire.WatchRequest(progress_request=wire.WatchProgressRequest()))
+
+    def fail(self, error: StoreError) -> None:
+        """End the watch with ``error``, once what it holds has been handed out."""
+        self._error = self._error or error
+        self._changed.set()
+
+    async def _run(self) -> None:
+        """Follow one stream after the other until there is a reason to stop."""
+        clock = asyncio.get_running_loop().time
+        last_heard, pause = clock(), 0.0
+        while self._error is None:
+            endpoint = self._connection.endpoint
+            try:
+                async with contextlib.aclosing(self._responses(endpoint)) as responses:
+                    async for response, events in responses:
+                        last_heard, pause = clock(), 0.0
+                        await self._take(response, events)
+            except (StreamLost, Unavailable) as loss:
+                self._connection.move_on(endpoint)
+                if clock() - last_heard > self._patience:
+                    self.fail(Unavailable(f"the watch has found no etcd for {self._patience:g} s: {loss}"))
+                pause = min(max(pause * 2, 0.05), 1.0)
+                await asyncio.sleep(pause)
+            except StoreError as error:
+                self.fail(error)
+
+    async def _responses(self, endpoint: Endpoint) -> AsyncGenerator[tuple[Any, list[Any]], None]:
+        """One stream's responses, each with the events of all its fragments. Ends with ``StreamLost``."""
+        metadata = await self._connection.metadata()
+        try:
+            stream = endpoint.stream(WATCH, metadata)
+        except grpc.aio.UsageError as error:
+            raise StreamLost(str(error)) from error
+        try:
+            await stream.write(wire.WatchRequest(create_request=self._create_request()))
+            events: list[Any] = []
+            while (response := await stream.read()) is not grpc.aio.EOF:
+                if response.canceled:
+                    await self._explain(response)
+                if response.created:
+                    self._stream = stream
+                    if self._mark_wanted:
+                        await self.ask_for_mark()
+                    continue
+                events.extend(response.events)
+                if response.fragment:
+                    continue
+                if events or response.watch_id != _ASKED_FOR or await self._is_in_order(endpoint):
+                    yield response, events
+                events = []
+            raise StreamLost(f"etcd at {endpoint.url} has ended the stream")
+        except grpc.aio.AioRpcError as error:
+            details = error.details() or error.code().name
+            await self._connection.renew_if_stale(details)
+            raise StreamLost(f"etcd at {endpoint.url}: {details}") from error
+        finally:
+            self._stream = None
+            stream.cancel()
+
+    def _create_request(self) -> Any:
+        return wire.WatchCreateRequest(
+            key=self._key,
+            range_end=self._end,
+            start_revision=max(self._position, 1),
+            progress_notify=True,
+            prev_kv=True,
+            fragment=True,
+        )
+
+    async def _is_in_order(self, endpoint: Endpoint) -> bool:
+        """Whether a mark that was asked for has come in order with events."""
+        return marks_come_in_order(await self._connection.version(endpoint))
+
+    async def _take(self, response: Any, events: list[Any]) -> None:
+        if events:
+            await self._take_events(events)
+        elif response.header.revision > self._position:
+            self._mark_wanted = False
+            await self._hand_over(Batch((), response.header.revision))
+
+    async def _take_events(self, events: list[Any]) -> None:
+        position = self._position
+        changes = tuple(self._change(event) for event in events if event.kv.mod_revision > position)
+        if changes:
+            await self._hand_over(Batch(changes, changes[-1].revision))
+
+    def _change(self, event: Any) -> Change:
+        kv = event.kv
+        key, revision = kv.key[self._base :].decode(), kv.mod_revision
+        previous = None
+        if event.HasField("prev_kv"):
+            old = event.prev_kv
+            previous = Entry(key, old.value, old.mod_revision, old.create_revision)
+        elif event.type == wire.DELETE or kv.create_revision != revision:
+            # etcd looks the previous value up when it sends the event; a compaction may have been quicker.
+            raise Compacted(self._position, revision)
+        return Change(key, revision, None if event.type == wire.DELETE else kv.value, previous)
+
+    async def _hand_over(self, batch: Batch) -> None:
+        while self._held >= _BUFFERED:
+            self._room.clear()
+            await self._room.wait()
+        self._position = batch.revision
+        if not batch.changes and self._batches and not self._batches[-1].changes:
+            self._batches.pop()
+        self._batches.append(batch)
+        self._held += len(batch.changes)
+        self._changed.set()
+
+    async def _explain(self, response: Any) -> None:
+        """Raise why etcd has cancelled the watch."""
+        reason = response.cancel_reason
+        if response.compact_revision:
+            raise Compacted(self._position, response.compact_revision)
+        if "permission denied" in reason:
+            raise StoreError(f"etcd does not let this user watch {self._key.decode()!r}: {reason}")
+        await self._connection.renew_if_stale(reason)
+        raise StreamLost(f"etcd has cancelled the watch: {reason or 'no reason given'}")
+
+
+_IN_ORDER_SINCE = {(3, 4): 25, (3, 5): 8}
+"""The first patch of each release line whose requested marks are in order; later lines all are."""
+
+
+def marks_come_in_order(version: str) -> bool:
+    """Whether a member of this version sends requested progress marks in order with events."""
+    try:
+        major, minor, patch = (int(part) for part in version.partition("-")[0].split("."))
+    except ValueError:
+        return False
+    first = _IN_ORDER_SINCE.get((major, minor))
+    return patch >= first if first is not None else (major, minor) > max(_IN_ORDER_SINCE)

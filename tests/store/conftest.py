@@ -1,0 +1,40 @@
+"""The three backends, as fixtures. `store` runs a test on each of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from pilothouse.store.interface import Store
+from tests.kit.etcd import EtcdServer
+from tests.store.backends import Backend, EtcdBackend, MemoryBackend, SqliteBackend
+
+
+@pytest.fixture(scope="session")
+def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    server = EtcdServer.start(tmp_path_factory.mktemp("etcd"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("etcd", marks=pytest.mark.etcd)])
+async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
+    """A backend and the stores that a test opens on it; all are closed at the end."""
+    made: Backend
+    if request.param == "memory":
+        made = MemoryBackend()
+    elif request.param == "sqlite":
+        made = SqliteBackend(tmp_path / "store")
+    else:
+        server: EtcdServer = request.getfixturevalue("etcd_server")
+        made = EtcdBackend(server.endpoint, prefix=f"/{uuid.uuid4().hex}")
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def store(backend: Backend) -> Store:
+    return await backend.open()
