@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pilothouse.api.k0s.cron import problem_with
 from pilothouse.base.duration import parse_duration
 from pilothouse.meta import names
-from pilothouse.meta.fields import FieldError, child, element, entry
+from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.selectors import FieldSelector, LabelSelector, SelectorError
 
 _PLATFORM: Final = re.compile(r"[a-z0-9]+-[a-z0-9_]+")
@@ -92,7 +92,7 @@ def _check_payload(update: Mapping[str, Any], path: str) -> Problems:
             else "must not be empty",
         )
     for platform, resource in update["platforms"].items():
-        where = entry(child(path, "platforms"), platform)
+        where = child(child(path, "platforms"), platform)
         if not _PLATFORM.fullmatch(platform):
             yield FieldError.invalid(
                 where, platform, "must be operating system and architecture, such as linux-amd64"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from pilothouse.base.quantity import Quantity, parse_quantity
-from pilothouse.meta.fields import FieldError, entry
+from pilothouse.meta.fields import FieldError, child
 
 PREFIX: Final = "openstorage.io.action."
 _NAME: Final = re.compile(r"openstorage\.io\.action\.([a-z]+)/([a-z]+)")
@@ -49,15 +49,15 @@ def parameter_problems(name: str, parameters: Mapping[str, str], path: str) -> I
         check = action.parameters.get(parameter)
         if check is None:
             if not action.parameters:
-                yield FieldError.forbidden(entry(path, parameter), f"{name} takes no parameters")
+                yield FieldError.forbidden(child(path, parameter), f"{name} takes no parameters")
             else:
-                yield FieldError.not_supported(entry(path, parameter), parameter, sorted(action.parameters))
+                yield FieldError.not_supported(child(path, parameter), parameter, sorted(action.parameters))
         elif problem := check(value):
-            yield FieldError.invalid(entry(path, parameter), value, problem)
+            yield FieldError.invalid(child(path, parameter), value, problem)
     if action.exclusive and all(parameter in parameters for parameter in action.exclusive):
         first, second = action.exclusive
         yield FieldError.forbidden(
-            entry(path, second), f"{first} is given already, and says the same otherwise"
+            child(path, second), f"{first} is given already, and says the same otherwise"
         )
 
 

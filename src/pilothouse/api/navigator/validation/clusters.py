@@ -106,7 +106,7 @@ def check_resources(resources: Mapping[str, Any] | None, path: str) -> Problems:
     amounts: dict[str, dict[str, Quantity]] = {"limits": {}, "requests": {}}
     for part, found in amounts.items():
         for name, said in (resources.get(part) or {}).items():
-            where = entry(child(path, part), name)
+            where = child(child(path, part), name)
             amount = _quantity(said)
             if amount is None:
                 yield FieldError.invalid(where, said, "must be a quantity, such as 500m or 2Gi")
@@ -117,7 +117,7 @@ def check_resources(resources: Mapping[str, Any] | None, path: str) -> Problems:
     for name, request in amounts["requests"].items():
         limit = amounts["limits"].get(name)
         if limit is not None and request > limit:
-            where = entry(child(path, "requests"), name)
+            where = child(child(path, "requests"), name)
             said = resources["requests"][name]
             yield FieldError.invalid(
                 where, said, f"must be less than or equal to the {name} limit of {limit}"
