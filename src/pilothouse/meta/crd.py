@@ -1,0 +1,117 @@
+"""Our kinds as CustomResourceDefinitions, for a cluster whose API server is Kubernetes' own.
+
+    crd_manifest(PILOTS)                       # the stored version alone
+    crd_manifest(PILOTS, versions="all")       # every version, converted by a webhook that the caller adds
+
+The schema is written out in full, as a CRD can't refer to components, and ``metadata`` is left to the server, which allows nothing
+else. Columns that are functions have no counterpart there and are left out; so is ``validate``, which our controllers' webhook brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+from pilothouse.meta.kind import Column, Kind, Resource
+from pilothouse.meta.schema import Schema
+from pilothouse.meta.schema_json import to_json
+
+Json = dict[str, Any]
+
+
+def crd_manifest(
+    resource: Resource,
+    *,
+    versions: Literal["stored", "all"] = "stored",
+    conversion: Mapping[str, Any] | None = None,
+    descriptions: bool = True,
+) -> Json:
+    """The CustomResourceDefinition of a resource."""
+    kinds = resource.kinds if versions == "all" else (resource.stored,)
+    stored = resource.stored
+    names: Json = {
+        "kind": stored.name,
+        "listKind": stored.list_kind or f"{stored.name}List",
+        "plural": stored.plural,
+        "singular": stored.singular or stored.name.lower(),
+    }
+    if stored.short_names:
+        names["shortNames"] = list(stored.short_names)
+    if stored.categories:
+        names["categories"] = list(stored.categories)
+    spec: Json = {
+        "group": resource.group,
+        "names": names,
+        "scope": "Namespaced" if stored.namespaced else "Cluster",
+        "versions": [_version(kind, kind is stored, descriptions) for kind in kinds],
+    }
+    if conversion is not None:
+        spec["conversion"] = dict(conversion)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": spec,
+    }
+
+
+def _version(kind: Kind, stored: bool, descriptions: bool) -> Json:
+    said: Json = {"name": kind.version, "served": True, "storage": stored}
+    if kind.deprecation:
+        said["deprecated"] = True
+        said["deprecationWarning"] = kind.deprecation
+    said["schema"] = {"openAPIV3Schema": crd_schema(kind.schema, descriptions=descriptions)}
+    subresources: Json = {}
+    if kind.status:
+        subresources["status"] = {}
+    if kind.scale is not None:
+        subresources["scale"] = {
+            "specReplicasPath": kind.scale.spec,
+            "statusReplicasPath": kind.scale.status,
+        }
+        if kind.scale.selector:
+            subresources["scale"]["labelSelectorPath"] = kind.scale.selector
+    if subresources:
+        said["subresources"] = subresources
+    columns = [_column(column) for column in kind.columns if column.path and column.format != "name"]
+    if columns:
+        said["additionalPrinterColumns"] = columns
+    # A CRD names a selectable field by its path alone, so only those labels that are the path itself carry over.
+    selectable = [{"jsonPath": path} for label, path in kind.selectable.items() if path == f".{label}"]
+    if selectable:
+        said["selectableFields"] = selectable
+    return said
+
+
+def crd_schema(schema: Schema, *, descriptions: bool = True) -> Json:
+    """A kind's schema as a CRD takes it: spelt out, with ``metadata`` left to the server."""
+    properties = {**schema.properties, "metadata": Schema(type="object")}
+    return _fit_for_crd(to_json(replace(schema, properties=properties)), descriptions)
+
+
+def _column(column: Column) -> Json:
+    said: Json = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    if column.format:
+        said["format"] = column.format
+    if column.description:
+        said["description"] = column.description
+    if column.priority:
+        said["priority"] = column.priority
+    return said
+
+
+_FOREIGN: Final = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy")
+"""Strategic merge is for Kubernetes' own kinds; a CRD doesn't know these keywords."""
+
+
+def _fit_for_crd(raw: Json, descriptions: bool) -> Json:
+    said: Json = {}
+    for key, value in raw.items():
+        if key == "properties":
+            said[key] = {name: _fit_for_crd(each, descriptions) for name, each in value.items()}
+        elif key in ("items", "additionalProperties", "not") and isinstance(value, dict):
+            said[key] = _fit_for_crd(value, descriptions)
+        elif key not in _FOREIGN and (descriptions or key != "description"):
+            said[key] = value
+    return said

@@ -1,0 +1,97 @@
+"""The OpenAPI v2 ("Swagger") document, for clients that know nothing newer.
+
+    openapi_v2([openapi_v3(kinds) for kinds in by_group_version])
+
+It is the v3 documents joined and rewritten in the older form. What v2 can't say (``anyOf``, ``oneOf``, ``not``, null) is left out, so
+it promises less, and nothing wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+_OLD_PREFIX: Final = "#/components/schemas/"
+_PREFIX: Final = "#/definitions/"
+_METHODS: Final = ("get", "post", "put", "patch", "delete")
+_UNKNOWN: Final = ("nullable", "anyOf", "oneOf", "not")
+
+
+def openapi_v2(documents: Iterable[Json]) -> Json:
+    """One document for all groups and versions."""
+    paths: Json = {}
+    definitions: Json = {}
+    for document in documents:
+        for path, item in document["paths"].items():
+            paths[path] = _path(item)
+        for name, schema in document["components"]["schemas"].items():
+            definitions[name] = _schema(schema)
+    return {
+        "swagger": "2.0",
+        "info": {"title": "Pilothouse", "version": "v1"},
+        "paths": dict(sorted(paths.items())),
+        "definitions": dict(sorted(definitions.items())),
+        "securityDefinitions": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}},
+        "security": [{"BearerToken": []}],
+    }
+
+
+def _path(item: Json) -> Json:
+    said: Json = {"parameters": [_parameter(each) for each in item["parameters"]]}
+    for method in _METHODS:
+        if method in item:
+            said[method] = _operation(item[method])
+    return said
+
+
+def _operation(operation: Json) -> Json:
+    said = {
+        key: value
+        for key, value in operation.items()
+        if key not in ("parameters", "requestBody", "responses")
+    }
+    parameters = [_parameter(each) for each in operation.get("parameters", ())]
+    said["produces"] = ["application/json"]
+    body = operation.get("requestBody")
+    if body is not None:
+        said["consumes"] = list(body["content"])
+        schema = next(iter(body["content"].values()))["schema"]
+        parameters.append(
+            {"name": "body", "in": "body", "required": body.get("required", False), "schema": _schema(schema)}
+        )
+    said["parameters"] = parameters
+    said["responses"] = {code: _response(answer) for code, answer in operation["responses"].items()}
+    return said
+
+
+def _parameter(parameter: Json) -> Json:
+    said = {key: value for key, value in parameter.items() if key != "schema"}
+    return {**said, **parameter["schema"], "uniqueItems": True}
+
+
+def _response(answer: Json) -> Json:
+    said: Json = {"description": answer["description"]}
+    for content in answer.get("content", {}).values():
+        said["schema"] = _schema(content["schema"])
+    return said
+
+
+def _schema(schema: Json) -> Json:
+    reference = schema.get("$ref")
+    if reference is not None:
+        return {"$ref": reference.replace(_OLD_PREFIX, _PREFIX)}
+    said = {key: value for key, value in schema.items() if key not in _UNKNOWN}
+    every = said.get("allOf")
+    if every is not None:
+        # A use of a component with a description of its own; v2 takes both side by side.
+        del said["allOf"]
+        if len(every) == 1 and "$ref" in every[0]:
+            said["$ref"] = every[0]["$ref"].replace(_OLD_PREFIX, _PREFIX)
+    if "properties" in said:
+        said["properties"] = {name: _schema(each) for name, each in said["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(said.get(key), dict):
+            said[key] = _schema(said[key])
+    return said
