@@ -178,6 +178,8 @@ class Resource:
     """None where only ``apiVersion`` differs between versions."""
     key: str = ""
     """The store's prefix below the root, where it is not ``<group>/<plural>`` (two groups that share Events)."""
+    stored_as: Kind | None = None
+    """The kind that is written to the store where it is not one of ``kinds`` but another group's (Events again)."""
 
     @property
     def group(self) -> str:
@@ -193,7 +195,7 @@ class Resource:
 
     @cached_property
     def stored(self) -> Kind:
-        return self.by_version[self.storage]
+        return self.stored_as or self.by_version[self.storage]
 
     @cached_property
     def path(self) -> str:

@@ -134,12 +134,32 @@ _RBAC_BINDING: Final = {
 }
 
 FIELDS: Final[dict[str, dict[str, str]]] = {
-    **{name: _OBJECT for name in MESSAGES if name.rpartition(".")[2] in {
-        "Namespace", "Node", "Pod", "Service", "StatefulSet", "PodDisruptionBudget", "Lease",
-        "PersistentVolume", "PersistentVolumeClaim", "CertificateSigningRequest", "CustomResourceDefinition",
-        "TokenReview", "TokenRequest", "SelfSubjectReview", "SubjectAccessReview", "LocalSubjectAccessReview",
-        "SelfSubjectAccessReview", "SelfSubjectRulesReview", "Scale",
-    }},
+    **{
+        name: _OBJECT
+        for name in MESSAGES
+        if name.rpartition(".")[2]
+        in {
+            "Namespace",
+            "Node",
+            "Pod",
+            "Service",
+            "StatefulSet",
+            "PodDisruptionBudget",
+            "Lease",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "CertificateSigningRequest",
+            "CustomResourceDefinition",
+            "TokenReview",
+            "TokenRequest",
+            "SelfSubjectReview",
+            "SubjectAccessReview",
+            "LocalSubjectAccessReview",
+            "SelfSubjectAccessReview",
+            "SelfSubjectRulesReview",
+            "Scale",
+        }
+    },
     "api.core.v1.PodSpec": {
         "containers": "The programs of the pod; at least one.",
         "initContainers": "Programs that run to their end, one after the other, before the others start.",
@@ -389,7 +409,11 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "updateRevision": "The new template.",
         "observedGeneration": "The generation that this is about.",
     },
-    "api.apps.v1.ControllerRevision": {**_OBJECT, "data": "The template; it can't be changed.", "revision": "Its number."},
+    "api.apps.v1.ControllerRevision": {
+        **_OBJECT,
+        "data": "The template; it can't be changed.",
+        "revision": "Its number.",
+    },
     "api.policy.v1.PodDisruptionBudgetSpec": {
         "minAvailable": "How many pods, or what percentage, have to stay.",
         "maxUnavailable": "How many pods, or what percentage, may be down.",

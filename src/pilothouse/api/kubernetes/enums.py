@@ -13,8 +13,8 @@ _PROTOCOL: Final = ("SCTP", "TCP", "UDP")
 _ACCESS: Final = ("Block", "Filesystem")
 _RECLAIM: Final = ("Delete", "Recycle", "Retain")
 _RETENTION: Final = ("Delete", "Retain")
-_CONDITION: Final = {"status": ("False", "True", "Unknown")}
-_CONTAINER: Final = {
+_CONDITION: Final[dict[str, tuple[str, ...]]] = {"status": ("False", "True", "Unknown")}
+_CONTAINER: Final[dict[str, tuple[str, ...]]] = {
     "imagePullPolicy": _PULL_POLICY,
     "terminationMessagePolicy": ("FallbackToLogsOnError", "File"),
 }
@@ -55,7 +55,9 @@ ENUMS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "whenDeleted": _RETENTION,
         "whenScaled": _RETENTION,
     },
-    "api.policy.v1.PodDisruptionBudgetSpec": {"unhealthyPodEvictionPolicy": ("AlwaysAllow", "IfHealthyBudget")},
+    "api.policy.v1.PodDisruptionBudgetSpec": {
+        "unhealthyPodEvictionPolicy": ("AlwaysAllow", "IfHealthyBudget")
+    },
     "api.storage.v1.StorageClass": {
         "reclaimPolicy": _RETENTION,
         "volumeBindingMode": ("Immediate", "WaitForFirstConsumer"),
@@ -66,5 +68,7 @@ ENUMS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec": {
         "scope": ("Cluster", "Namespaced")
     },
-    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceConversion": {"strategy": ("None", "Webhook")},
+    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceConversion": {
+        "strategy": ("None", "Webhook")
+    },
 }

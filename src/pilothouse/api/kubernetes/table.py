@@ -37,7 +37,9 @@ QUANTITY: Final = Schema(
     any_of=(Schema(type="string"), Schema(type="number")),
     preserve_unknown=True,
 )
-TIME: Final = Schema(type="string", format="date-time", ref=f"io.k8s.{_META}.Time", description="A time, RFC 3339.")
+TIME: Final = Schema(
+    type="string", format="date-time", ref=f"io.k8s.{_META}.Time", description="A time, RFC 3339."
+)
 MICRO_TIME: Final = Schema(
     type="string",
     format="date-time",
@@ -67,11 +69,26 @@ _WHOLE: Final[dict[str, Schema]] = {
         preserve_unknown=True,
     ),
 }
+_LENIENT: Final = frozenset(
+    {
+        ("api.authentication.v1.TokenRequestSpec", "audiences"),
+        ("api.authentication.v1.TokenRequestStatus", "expirationTimestamp"),
+        ("api.authorization.v1.SubjectRulesReviewStatus", "resourceRules"),
+        ("api.authorization.v1.SubjectRulesReviewStatus", "nonResourceRules"),
+        ("api.discovery.v1.EndpointSlice", "endpoints"),
+        ("api.events.v1.Event", "eventTime"),
+        ("api.events.v1.EventSeries", "lastObservedTime"),
+        (f"{_META}.Condition", "lastTransitionTime"),
+    }
+)
+"""Published as required, yet taken without: Kubernetes decodes them to null and its validation doesn't mind."""
 
 
 @cache
 def _table() -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = msgspec.json.decode((resources.files(__package__) / "table.json").read_bytes())
+    found: dict[str, list[Row]] = msgspec.json.decode(
+        (resources.files(__package__) / "table.json").read_bytes()
+    )
     return found
 
 
@@ -131,7 +148,7 @@ def schema(name: str) -> Schema:
             required.extend(inlined.required)
         else:
             properties[row[0]] = _property(name, row[0], row[2], facts)
-            if "r" in facts:
+            if "r" in facts and (name, row[0]) not in _LENIENT:
                 required.append(row[0])
     return Schema(
         type="object",

@@ -1,0 +1,214 @@
+"""``apps/v1``: StatefulSets and the revisions of their templates."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, column, container_images, container_names
+from pilothouse.api.kubernetes.checking import (
+    Problems,
+    count_or_percent,
+    dns_label,
+    label_selector,
+    not_negative,
+    unchanged,
+)
+from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.api.kubernetes.pods.defaults import default_spec
+from pilothouse.api.kubernetes.pods.validation import check_template
+from pilothouse.api.kubernetes.storage import check_claim_spec
+from pilothouse.meta.fields import FieldError, element
+from pilothouse.meta.kind import Object, Resource, ScalePaths
+from pilothouse.meta.names import label
+from pilothouse.meta.selectors import LabelSelector, SelectorError
+
+_CHANGEABLE: Final = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+_FIXED: Final = (
+    "updates to statefulset spec for fields other than "
+    + ", ".join(f"'{field}'" for field in _CHANGEABLE[:-1])
+    + f" and '{_CHANGEABLE[-1]}' are forbidden"
+)
+
+
+def resources() -> tuple[Resource, ...]:
+    """What the group serves."""
+    sets = native(
+        "apps",
+        "v1",
+        "StatefulSet",
+        "statefulsets",
+        short_names=("sts",),
+        categories=("all",),
+        status=True,
+        generation=True,
+        scale=ScalePaths(spec=".spec.replicas", status=".status.replicas", selector=".spec.selector"),
+        columns=_SET_COLUMNS,
+        validate_name=label,
+        default=default_set,
+        prepare_create=_prepare_set,
+        validate=validate_set,
+    )
+    revisions = native(
+        "apps",
+        "v1",
+        "ControllerRevision",
+        "controllerrevisions",
+        columns=_REVISION_COLUMNS,
+        validate=_validate_revision,
+    )
+    return single(sets), single(revisions)
+
+
+def default_set(obj: Object) -> None:
+    spec = obj["spec"]
+    strategy = spec.setdefault("updateStrategy", {})
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+        strategy["rollingUpdate"].setdefault("partition", 0)
+    default_spec(spec.setdefault("template", {}).setdefault("spec", {}))
+    for claim in spec.get("volumeClaimTemplates") or ():
+        claim.setdefault("apiVersion", "v1")
+        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _prepare_set(obj: Object) -> None:
+    obj["status"] = {"availableReplicas": 0, "replicas": 0}
+
+
+def validate_set(new: Object, old: Object | None) -> Problems:
+    spec = new["spec"]
+    if old is not None and spec == old["spec"]:
+        return
+    yield from _check_strategy(spec["updateStrategy"], "spec.updateStrategy")
+    for field in ("replicas", "minReadySeconds", "revisionHistoryLimit"):
+        yield from not_negative(f"spec.{field}", spec.get(field))
+    yield from not_negative("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
+    if old is None and spec.get("serviceName"):
+        yield from dns_label("spec.serviceName", spec["serviceName"])
+    yield from _check_selector(spec)
+    yield from _check_claims(spec)
+    template = spec["template"]
+    if old is None or template != old["spec"].get("template"):
+        claims = [each["metadata"].get("name", "") for each in spec.get("volumeClaimTemplates") or ()]
+        yield from check_template(template, "spec.template", claims)
+    policy = template["spec"].get("restartPolicy")
+    if policy != "Always":
+        yield FieldError.not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
+    if template["spec"].get("activeDeadlineSeconds") is not None:
+        yield FieldError.forbidden(
+            "spec.template.spec.activeDeadlineSeconds",
+            "activeDeadlineSeconds in StatefulSet is not Supported",
+        )
+    if old is not None:
+        before = old["spec"]
+        fields = {*spec, *before} - {*_CHANGEABLE}
+        if any(spec.get(field) != before.get(field) for field in fields):
+            yield FieldError.forbidden("spec", _FIXED)
+
+
+def _check_strategy(strategy: Object, path: str) -> Problems:
+    rolling = strategy.get("rollingUpdate")
+    if rolling is None:
+        return
+    if strategy.get("type") == "OnDelete":
+        yield FieldError.invalid(
+            f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'"
+        )
+        return
+    yield from not_negative(f"{path}.rollingUpdate.partition", rolling.get("partition"))
+    most = rolling.get("maxUnavailable")
+    if most is not None:
+        yield from count_or_percent(f"{path}.rollingUpdate.maxUnavailable", most)
+        if most in (0, "0%"):
+            yield FieldError.invalid(f"{path}.rollingUpdate.maxUnavailable", most, "cannot be 0")
+
+
+def _check_selector(spec: Object) -> Problems:
+    selector = spec.get("selector") or {}
+    problems = list(label_selector(selector, "spec.selector"))
+    yield from problems
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        yield FieldError.invalid("spec.selector", selector, "empty selector is invalid for statefulset")
+        return
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    try:
+        fits = bool(problems) or LabelSelector.from_object(selector).matches(labels)
+    except SelectorError as error:
+        yield FieldError.invalid("spec.selector", selector, str(error))
+        return
+    if not fits:
+        yield FieldError.invalid(
+            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+        )
+
+
+def _check_claims(spec: Object) -> Problems:
+    seen: set[str] = set()
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        at = element("spec.volumeClaimTemplates", index)
+        name = (claim.get("metadata") or {}).get("name", "")
+        yield from dns_label(f"{at}.metadata.name", name)
+        if name and name in seen:
+            yield FieldError.duplicate(f"{at}.metadata.name", name)
+        seen.add(name)
+        yield from check_claim_spec(claim.get("spec") or {}, f"{at}.spec")
+
+
+def _validate_revision(new: Object, old: Object | None) -> Problems:
+    yield from not_negative("revision", new.get("revision"))
+    if old is not None:
+        yield from unchanged("data", new.get("data"), old.get("data"))
+
+
+def _ready(obj: Object, now: float) -> str:
+    ready = (obj.get("status") or {}).get("readyReplicas", 0)
+    return f"{ready}/{(obj.get('spec') or {}).get('replicas', 0)}"
+
+
+def _template_spec(obj: Object) -> Any:
+    return ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+
+
+def _controller(obj: Object, now: float) -> str:
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = owner.get("apiVersion", "").rpartition("/")[0]
+            kind = owner.get("kind", "").lower()
+            return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
+    return NONE
+
+
+_SET_COLUMNS: Final = (
+    NAME,
+    column("Ready", "Pods that are ready, of those wanted.", _ready),
+    AGE,
+    column(
+        "Containers",
+        "Names of the containers.",
+        lambda obj, now: container_names(_template_spec(obj)),
+        wide=True,
+    ),
+    column(
+        "Images",
+        "Images of the containers.",
+        lambda obj, now: container_images(_template_spec(obj)),
+        wide=True,
+    ),
+)
+_REVISION_COLUMNS: Final = (
+    NAME,
+    column("Controller", "The object whose template this was.", _controller),
+    column("Revision", "Its number.", lambda obj, now: obj.get("revision", 0)),
+    AGE,
+)

@@ -1,0 +1,54 @@
+"""``authentication.k8s.io``: questions about identity, answered on the spot."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pilothouse.api.kubernetes.checking import Problems
+from pilothouse.api.kubernetes.declaring import CREATE_ONLY, native, review, single
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Kind, Object, Resource
+
+GROUP: Final = "authentication.k8s.io"
+_SHORTEST: Final = 600
+
+
+def resources() -> tuple[Resource, ...]:
+    """What the group serves."""
+    return (
+        single(review(GROUP, "v1", "TokenReview", validate=_validate_review)),
+        Resource(
+            kinds=(review(GROUP, "v1", "SelfSubjectReview"), review(GROUP, "v1beta1", "SelfSubjectReview")),
+            storage="v1",
+        ),
+    )
+
+
+def token_request() -> Kind:
+    """What is posted to ``serviceaccounts/token``."""
+    return native(
+        GROUP,
+        "v1",
+        "TokenRequest",
+        "tokenrequests",
+        virtual=True,
+        verbs=CREATE_ONLY,
+        validate=_validate_request,
+    )
+
+
+def _validate_review(new: Object, old: Object | None) -> Problems:
+    if not new["spec"].get("token"):
+        yield FieldError.required("spec.token")
+
+
+def _validate_request(new: Object, old: Object | None) -> Problems:
+    seconds = new["spec"].get("expirationSeconds", _SHORTEST)
+    if seconds < _SHORTEST:
+        yield FieldError.invalid(
+            "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
+        )
+    if seconds > 1 << 32:
+        yield FieldError.invalid(
+            "spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"
+        )

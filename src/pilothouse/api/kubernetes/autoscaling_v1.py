@@ -1,0 +1,24 @@
+"""``autoscaling/v1``: only the Scale that ``/scale`` speaks."""
+
+from __future__ import annotations
+
+from pilothouse.api.kubernetes.checking import Problems, not_negative
+from pilothouse.api.kubernetes.declaring import native
+from pilothouse.meta.kind import Kind, Object
+
+
+def scale() -> Kind:
+    """What ``/scale`` takes and gives."""
+    return native(
+        "autoscaling",
+        "v1",
+        "Scale",
+        "scales",
+        virtual=True,
+        verbs=("get", "patch", "update"),
+        validate=_validate,
+    )
+
+
+def _validate(new: Object, old: Object | None) -> Problems:
+    yield from not_negative("spec.replicas", (new.get("spec") or {}).get("replicas"))

@@ -1,0 +1,35 @@
+"""``coordination.k8s.io/v1``: leases."""
+
+from __future__ import annotations
+
+from pilothouse.api.kubernetes.cells import AGE, NAME, at, column
+from pilothouse.api.kubernetes.checking import Problems
+from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Object, Resource
+
+
+def resources() -> tuple[Resource, ...]:
+    """What the group serves."""
+    lease = native(
+        "coordination.k8s.io",
+        "v1",
+        "Lease",
+        "leases",
+        create_on_update=True,
+        unconditional_update=False,
+        columns=(NAME, column("Holder", "Who holds it.", at("spec", "holderIdentity")), AGE),
+        validate=_validate,
+    )
+    return (single(lease),)
+
+
+def _validate(new: Object, old: Object | None) -> Problems:
+    spec = new.get("spec") or {}
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if duration is not None and duration <= 0:
+        yield FieldError.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
+    if transitions is not None and transitions < 0:
+        yield FieldError.invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
+    if spec.get("preferredHolder") and not spec.get("strategy"):
+        yield FieldError.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined")

@@ -1,0 +1,233 @@
+"""The core group, ``v1``."""
+
+from __future__ import annotations
+
+from pilothouse.api.kubernetes import configuration, events, nodes, services, storage
+from pilothouse.api.kubernetes.cells import AGE, NAME, column, count
+from pilothouse.api.kubernetes.declaring import CREATE_ONLY, native, single
+from pilothouse.api.kubernetes.pods import columns as pod_columns
+from pilothouse.api.kubernetes.pods import defaults as pod_defaults
+from pilothouse.api.kubernetes.pods.validation import validate_pod
+from pilothouse.meta.kind import Kind, Object, Resource, Subresource
+from pilothouse.meta.names import label, label_1035
+
+_FINALIZE = Subresource(name="finalize", group="", version="v1", kind="Namespace", verbs=("update",))
+_EVICTION = Subresource(name="eviction", group="policy", version="v1", kind="Eviction", verbs=("create",))
+_BINDING = Subresource(name="binding", group="", version="v1", kind="Binding", verbs=("create",))
+_TOKEN = Subresource(
+    name="token", group="authentication.k8s.io", version="v1", kind="TokenRequest", verbs=("create",)
+)
+
+
+def _data_count(obj: Object, now: float) -> int:
+    return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
+
+
+def event_kind() -> Kind:
+    """The form in which events are stored, whichever group they came through."""
+    return native(
+        "",
+        "v1",
+        "Event",
+        "events",
+        short_names=("ev",),
+        columns=events.CORE_COLUMNS,
+        selectable=events.CORE_SELECTABLE,
+        validate=events.validate_core,
+        time_to_live=events.time_to_live,
+        create_on_update=True,
+    )
+
+
+def binding() -> Kind:
+    """What is posted to ``pods/binding``."""
+    return native("", "v1", "Binding", "bindings", virtual=True, verbs=CREATE_ONLY)
+
+
+def resources() -> tuple[Resource, ...]:
+    """What the group serves."""
+    return (
+        single(_namespaces()),
+        single(_nodes()),
+        single(_pods()),
+        single(_services()),
+        single(_endpoints()),
+        single(_config_maps()),
+        single(_secrets()),
+        single(_service_accounts()),
+        single(_claims()),
+        single(_volumes()),
+        Resource(kinds=(event_kind(),), storage="v1", key=events.KEY, convert=events.convert),
+    )
+
+
+def _namespaces() -> Kind:
+    return native(
+        "",
+        "v1",
+        "Namespace",
+        "namespaces",
+        namespaced=False,
+        short_names=("ns",),
+        status=True,
+        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+        subresources=(_FINALIZE,),
+        columns=nodes.NAMESPACE_COLUMNS,
+        selectable={"status.phase": ".status.phase", "name": ".metadata.name"},
+        validate_name=label,
+        default=nodes.default_namespace,
+        prepare_create=nodes.prepare_namespace,
+        prepare_update=nodes.keep_namespace,
+        validate=nodes.validate_namespace,
+    )
+
+
+def _nodes() -> Kind:
+    return native(
+        "",
+        "v1",
+        "Node",
+        "nodes",
+        namespaced=False,
+        short_names=("no",),
+        status=True,
+        columns=nodes.NODE_COLUMNS,
+        selectable={"spec.unschedulable": ".spec.unschedulable"},
+        default=nodes.default_node,
+        validate=nodes.validate_node,
+    )
+
+
+def _pods() -> Kind:
+    return native(
+        "",
+        "v1",
+        "Pod",
+        "pods",
+        short_names=("po",),
+        categories=("all",),
+        status=True,
+        generation=True,
+        subresources=(_EVICTION, _BINDING),
+        columns=pod_columns.COLUMNS,
+        selectable={
+            field: f".{field}"
+            for field in (
+                "spec.nodeName",
+                "spec.restartPolicy",
+                "spec.schedulerName",
+                "spec.serviceAccountName",
+                "spec.hostNetwork",
+                "status.phase",
+                "status.podIP",
+                "status.nominatedNodeName",
+            )
+        },
+        default=pod_defaults.default_pod,
+        prepare_create=pod_defaults.prepare_create,
+        validate=validate_pod,
+    )
+
+
+def _services() -> Kind:
+    return native(
+        "",
+        "v1",
+        "Service",
+        "services",
+        short_names=("svc",),
+        categories=("all",),
+        status=True,
+        create_on_update=True,
+        columns=services.SERVICE_COLUMNS,
+        selectable={"spec.clusterIP": ".spec.clusterIP", "spec.type": ".spec.type"},
+        validate_name=label_1035,
+        default=services.default_service,
+        prepare_create=services.prepare_create,
+        prepare_update=services.prepare_update,
+        validate=services.validate_service,
+    )
+
+
+def _endpoints() -> Kind:
+    return native(
+        "",
+        "v1",
+        "Endpoints",
+        "endpoints",
+        short_names=("ep",),
+        create_on_update=True,
+        columns=services.ENDPOINTS_COLUMNS,
+        validate=services.validate_endpoints,
+    )
+
+
+def _config_maps() -> Kind:
+    return native(
+        "",
+        "v1",
+        "ConfigMap",
+        "configmaps",
+        short_names=("cm",),
+        columns=(NAME, column("Data", "How many keys it has.", _data_count), AGE),
+        validate=configuration.validate_config_map,
+    )
+
+
+def _secrets() -> Kind:
+    return native(
+        "",
+        "v1",
+        "Secret",
+        "secrets",
+        columns=(
+            NAME,
+            column("Type", "What it is for.", lambda obj, now: obj.get("type", "")),
+            column("Data", "How many keys it has.", count("data")),
+            AGE,
+        ),
+        selectable={"type": ".type"},
+        default=configuration.fold_string_data,
+        validate=configuration.validate_secret,
+    )
+
+
+def _service_accounts() -> Kind:
+    return native(
+        "",
+        "v1",
+        "ServiceAccount",
+        "serviceaccounts",
+        short_names=("sa",),
+        subresources=(_TOKEN,),
+        columns=(NAME, column("Secrets", "How many secrets it has.", count("secrets")), AGE),
+    )
+
+
+def _claims() -> Kind:
+    return native(
+        "",
+        "v1",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        short_names=("pvc",),
+        status=True,
+        columns=storage.CLAIM_COLUMNS,
+        prepare_create=storage.prepare_claim,
+        validate=storage.validate_claim,
+    )
+
+
+def _volumes() -> Kind:
+    return native(
+        "",
+        "v1",
+        "PersistentVolume",
+        "persistentvolumes",
+        namespaced=False,
+        short_names=("pv",),
+        status=True,
+        columns=storage.VOLUME_COLUMNS,
+        prepare_create=storage.prepare_volume,
+        validate=storage.validate_volume,
+    )

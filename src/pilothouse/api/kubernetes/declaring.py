@@ -1,0 +1,89 @@
+"""How one of Kubernetes' own kinds is declared.
+
+    SECRET = native("", "v1", "Secret", "secrets", short_names=(), columns=COLUMNS, validate=validate)
+
+The schema and the protobuf message come from the table; quantities and times are normalised for every kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pilothouse.api.kubernetes.normalising import Normaliser
+from pilothouse.api.kubernetes.table import protobuf_name, schema
+from pilothouse.api.kubernetes.wire import table_name
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Kind, Object, Resource
+
+CREATE_ONLY = ("create",)
+
+
+def _nothing(obj: Object) -> None:
+    return None
+
+
+def _no_problems(new: Object, old: Object | None) -> Iterable[FieldError]:
+    return ()
+
+
+def native(
+    group: str,
+    version: str,
+    name: str,
+    plural: str,
+    *,
+    message: str = "",
+    default: Callable[[Object], None] = _nothing,
+    validate: Callable[[Object, Object | None], Iterable[FieldError]] = _no_problems,
+    generation: bool = False,
+    unconditional_update: bool = True,
+    **traits: Any,
+) -> Kind:
+    """A kind whose fields the table knows; ``message`` only where the table has it under another version."""
+    table = message or table_name(group, version, name)
+    node = schema(table)
+    normaliser = Normaliser(node)
+
+    def fill_in(obj: Object) -> None:
+        # Quantities first: what depends on other fields may compare or copy them.
+        normaliser.apply(obj)
+        default(obj)
+
+    def check(new: Object, old: Object | None) -> list[FieldError]:
+        return [*normaliser.problems(new), *validate(new, old)]
+
+    return Kind(
+        group=group,
+        version=version,
+        name=name,
+        plural=plural,
+        singular=name.lower(),
+        schema=node,
+        native=True,
+        message=protobuf_name(table),
+        default=fill_in,
+        validate=check,
+        generation=generation,
+        unconditional_update=unconditional_update,
+        **traits,
+    )
+
+
+def single(kind: Kind) -> Resource:
+    """The resource of a kind that has one version."""
+    return Resource(kinds=(kind,), storage=kind.version)
+
+
+def review(group: str, version: str, name: str, *, namespaced: bool = False, **traits: Any) -> Kind:
+    """A question that is answered and never stored."""
+    return native(
+        group,
+        version,
+        name,
+        f"{name.lower()}s",
+        namespaced=namespaced,
+        virtual=True,
+        verbs=CREATE_ONLY,
+        **traits,
+    )

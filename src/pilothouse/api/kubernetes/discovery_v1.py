@@ -1,0 +1,21 @@
+"""``discovery.k8s.io/v1``: the addresses behind services, in slices."""
+
+from __future__ import annotations
+
+from pilothouse.api.kubernetes import services
+from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.meta.kind import Resource
+
+
+def resources() -> tuple[Resource, ...]:
+    """What the group serves."""
+    slices = native(
+        "discovery.k8s.io",
+        "v1",
+        "EndpointSlice",
+        "endpointslices",
+        generation=True,
+        columns=services.SLICE_COLUMNS,
+        validate=services.validate_slice,
+    )
+    return (single(slices),)

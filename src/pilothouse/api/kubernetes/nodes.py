@@ -1,0 +1,128 @@
+"""Nodes and namespaces: the two kinds that others live in."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, UNKNOWN, at, column
+from pilothouse.api.kubernetes.checking import Problems
+from pilothouse.meta.fields import FieldError, element
+from pilothouse.meta.kind import Object
+from pilothouse.meta.names import label_value, qualified_name
+
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+_ROLE: Final = "node-role.kubernetes.io/"
+_OLD_ROLE: Final = "kubernetes.io/role"
+
+
+def default_namespace(namespace: Object) -> None:
+    """Each namespace carries its name as a label, so that selectors can name it."""
+    name = namespace["metadata"].get("name")
+    if name:
+        namespace["metadata"]["labels"] = {
+            **(namespace["metadata"].get("labels") or {}),
+            NAMESPACE_LABEL: name,
+        }
+
+
+def prepare_namespace(namespace: Object) -> None:
+    """A new namespace is in use, and goes only after it was emptied."""
+    finalizers = (namespace.get("spec") or {}).get("finalizers") or []
+    namespace["spec"] = {
+        "finalizers": [*finalizers, *(["kubernetes"] if "kubernetes" not in finalizers else [])]
+    }
+    namespace["status"] = {"phase": "Active"}
+
+
+def keep_namespace(new: Object, old: Object) -> None:
+    """Finalizers change through ``/finalize`` alone."""
+    new["spec"] = dict(old.get("spec") or {})
+
+
+def validate_namespace(new: Object, old: Object | None) -> Problems:
+    for index, finalizer in enumerate((new.get("spec") or {}).get("finalizers") or ()):
+        problem = qualified_name(finalizer)
+        if problem:
+            yield FieldError.invalid(element("spec.finalizers", index), finalizer, problem)
+
+
+def default_node(node: Object) -> None:
+    """What is not said to be reserved may be used."""
+    status = node.get("status") or {}
+    if status.get("capacity") and status.get("allocatable") is None:
+        status["allocatable"] = dict(status["capacity"])
+
+
+def validate_node(new: Object, old: Object | None) -> Problems:
+    spec = new.get("spec") or {}
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(spec.get("taints") or ()):
+        at_taint = element("metadata.taints", index)
+        problem = qualified_name(taint.get("key", ""))
+        if problem:
+            yield FieldError.invalid(f"{at_taint}.key", taint.get("key", ""), problem)
+        problem = label_value(taint.get("value", ""))
+        if problem:
+            yield FieldError.invalid(f"{at_taint}.value", taint.get("value", ""), problem)
+        key = (taint.get("key", ""), taint.get("effect", ""))
+        if key in seen:
+            yield FieldError.duplicate(at_taint, taint)
+        seen.add(key)
+    if old is None:
+        return
+    before = old.get("spec") or {}
+    for field, word in (("podCIDRs", "podCIDR"), ("podCIDR", "podCIDR"), ("providerID", "providerID")):
+        if before.get(field) and before[field] != spec.get(field):
+            yield FieldError.forbidden(
+                f"spec.{field}", f'node updates may not change {word} except from "" to valid'
+            )
+
+
+def _node_status(node: Object, now: float) -> str:
+    words = []
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready":
+            words = ["Ready" if condition.get("status") == "True" else "NotReady"]
+    words = words or ["Unknown"]
+    if (node.get("spec") or {}).get("unschedulable"):
+        words.append("SchedulingDisabled")
+    return ",".join(words)
+
+
+def _roles(node: Object, now: float) -> str:
+    found = set()
+    for key, value in (node["metadata"].get("labels") or {}).items():
+        if key.startswith(_ROLE) and len(key) > len(_ROLE):
+            found.add(key.removeprefix(_ROLE))
+        elif key == _OLD_ROLE and value:
+            found.add(value)
+    return ",".join(sorted(found)) or NONE
+
+
+def _address_of(kind: str) -> Any:
+    def cell(node: Object, now: float) -> str:
+        for each in (node.get("status") or {}).get("addresses") or ():
+            if each.get("type") == kind:
+                return str(each.get("address", ""))
+        return NONE
+
+    return cell
+
+
+def _info(field: str) -> Any:
+    return lambda node, now: at("status", "nodeInfo", field)(node, now) or UNKNOWN
+
+
+NAMESPACE_COLUMNS: Final = (NAME, column("Status", "Active or Terminating.", at("status", "phase")), AGE)
+NODE_COLUMNS: Final = (
+    NAME,
+    column("Status", "Whether it takes pods.", _node_status),
+    column("Roles", "What it is for.", _roles),
+    AGE,
+    column("Version", "The version of its agent.", at("status", "nodeInfo", "kubeletVersion")),
+    column("Internal-IP", "Its address inside.", _address_of("InternalIP"), wide=True),
+    column("External-IP", "Its address outside.", _address_of("ExternalIP"), wide=True),
+    column("OS-Image", "Its operating system.", _info("osImage"), wide=True),
+    column("Kernel-Version", "Its kernel.", _info("kernelVersion"), wide=True),
+    column("Container-Runtime", "What runs its containers.", _info("containerRuntimeVersion"), wide=True),
+)

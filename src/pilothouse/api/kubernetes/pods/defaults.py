@@ -1,0 +1,54 @@
+"""What a pod's fields are when nothing is said, as far as it depends on other fields. Constants are in the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pilothouse.api.kubernetes.pods.quality import quality_of_service
+from pilothouse.meta.kind import Object
+
+
+def default_pod(pod: Object) -> None:
+    """Fill in a pod. A template gets less: what depends on the machine or on quotas is left to the pods made of it."""
+    spec = pod["spec"]
+    default_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for container in _containers(spec, "containers", "initContainers"):
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+        if spec.get("hostNetwork"):
+            for port in container.get("ports") or ():
+                port["hostPort"] = port.get("hostPort") or port.get("containerPort")
+
+
+def default_spec(spec: Object) -> None:
+    """Fill in the specification of a pod or of a template's pods."""
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for container in _containers(spec, "containers", "initContainers", "ephemeralContainers"):
+        if not container.get("imagePullPolicy"):
+            container["imagePullPolicy"] = pull_policy(container.get("image") or "")
+    for volume in spec.get("volumes") or ():
+        if isinstance(volume, dict) and not volume.keys() - {"name"}:
+            volume["emptyDir"] = {}
+
+
+def prepare_create(pod: Object) -> None:
+    """A new pod waits, whatever its maker says about it."""
+    pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(pod["spec"])}
+
+
+def pull_policy(image: str) -> str:
+    """An image without tag, or with ``latest``, may change behind its name: it is fetched each time."""
+    if "@" in image:
+        return "IfNotPresent"
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return "IfNotPresent" if colon and tag != "latest" else "Always"
+
+
+def _containers(spec: Object, *fields: str) -> Iterator[dict[str, Any]]:
+    for field in fields:
+        yield from spec.get(field) or ()

@@ -1,0 +1,151 @@
+"""Whether a pod can be what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from pilothouse.api.kubernetes.checking import (
+    Problems,
+    address,
+    dns_label,
+    label_selector,
+    named,
+    not_negative,
+)
+from pilothouse.api.kubernetes.pods.containers import check_containers, check_ids
+from pilothouse.api.kubernetes.pods.updates import check_update
+from pilothouse.api.kubernetes.pods.volumes import check_volumes
+from pilothouse.meta.fields import FieldError, element
+from pilothouse.meta.kind import Object
+from pilothouse.meta.names import label_value, qualified_name, validate_annotations, validate_labels
+
+_LARGEST_INT32: Final = 2**31 - 1
+_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def validate_pod(new: Object, old: Object | None) -> Problems:
+    """A pod; on update also that only what may change did."""
+    if old is not None and new.get("spec") == old.get("spec"):
+        return
+    yield from check_spec(new["spec"], "spec")
+    if old is not None:
+        yield from check_update(new["spec"], old["spec"], "spec")
+
+
+def check_template(template: Mapping[str, Any], path: str, claims: Collection[str] = ()) -> Problems:
+    """A template; ``claims`` are volumes that its pods get from elsewhere."""
+    metadata = template.get("metadata") or {}
+    yield from validate_labels(metadata.get("labels") or {}, f"{path}.metadata.labels")
+    yield from validate_annotations(metadata.get("annotations") or {}, f"{path}.metadata.annotations")
+    yield from check_spec(template.get("spec") or {}, f"{path}.spec", claims)
+
+
+def check_spec(spec: Mapping[str, Any], path: str, claims: Collection[str] = ()) -> Problems:
+    """The specification of a pod."""
+    volumes = spec.get("volumes") or ()
+    yield from check_volumes(volumes, f"{path}.volumes")
+    yield from check_containers(spec, {*claims, *(each.get("name", "") for each in volumes)}, path)
+    yield from not_negative(
+        f"{path}.terminationGracePeriodSeconds", spec.get("terminationGracePeriodSeconds")
+    )
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= _LARGEST_INT32:
+        yield FieldError.invalid(
+            f"{path}.activeDeadlineSeconds", deadline, f"must be between 1 and {_LARGEST_INT32}, inclusive"
+        )
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            yield from dns_label(f"{path}.{field}", spec[field])
+    for field in ("serviceAccountName", "nodeName", "priorityClassName"):
+        if spec.get(field):
+            yield from named(f"{path}.{field}", spec[field])
+    yield from validate_labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    yield from check_ids(spec.get("securityContext") or {}, f"{path}.securityContext")
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        yield from address(f"{element(f'{path}.hostAliases', index)}.ip", alias.get("ip", ""))
+    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
+        yield FieldError.required(
+            f"{path}.dnsConfig.nameservers",
+            "must provide at least one DNS nameserver when `dnsPolicy` is None",
+        )
+    yield from _check_tolerations(spec, f"{path}.tolerations")
+    yield from _check_affinity(spec.get("affinity") or {}, f"{path}.affinity")
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        yield from _check_spread(constraint, element(f"{path}.topologySpreadConstraints", index))
+
+
+def _check_tolerations(spec: Mapping[str, Any], path: str) -> Problems:
+    for index, toleration in enumerate(spec.get("tolerations") or ()):
+        at = element(path, index)
+        key, operator = toleration.get("key", ""), toleration.get("operator", "")
+        value, effect = toleration.get("value", ""), toleration.get("effect", "")
+        problem = qualified_name(key) if key else ""
+        if problem:
+            yield FieldError.invalid(f"{at}.key", key, problem)
+        if not key and operator != "Exists":
+            yield FieldError.invalid(
+                f"{at}.operator",
+                operator,
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+            )
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            yield FieldError.invalid(
+                f"{at}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            )
+        if operator in ("", "Equal"):
+            problem = label_value(value)
+            if problem:
+                yield FieldError.invalid(f"{at}.operator", value, problem)
+        elif operator == "Exists":
+            if value:
+                yield FieldError.invalid(
+                    f"{at}.operator", value, "value must be empty when `operator` is 'Exists'"
+                )
+        else:
+            yield FieldError.not_supported(f"{at}.operator", operator, ["Equal", "Exists"])
+        if effect and effect not in _EFFECTS:
+            yield FieldError.not_supported(f"{at}.effect", effect, _EFFECTS)
+
+
+def _check_affinity(affinity: Mapping[str, Any], path: str) -> Problems:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(kind) or {}
+        for index, term in enumerate(terms.get(_REQUIRED) or ()):
+            yield from _check_term(term, element(f"{path}.{kind}.{_REQUIRED}", index))
+        for index, weighted in enumerate(terms.get(_PREFERRED) or ()):
+            at = element(f"{path}.{kind}.{_PREFERRED}", index)
+            yield from _check_weight(weighted, at)
+            yield from _check_term(weighted.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
+    nodes = affinity.get("nodeAffinity") or {}
+    required = nodes.get(_REQUIRED)
+    if required is not None and not required.get("nodeSelectorTerms"):
+        yield FieldError.required(
+            f"{path}.nodeAffinity.{_REQUIRED}.nodeSelectorTerms", "must have at least one node selector term"
+        )
+    for index, weighted in enumerate(nodes.get(_PREFERRED) or ()):
+        yield from _check_weight(weighted, element(f"{path}.nodeAffinity.{_PREFERRED}", index))
+
+
+def _check_weight(weighted: Mapping[str, Any], path: str) -> Problems:
+    if not 1 <= weighted.get("weight", 0) <= 100:
+        yield FieldError.invalid(f"{path}.weight", weighted.get("weight", 0), "must be in the range 1-100")
+
+
+def _check_term(term: Mapping[str, Any], path: str) -> Problems:
+    if not term.get("topologyKey"):
+        yield FieldError.required(f"{path}.topologyKey", "can not be empty")
+    for field in ("labelSelector", "namespaceSelector"):
+        if term.get(field) is not None:
+            yield from label_selector(term[field], f"{path}.{field}")
+
+
+def _check_spread(constraint: Mapping[str, Any], path: str) -> Problems:
+    if constraint.get("maxSkew", 0) <= 0:
+        yield FieldError.invalid(f"{path}.maxSkew", constraint.get("maxSkew", 0), "must be greater than zero")
+    if not constraint.get("topologyKey"):
+        yield FieldError.required(f"{path}.topologyKey", "can not be empty")
+    if constraint.get("labelSelector") is not None:
+        yield from label_selector(constraint["labelSelector"], f"{path}.labelSelector")

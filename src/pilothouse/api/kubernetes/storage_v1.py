@@ -1,0 +1,39 @@
+"""``storage.k8s.io``: classes of storage (``v1``) and of volume attributes (``v1`` and ``v1beta1``, which are alike)."""
+
+from __future__ import annotations
+
+from pilothouse.api.kubernetes import storage
+from pilothouse.api.kubernetes.declaring import native, single
+from pilothouse.meta.kind import Kind, Resource
+
+GROUP = "storage.k8s.io"
+
+
+def resources() -> tuple[Resource, ...]:
+    """What the group serves."""
+    classes = native(
+        GROUP,
+        "v1",
+        "StorageClass",
+        "storageclasses",
+        namespaced=False,
+        short_names=("sc",),
+        columns=storage.CLASS_COLUMNS,
+        validate=storage.validate_class,
+    )
+    return single(classes), Resource(kinds=(_attributes("v1"), _attributes("v1beta1")), storage="v1")
+
+
+def _attributes(version: str) -> Kind:
+    # The table is derived from a release that knows the beta only; v1 took it over as it was.
+    return native(
+        GROUP,
+        version,
+        "VolumeAttributesClass",
+        "volumeattributesclasses",
+        message="api.storage.v1beta1.VolumeAttributesClass",
+        namespaced=False,
+        short_names=("vac",),
+        columns=storage.ATTRIBUTES_CLASS_COLUMNS,
+        validate=storage.validate_attributes_class,
+    )
