@@ -1,0 +1,405 @@
+"""One client's connection: HTTP/1.1 in, answers out.
+
+aiohttp's parser and protocol do the reading: requests arrive here parsed, in order, with their bodies as streams. This
+module takes over from there. It replaces aiohttp's per-request machinery (a task, a request, a writer and a response
+object each) by a loop that makes a ``Request``, awaits the handler and hands head and body to the transport in one
+write, which is what makes a read cheap.
+
+Invariants:
+
+* Whatever comes in, an answer goes out or the connection ends; each wait has a deadline.
+* A read or a stream is cancelled when its client goes away; a write is carried through.
+* A stream's bytes go straight to the transport. Whoever writes looks at ``Sink.buffered`` and holds back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from urllib.parse import parse_qs
+
+from aiohttp import web
+from aiohttp.http import HttpProcessingError, HttpVersion10, RawRequestMessage
+from aiohttp.http_exceptions import LineTooLong
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+
+from pilothouse.apiserver import bodies, health
+from pilothouse.apiserver.authentication import Authenticator, certified_user
+from pilothouse.apiserver.codec import dump
+from pilothouse.apiserver.exchange import Answer, Chunk, Request, Response, Streaming, User
+from pilothouse.apiserver.heads import Heads
+from pilothouse.apiserver.health import Health
+from pilothouse.apiserver.limits import Deadlines, InFlight, allowance
+from pilothouse.apiserver.targets import split
+from pilothouse.meta.errors import StatusError, bad_request, internal, timeout, too_many_requests
+
+Handler = Callable[[Request], Awaitable[Answer]]
+
+IDLE_SECONDS = 200.0
+"""How long a connection may be without a request. Longer than clients keep theirs, so that they close first and never
+send into a connection that is going away."""
+TAKING_SECONDS = 60.0
+"""How long a client may take to receive the rest of an answer, or to send the rest of a body nobody wants."""
+MAX_LINE = 64 * 1024
+MAX_HEADERS = 256
+MAX_AUDIT_ID = 64
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_ONE_WRITE = 64 * 1024
+"""Up to this size, joining head and body costs less than a second write."""
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Shared:
+    """What all connections of a server have in common."""
+
+    handler: Handler
+    authenticator: Authenticator
+    health: Health
+    in_flight: InFlight
+    deadlines: Deadlines
+    heads: Heads
+    draining: bool = False
+    connections: set[Connection] = field(default_factory=set)
+
+
+class Doing(Enum):
+    """What a connection is about, which decides what a lost client or a shutdown does to it."""
+
+    WAITING = "waiting for a request"
+    RECEIVING = "receiving a body"
+    READING = "answering a read"
+    WRITING = "carrying out a write"
+    SENDING = "sending an answer"
+    STREAMING = "streaming"
+
+
+class Connection(web.RequestHandler):
+    """Serves one connection, one request after the other."""
+
+    __slots__ = ("_certified", "_doing", "_expired", "_peer", "_shared", "_task")
+
+    def __init__(self, server: web.Server, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            keepalive_timeout=IDLE_SECONDS,
+            access_log=None,  # type: ignore[arg-type]
+            logger=log,
+            max_line_size=MAX_LINE,
+            max_field_size=MAX_LINE,
+            max_headers=MAX_HEADERS,
+            auto_decompress=False,
+        )
+        self._shared = shared
+        self._task: asyncio.Task[None] | None = None
+        self._doing = Doing.WAITING
+        self._expired = False
+        self._peer = ""
+        self._certified: User | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._shared.connections.add(self)
+        self._certified = certified_user(transport.get_extra_info("peercert"))
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if self._doing is not Doing.WRITING and self._task is not None:
+            self._task.cancel()
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """What serves this connection; None once it is done."""
+        return self._task
+
+    def expire(self) -> None:
+        """The deadline of what is being done has passed."""
+        self._expired = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def drain(self) -> None:
+        """The server is to stop: end what has no end, let the rest finish."""
+        if self._doing is Doing.WAITING:
+            self.force_close()
+        elif self._doing is Doing.STREAMING and self._task is not None:
+            self._task.cancel()
+
+    async def start(self) -> None:
+        """Answer requests until the connection ends. (aiohttp runs this as the connection's task.)"""
+        self._task = asyncio.current_task()
+        try:
+            await self._serve()
+        finally:
+            self._task = None
+            self._shared.connections.discard(self)
+            self._shared.deadlines.disarm(self)
+
+    async def _serve(self) -> None:
+        while not (self._force_close or self._shared.draining):
+            if not self._messages:
+                self._waiter = self._loop.create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+            message, payload = self._messages.popleft()
+            if self._parser is not None:
+                self._parser.message_consumed()
+            if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+                self._resume_reading_if_drained()
+            if not isinstance(message, RawRequestMessage):
+                self._refuse_garbage(message.exc)
+                break
+            try:
+                keep = await self._exchange(message, payload)
+            except ConnectionError:
+                break
+            self._doing = Doing.WAITING
+            if not keep:
+                break
+            self._wait_at_most(IDLE_SECONDS)
+        if self.transport is not None:
+            self.transport.close()
+
+    def _wait_at_most(self, seconds: float) -> None:
+        """Let aiohttp's timer close the connection if no request comes."""
+        self._next_keepalive_close_time = due = self._loop.time() + seconds
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
+
+    async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> bool:
+        """Answer one request; false if the connection ends with it."""
+        shared = self._shared
+        request = Request(message.method, message.path, headers=message.headers, peer=self._peer)
+        audit = message.headers.get("Audit-ID", "")
+        if not (audit and audit.isascii() and audit.isprintable() and len(audit) <= MAX_AUDIT_ID):
+            audit = shared.heads.mint()
+        try:
+            answer = await self._answer(request, message, payload)
+        except StatusError as error:
+            answer = refusal(error)
+        except asyncio.CancelledError:
+            if not self._recovered():
+                raise
+            if self._doing is Doing.RECEIVING:
+                answer = refusal(
+                    StatusError(408, "Timeout", "the body of the request did not arrive in time")
+                )
+            else:
+                answer = refusal(timeout("request did not complete within the allotted timeout"))
+        except Exception as error:
+            log.exception("%s %s: the handler broke", request.method, request.path)
+            answer = refusal(internal(f"{type(error).__name__}; the server's log says more"))
+        finally:
+            shared.deadlines.disarm(self)
+        if self.transport is None:
+            return False
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s %s %d %s", request.method, message.path, answer.status, request.user.name)
+        if isinstance(answer, Streaming):
+            return await self._stream(answer, request, audit, message)
+        return await self._send(answer, request, audit, message, payload)
+
+    async def _answer(self, request: Request, message: RawRequestMessage, payload: StreamReader) -> Answer:
+        """Everything between the head of a request and its answer."""
+        shared = self._shared
+        mutating = request.method not in _READING
+        request.path, request.query = split(message.path)
+        for name, value in message.raw_headers:
+            if not value.isascii():
+                bodies.refuse_unreadable(name, value)
+        request.user = shared.authenticator.identify(self._certified, message.headers.get("Authorization"))
+        if health.serves(request.path):
+            return await self._examine(request)
+        if not shared.in_flight.enter(mutating):
+            raise too_many_requests("too many requests, please try again later")
+        try:
+            shared.deadlines.arm(self, allowance(request.query, mutating))
+            if payload is not EMPTY_PAYLOAD:
+                request.body = await self._receive(request, payload)
+            self._doing = Doing.WRITING if mutating else Doing.READING
+            return await shared.handler(request)
+        finally:
+            shared.in_flight.leave(mutating)
+
+    async def _receive(self, request: Request, payload: StreamReader) -> bytes:
+        bodies.refuse_early(request.headers)
+        self._doing = Doing.RECEIVING
+        if request.headers.get("Expect", "").lower() == "100-continue" and self.transport is not None:
+            self.transport.write(_CONTINUE)
+        return await bodies.read(payload)
+
+    async def _examine(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
+        query = parse_qs(request.query, keep_blank_values=True)
+        return await self._shared.health.answer(
+            request.path, verbose="verbose" in query, exclude=frozenset(query.get("exclude", ()))
+        )
+
+    def _recovered(self) -> bool:
+        """Whether a cancellation was the deadline's, in which case it is taken back."""
+        if not self._expired or self._task is None:
+            return False
+        self._expired = False
+        self._task.uncancel()
+        return True
+
+    async def _send(
+        self,
+        answer: Response,
+        request: Request,
+        audit: str,
+        message: RawRequestMessage,
+        payload: StreamReader,
+    ) -> bool:
+        """Write a whole answer, and see that the client takes it."""
+        transport = self.transport
+        if transport is None:
+            return False
+        self._doing = Doing.SENDING
+        unread = not payload.is_eof()
+        keep = not (message.should_close or message.upgrade or unread or self._shared.draining)
+        body = answer.body if request.method != "HEAD" else b""
+        head = self._shared.heads.whole(
+            answer.status,
+            answer.content_type,
+            len(answer.body),
+            audit=audit,
+            headers=answer.headers,
+            warnings=request.warnings,
+            keep=keep,
+        )
+        if len(body) <= _ONE_WRITE:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+        if unread or self.writing_paused:
+            await self._settle(payload)
+        return keep
+
+    async def _settle(self, payload: StreamReader) -> None:
+        """Wait until the client has taken the answer and sent what it was sending; drop it if that takes too long."""
+        deadlines = self._shared.deadlines
+        deadlines.arm(self, TAKING_SECONDS)
+        try:
+            await self._drain_helper()
+            if not payload.is_eof():
+                await bodies.discard(payload)
+        except StatusError:
+            pass
+        except asyncio.CancelledError:
+            if not self._recovered():
+                raise
+            if self.transport is not None:
+                self.transport.abort()
+        finally:
+            deadlines.disarm(self)
+
+    async def _stream(
+        self, answer: Streaming, request: Request, audit: str, message: RawRequestMessage
+    ) -> bool:
+        """Send the head at once, then let the answer write until it ends."""
+        transport = self.transport
+        if transport is None:
+            return False
+        chunked = message.version > HttpVersion10
+        transport.write(
+            self._shared.heads.streaming(
+                answer.status,
+                answer.content_type,
+                audit=audit,
+                headers=answer.headers,
+                warnings=request.warnings,
+                chunked=chunked,
+            )
+        )
+        if request.method == "HEAD":
+            return False
+        self._doing = Doing.STREAMING
+        try:
+            if not self._shared.draining:
+                await answer.run(ChunkedSink(self) if chunked else PlainSink(self))
+        except asyncio.CancelledError:
+            if self.transport is None or not self._shared.draining or self._task is None:
+                raise
+            self._task.uncancel()
+        except Exception:
+            log.exception("%s %s: the stream broke", request.method, request.path)
+            transport.abort()
+            return False
+        if chunked and self.transport is not None:
+            self.transport.write(_LAST_CHUNK)
+        return chunked and not message.should_close and not self._shared.draining
+
+    def _refuse_garbage(self, problem: BaseException) -> None:
+        """Answer what could not be parsed as HTTP. Where the next request would begin is unknown, so this is the end."""
+        if self.transport is None:
+            return
+        if isinstance(problem, LineTooLong):
+            error = StatusError(
+                431, "BadRequest", f"the request line or a header is longer than {MAX_LINE} bytes"
+            )
+        else:
+            detail = str(problem.message if isinstance(problem, HttpProcessingError) else problem)
+            error = bad_request(f"the request is not valid HTTP: {' '.join(detail.split())[:200]}")
+        answer = refusal(error)
+        heads = self._shared.heads
+        head = heads.whole(
+            answer.status, answer.content_type, len(answer.body), audit=heads.mint(), keep=False
+        )
+        self.transport.write(head + answer.body)
+
+
+class ChunkedSink:
+    """A stream over a connection, with HTTP's chunk framing."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def write(self, chunk: Chunk) -> None:
+        transport = self._connection.transport
+        if transport is not None:
+            transport.write(chunk.framed)
+
+    def buffered(self) -> int:
+        transport = self._connection.transport
+        return transport.get_write_buffer_size() if transport is not None else 0
+
+    @property
+    def closed(self) -> bool:
+        transport = self._connection.transport
+        return transport is None or transport.is_closing()
+
+
+class PlainSink(ChunkedSink):
+    """The same for HTTP/1.0, which has no chunks."""
+
+    __slots__ = ()
+
+    def write(self, chunk: Chunk) -> None:
+        transport = self._connection.transport
+        if transport is not None:
+            transport.write(chunk.data)
+
+
+def refusal(error: StatusError) -> Response:
+    """A failure as a response."""
+    headers: list[tuple[str, str]] = []
+    if error.retry_after:
+        headers.append(("Retry-After", str(error.retry_after)))
+    if error.code in (401, 403):
+        headers.append(("X-Content-Type-Options", "nosniff"))
+    return Response(error.code, dump(error.to_dict()), headers=tuple(headers))

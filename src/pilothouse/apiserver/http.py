@@ -1,0 +1,113 @@
+"""The edge: TLS and HTTP/1.1 in front of a handler that knows neither.
+
+    edge = Edge(core.answer, authenticator=…, health=…)
+    url = await edge.listen("127.0.0.1", 0, tls_context(serving_certificate, serving_key, client_ca))
+    …
+    await edge.stop(grace=30)
+
+Stopping is graceful: no new connections, streams end properly, what is in flight gets its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+from aiohttp import web
+
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.connection import Connection, Handler, Shared
+from pilothouse.apiserver.heads import Heads
+from pilothouse.apiserver.health import Health
+from pilothouse.apiserver.limits import Deadlines, InFlight
+
+BACKLOG = 1024
+HANDSHAKE_SECONDS = 10.0
+
+
+def tls_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+    """TLS 1.3 only; client certificates are asked for, never demanded, and verified when they come.
+
+    Sessions are not resumed, so that each connection's certificate is checked afresh.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    context.num_tickets = 0
+    if client_ca is not None:
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+class Edge:
+    """Listens, and hands each request to the handler."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        authenticator: Authenticator,
+        health: Health,
+        in_flight: InFlight | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._health = health
+        self._shared = Shared(
+            handler=handler,
+            authenticator=authenticator,
+            health=health,
+            in_flight=in_flight or InFlight(),
+            deadlines=Deadlines(loop),
+            heads=Heads(),
+        )
+        self._listeners: list[asyncio.Server] = []
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
+        """Accept connections from here on; the port, which is a free one if 0 was asked for."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(
+            _Listener(self._shared),
+            host,
+            port,
+            ssl=tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+        )
+        self._listeners.append(listener)
+        bound: int = listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self, grace: float) -> None:
+        """Stop accepting, end streams, wait up to ``grace`` seconds for the rest, then cut it off."""
+        shared = self._shared
+        self._health.drain()
+        for listener in self._listeners:
+            listener.close()
+        shared.draining = True
+        for connection in list(shared.connections):
+            connection.drain()
+        tasks = [connection.task for connection in shared.connections]
+        if under_way := [task for task in tasks if task is not None]:
+            await asyncio.wait(under_way, timeout=grace)
+        for connection in list(shared.connections):
+            connection.force_close()
+        shared.deadlines.close()
+
+
+class _Listener(web.Server):
+    """aiohttp's server, making connections of our own kind."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(_unused, access_log=None)
+        self._shared = shared
+
+    def __call__(self) -> Connection:
+        return Connection(self, self._shared, self._loop)
+
+
+async def _unused(request: web.BaseRequest) -> web.StreamResponse:
+    """aiohttp wants a handler; ``Connection`` never calls it."""
+    raise web.HTTPInternalServerError

@@ -1,0 +1,105 @@
+"""How much at once: requests in flight, and how long each may take.
+
+    if not in_flight.enter(mutating=True): ...   # 429, come back in a second
+    deadlines.arm(connection, 60.0)              # connection.expire() is called unless disarmed before
+
+Reads and writes are counted apart, so that a flood of one does not shut out the other. A watch counts only until it
+has started; health checks never do.
+
+A timer per request would cost more than many a request. Deadlines are therefore kept in one table that is looked
+through a few times a second while it is not empty: a deadline is up to ``STEP`` late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+from urllib.parse import parse_qs
+
+from pilothouse.base.duration import DurationError, parse_duration
+from pilothouse.meta.errors import bad_request
+
+MAX_BODY = 3 * 1024 * 1024
+READS = 400
+MUTATIONS = 200
+READ_SECONDS = 60.0
+MUTATION_SECONDS = 34.0
+STEP = 0.25
+
+
+class InFlight:
+    """Counts requests under way. A limit of 0 is no limit."""
+
+    def __init__(self, reads: int = READS, mutations: int = MUTATIONS) -> None:
+        self._limits = (reads, mutations)
+        self._counts = [0, 0]
+
+    def enter(self, mutating: bool) -> bool:
+        """Take a place; false if there is none. A place taken is given back with ``leave``."""
+        limit = self._limits[mutating]
+        if limit and self._counts[mutating] >= limit:
+            return False
+        self._counts[mutating] += 1
+        return True
+
+    def leave(self, mutating: bool) -> None:
+        self._counts[mutating] -= 1
+
+    @property
+    def total(self) -> int:
+        return sum(self._counts)
+
+
+def allowance(query: str, mutating: bool) -> float:
+    """How many seconds a request may take: what ``?timeout=`` asks for, up to what the server allows."""
+    most = MUTATION_SECONDS if mutating else READ_SECONDS
+    if "timeout=" not in query:
+        return most
+    asked = parse_qs(query).get("timeout", ["0s"])[0]
+    try:
+        seconds = parse_duration(asked)
+    except DurationError as problem:
+        raise bad_request(f"invalid timeout specified in the request URL - {problem}") from None
+    if seconds < 0:
+        raise bad_request(f"invalid timeout specified in the request URL - {asked!r} is negative")
+    return min(seconds, most) if seconds else most
+
+
+class Expiring(Protocol):
+    """What a deadline ends."""
+
+    def expire(self) -> None:
+        """The time is up. Must not raise."""
+
+
+class Deadlines:
+    """Who has to be done by when."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._due: dict[Expiring, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def arm(self, who: Expiring, seconds: float) -> None:
+        """``who.expire()`` is called in so many seconds; an earlier deadline of the same is replaced."""
+        self._due[who] = self._loop.time() + seconds
+        if self._timer is None:
+            self._timer = self._loop.call_later(STEP, self._look)
+
+    def disarm(self, who: Expiring) -> None:
+        self._due.pop(who, None)
+
+    def close(self) -> None:
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for who in [who for who, due in self._due.items() if due <= now]:
+            del self._due[who]
+            who.expire()
+        if self._due and self._timer is None:
+            self._timer = self._loop.call_later(STEP, self._look)
