@@ -1,0 +1,188 @@
+"""A certificate authority of one's own, and what it signs.
+
+    authority = Authority.make("pilothouse", now)
+    serving = authority.serving(["localhost", "127.0.0.1"], now)
+    admin = authority.client("admin", ["system:masters"], now)
+
+Keys are ECDSA on P-256: small, quick to make, understood by every client. ``Credential`` is a certificate and its key
+as PEM text; this module and its neighbours are the only place that knows the cryptography library.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+DAY = datetime.timedelta(days=1)
+AUTHORITY_LIFETIME = 3650 * DAY
+LEAF_LIFETIME = 365 * DAY
+RENEW_BEFORE = 60 * DAY
+"""A certificate with less than this left is made again."""
+_SKEW = datetime.timedelta(minutes=5)
+"""Clocks differ: a new certificate is valid from a little before it was made."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A certificate and its key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class UnusableError(Exception):
+    """Key material that can't be used; the message says why."""
+
+
+class Authority:
+    """Signs certificates."""
+
+    def __init__(self, credential: Credential) -> None:
+        try:
+            self._certificate = x509.load_pem_x509_certificate(credential.certificate)
+            key = serialization.load_pem_private_key(credential.key, None)
+        except (ValueError, TypeError) as problem:
+            raise UnusableError(f"not a certificate with its key: {problem}") from None
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise UnusableError("the key is not an ECDSA key")
+        if key.public_key() != self._certificate.public_key():
+            raise UnusableError("the key is not the certificate's")
+        self._key = key
+        self.credential = credential
+
+    @classmethod
+    def make(cls, name: str, now: datetime.datetime) -> Authority:
+        """A new one, which vouches for itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = (
+            _draft(subject, subject, key.public_key(), now, AUTHORITY_LIFETIME)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(_credential(certificate, key))
+
+    @property
+    def certificate(self) -> bytes:
+        """What others need to trust what this one signs."""
+        return self.credential.certificate
+
+    def serving(self, names: Sequence[str], now: datetime.datetime) -> Credential:
+        """A server's certificate for these host names and addresses."""
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pilothouse-apiserver")])
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        return self._sign(subject, now, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+
+    def client(self, name: str, groups: Iterable[str], now: datetime.datetime) -> Credential:
+        """A certificate that lets its holder in as this user, member of these groups."""
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return self._sign(subject, now, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def stands_behind(self, credential: Credential, now: datetime.datetime) -> bool:
+        """Whether this authority signed that certificate, the key is its own, and it is not about to expire."""
+        try:
+            certificate = x509.load_pem_x509_certificate(credential.certificate)
+            key = serialization.load_pem_private_key(credential.key, None)
+            certificate.verify_directly_issued_by(self._certificate)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        started = certificate.not_valid_before_utc <= now
+        lasting = now + RENEW_BEFORE < certificate.not_valid_after_utc
+        return started and lasting and key.public_key() == certificate.public_key()
+
+    def expiring(self, now: datetime.datetime) -> bool:
+        """Whether the authority itself is past its dates."""
+        return not self._certificate.not_valid_before_utc <= now < self._certificate.not_valid_after_utc
+
+    def _sign(
+        self,
+        subject: x509.Name,
+        now: datetime.datetime,
+        purpose: x509.ObjectIdentifier,
+        alternatives: x509.SubjectAlternativeName | None = None,
+    ) -> Credential:
+        key = ec.generate_private_key(ec.SECP256R1())
+        draft = (
+            _draft(subject, self._certificate.subject, key.public_key(), now, LEAF_LIFETIME)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
+        )
+        if alternatives is not None:
+            draft = draft.add_extension(alternatives, critical=False)
+        return _credential(draft.sign(self._key, hashes.SHA256()), key)
+
+
+def names_of(credential: Credential) -> frozenset[str]:
+    """The host names and addresses that a serving certificate is for."""
+    certificate = x509.load_pem_x509_certificate(credential.certificate)
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    addresses = (str(address) for address in found.get_values_for_type(x509.IPAddress))
+    return frozenset([*found.get_values_for_type(x509.DNSName), *addresses])
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _draft(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: datetime.datetime,
+    lifetime: datetime.timedelta,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(now + lifetime)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _credential(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Credential:
+    return Credential(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )
