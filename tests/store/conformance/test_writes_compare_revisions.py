@@ -176,7 +176,9 @@ async def test_a_very_long_key_is_a_key(store: Store) -> None:
     assert (await store.get(key)) is not None
 
 
-@pytest.mark.parametrize("key", ["/ä/ö", "/日本/東京", "/🚢", "/with space", "/per%cent", "/quote'\"", "/tab\tand\nline"])
+@pytest.mark.parametrize(
+    "key", ["/ä/ö", "/日本/東京", "/🚢", "/with space", "/per%cent", "/quote'\"", "/tab\tand\nline"]
+)
 async def test_a_key_may_hold_any_text(store: Store, key: str) -> None:
     revision = await store.create(key, b"1")
     assert await store.get(key) == Entry(key, b"1", revision, revision)
