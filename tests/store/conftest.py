@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-
-from pilothouse.store.interface import Store
 from tests.kit.etcd import EtcdServer
 from tests.store.backends import Backend, EtcdBackend, MemoryBackend, SqliteBackend
+
+from pilothouse.store.interface import Store
 
 
 @pytest.fixture(scope="session")

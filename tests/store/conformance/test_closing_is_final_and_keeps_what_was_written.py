@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
-from pilothouse.store.interface import Compacted, Entry, Store, Unavailable
 from tests.store.backends import Backend
 from tests.store.following import PATIENCE, brief, collect
+
+from pilothouse.store.interface import Compacted, Entry, Store, Unavailable
 
 
 def forgets(backend: Backend) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.store.following import brief, collect, next_batch
 
 from pilothouse.store.interface import Compacted, Entry, FutureRevision, Store
-from tests.store.following import brief, collect, next_batch
 
 
 async def test_the_present_survives(store: Store) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.store.following import collect
 
 from pilothouse.store.interface import Conflict, Entry, Store
-from tests.store.following import collect
 
 
 async def test_a_key_goes_when_its_time_is_over(store: Store) -> None:

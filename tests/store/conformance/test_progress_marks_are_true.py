@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from pilothouse.store.interface import Store
 from tests.store.following import collect, next_batch, until
+
+from pilothouse.store.interface import Store
 
 
 async def test_a_mark_comes_when_asked_for_though_nothing_below_the_prefix_changes(store: Store) -> None:
@@ -26,7 +27,8 @@ async def test_every_open_watch_gets_its_mark(store: Store) -> None:
     async with store.watch("/q1/", after=start) as one, store.watch("/q2/", after=start) as two:
         revision = await store.create("/loud/1", b"x")
         await store.progress()
-        assert await asyncio.gather(until(one, revision), until(two, revision)) == [[], []]
+        assert await until(one, revision) == []
+        assert await until(two, revision) == []
 
 
 async def test_a_mark_holds_no_changes_and_the_stores_revision(store: Store) -> None:

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-
-from pilothouse.store.interface import Batch, Change, Entry, Store
 from tests.store.backends import Backend
 from tests.store.following import brief, collect, next_batch, until
+
+from pilothouse.store.interface import Batch, Change, Entry, Store
 
 
 async def test_a_creation_is_seen_with_nothing_before_it(store: Store) -> None:
@@ -228,9 +228,10 @@ async def test_a_list_and_a_watch_from_it_meet_without_a_seam(store: Store) -> N
             if n % 4 == 0:
                 await store.delete(f"/a/{n:02}", revision=revision)
 
+    start = await store.revision()
     writing = asyncio.create_task(write())
-    while (await store.list("/a/")).entries == []:
-        await asyncio.sleep(0)
+    async with store.watch("/a/", after=start) as batches:
+        await collect(batches, 5)
     page = await store.list("/a/")
     state = {entry.key: entry.value for entry in page.entries}
     async with store.watch("/a/", after=page.revision) as batches:
@@ -349,22 +350,24 @@ async def test_a_writer_on_a_local_store_is_never_ahead_of_its_watchers(
     store: Store, backend: Backend
 ) -> None:
     seen: list[Batch] = []
+    more = asyncio.Event()
+    ready = asyncio.Event()
 
     async def follow(after: int) -> None:
         async with store.watch("/a/", after=after) as batches:
             ready.set()
             async for batch in batches:
                 seen.append(batch)
+                more.set()
 
-    ready = asyncio.Event()
     following = asyncio.create_task(follow(await store.revision()))
     await ready.wait()
     await asyncio.sleep(0)
     for n in range(10):
         revision = await store.create(f"/a/{n}", b"x")
-        if backend.name == "etcd":
-            while not (seen and seen[-1].revision >= revision):
-                await asyncio.sleep(0.01)
+        while backend.name == "etcd" and not (seen and seen[-1].revision >= revision):
+            more.clear()
+            await more.wait()
         assert seen[-1].revision >= revision
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)

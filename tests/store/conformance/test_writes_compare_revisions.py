@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.store.backends import Backend
 
 from pilothouse.store.interface import Conflict, Entry, Store, TooLarge
-from tests.store.backends import Backend
 
 
 async def test_a_created_key_can_be_read(store: Store) -> None:
