@@ -43,17 +43,18 @@ async def test_case_70_kr8s_creates_reads_patches_scales_and_deletes(api: Any, n
 
 async def test_case_70_kr8s_watches(api: Any, ns: str) -> None:
     seen: list[tuple[str, str]] = []
+    begun = asyncio.Event()
 
     async def watch() -> None:
         async for kind, item in api.watch("databases.nav.example.io", namespace=ns):
             seen.append((kind, item.name))
+            begun.set()
             if kind == "DELETED":
                 return
 
     await (await Database(database("a", metadata={"namespace": ns}), api=api)).create()
     watching = asyncio.create_task(watch())
-    while not seen:
-        await asyncio.sleep(0)
+    await asyncio.wait_for(begun.wait(), 30)
     other = await Database(database("b", metadata={"namespace": ns}), api=api)
     await other.create()
     await other.patch({"spec": {"replicas": 2}})

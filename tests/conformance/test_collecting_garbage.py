@@ -11,9 +11,10 @@ import pytest
 from tests.conformance.test_deleting import HOLD, owner
 from tests.kit.databases import Databases, database
 from tests.kit.http import Http, Json
+from tests.kit.kube import controller_manager
 from tests.kit.kubectl import Kubectl
 from tests.kit.processes import Process
-from tests.kit.servers import Target, controller_manager
+from tests.kit.servers import Target
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.conformance

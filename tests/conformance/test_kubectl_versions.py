@@ -10,10 +10,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.kit import kube
 from tests.kit.databases import GROUP, Databases, database, manifest
 from tests.kit.http import Http
 from tests.kit.kubectl import Binary, Kubectl, installed
-from tests.kit.servers import KUBE, Target
+from tests.kit.servers import Target
 from tests.kit.waiting import eventually
 
 pytestmark = [pytest.mark.conformance, pytest.mark.kubectl]
@@ -160,7 +161,7 @@ async def test_explain_and_api_resources(kubectl: Kubectl, http: Http) -> None:
 
 
 async def test_auth_whoami(kubectl: Kubectl, target: Target, http: Http) -> None:
-    if kubectl.binary.minor == 27 and target.name == KUBE:
+    if kubectl.binary.minor == 27 and target.name == kube.NAME:
         # This kubectl knows only v1alpha1 and v1beta1 of the review, which a 1.33 server does not have.
         assert "the selfsubjectreviews API is not enabled" in (await kubectl("auth", "whoami")).err
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kit.databases import Databases
 from tests.kit.http import Http, Json
@@ -74,7 +76,7 @@ async def test_case_48_an_expired_token_comes_with_a_fresh_one(
     ids=lambda value: "-".join(value) if isinstance(value, dict) else str(value),
 )
 async def test_case_49_meaningless_options_are_refused(
-    five: Databases, http: Http, query: dict[str, str], status: int
+    five: Databases, http: Http, query: dict[str, Any], status: int
 ) -> None:
     answer = await http.get(five.path(), **query)
 

@@ -197,7 +197,7 @@ class Databases:
     async def read(self, name: str) -> Json:
         return (await self.http.get(self.at(name))).expect(200)
 
-    async def names(self, **query: str | int) -> list[str]:
+    async def names(self, **query: Any) -> list[str]:
         listed = (await self.http.get(self.path(), **query)).expect(200)
         return [item["metadata"]["name"] for item in listed["items"]]
 

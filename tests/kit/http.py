@@ -131,6 +131,8 @@ class Watch:
         if not line:
             raise WatchEnded
         decoded = json.loads(line)
+        if "type" not in decoded:
+            raise AssertionError(f"not a watch event, in an answer of status {self.status}: {line[:2000]!r}")
         return Event(decoded["type"], decoded["object"])
 
     async def take(self, count: int) -> list[Event]:
@@ -189,7 +191,7 @@ class Http:
         type: str | None = None,
         accept: str | None = None,
         headers: Mapping[str, str] | None = None,
-        **query: str | int,
+        **query: Any,
     ) -> Answer:
         """Any request; a body that is not bytes is sent as JSON."""
         sent = dict(headers or {})
@@ -210,30 +212,36 @@ class Http:
         *,
         accept: str | None = None,
         headers: Mapping[str, str] | None = None,
-        **query: str | int,
+        **query: Any,
     ) -> Answer:
         return await self.send("GET", path, accept=accept, headers=headers, **query)
 
-    async def post(self, path: str, body: object, *, type: str = JSON, **query: str | int) -> Answer:
+    async def post(self, path: str, body: object, *, type: str = JSON, **query: Any) -> Answer:
         return await self.send("POST", path, body, type=type, **query)
 
-    async def put(self, path: str, body: object, **query: str | int) -> Answer:
+    async def put(self, path: str, body: object, **query: Any) -> Answer:
         return await self.send("PUT", path, body, **query)
 
-    async def patch(self, path: str, body: object, *, type: str = MERGE, **query: str | int) -> Answer:
+    async def patch(self, path: str, body: object, *, type: str = MERGE, **query: Any) -> Answer:
         return await self.send("PATCH", path, body, type=type, **query)
 
-    async def delete(self, path: str, body: object = None, **query: str | int) -> Answer:
+    async def delete(self, path: str, body: object = None, **query: Any) -> Answer:
         return await self.send("DELETE", path, body, **query)
 
-    async def apply(self, path: str, body: Json, manager: str, **query: str | int) -> Answer:
+    async def apply(self, path: str, body: Json, manager: str, **query: Any) -> Answer:
         """Server-side apply."""
         return await self.send("PATCH", path, body, type=APPLY, fieldManager=manager, **query)
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, *, accept: str = JSON, **query: str | int) -> AsyncIterator[Watch]:
+    async def watch(self, path: str, *, accept: str = JSON, **query: Any) -> AsyncIterator[Watch]:
+        """An open watch. A server that is still filling its cache (429) is asked again, as every client does."""
         url = self.url(path, {"watch": "1", **query})
-        async with self._session.get(url, headers={"Accept": accept}) as response:
+        async with contextlib.AsyncExitStack() as stack:
+            for delay in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 0):
+                response = await stack.enter_async_context(self._session.get(url, headers={"Accept": accept}))
+                if response.status != 429:
+                    break
+                await asyncio.sleep(delay)
             yield Watch(response)
 
 

@@ -1,0 +1,106 @@
+"""The real Kubernetes: kube-apiserver on an etcd of its own, and kube-controller-manager attached to any server.
+
+server = KubeServer(folder)
+with controller_manager(server.target, folder):     # garbage collection and namespace deletion work
+    …
+server.close()
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.kit import etcd_gateway, kubeconfig, tools
+from tests.kit.certificates import Authority
+from tests.kit.etcd import EtcdServer
+from tests.kit.kubeconfig import Access
+from tests.kit.processes import Process, free_port
+from tests.kit.servers import TOKENS, Server, Target
+
+NAME = "kube"
+CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
+
+
+class KubeServer(Server):
+    """kube-apiserver with role-based authorization; the administrator is in system:masters."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._authority = Authority.create(folder / "pki")
+        self._pair = self._authority.server()
+        admin = self._authority.client("admin", group="system:masters")
+        self._port = free_port()
+        (folder / "tokens.csv").write_text(TOKENS)
+        access = Access(f"https://127.0.0.1:{self._port}", self._authority.cert, admin.cert, admin.key)
+        self.target = Target(NAME, access, folder / "admin.kubeconfig")
+        kubeconfig.write(self.target.kubeconfig, access)
+        self._etcd = EtcdServer.start(folder / "etcd")
+        try:
+            self._process = self._start()
+        except BaseException:
+            self._etcd.stop()
+            raise
+
+    def _start(self) -> Process:
+        options = {
+            "etcd-servers": self._etcd.endpoint,
+            "bind-address": "127.0.0.1",
+            "secure-port": str(self._port),
+            "cert-dir": str(self._folder / "certs"),
+            "tls-cert-file": str(self._pair.cert),
+            "tls-private-key-file": str(self._pair.key),
+            "client-ca-file": str(self._authority.cert),
+            "token-auth-file": str(self._folder / "tokens.csv"),
+            "authorization-mode": "RBAC",
+            "service-cluster-ip-range": "10.96.0.0/24",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-key-file": str(self._pair.key),
+            "service-account-signing-key-file": str(self._pair.key),
+            # A loopback address can't be an endpoint of the kubernetes Service.
+            "endpoint-reconciler-type": "none",
+            # Streaming lists are off by default in this release.
+            "feature-gates": "WatchList=true",
+        }
+        argv = [str(tools.find("kube-apiserver")), *(f"--{name}={value}" for name, value in options.items())]
+        process = Process.start("kube-apiserver", argv, log=self._folder / "kube-apiserver.log")
+        try:
+            process.wait_until(self.target.is_ready, seconds=90)
+        except BaseException:
+            process.kill()
+            raise
+        return process
+
+    def restart(self) -> None:
+        # A graceful end waits up to a minute for open watches, which says nothing about what was stored.
+        self._process.kill()
+        self._process = self._start()
+
+    def forget_history(self) -> None:
+        etcd_gateway.compact(self._etcd.endpoint)
+
+    def close(self) -> None:
+        self._process.end(seconds=2)
+        self._etcd.stop()
+
+
+@contextlib.contextmanager
+def controller_manager(
+    target: Target, folder: Path, *, controllers: tuple[str, ...] = CONTROLLERS
+) -> Iterator[Process]:
+    """The real kube-controller-manager, running these controllers against any target."""
+    options = {
+        "kubeconfig": str(target.kubeconfig),
+        "controllers": ",".join(controllers),
+        "leader-elect": "false",
+        "secure-port": "0",
+        "kube-api-qps": "500",
+        "kube-api-burst": "1000",
+    }
+    argv = [str(tools.find("kube-controller-manager")), *(f"--{k}={v}" for k, v in options.items())]
+    process = Process.start("kube-controller-manager", argv, log=folder / "kube-controller-manager.log")
+    try:
+        yield process
+    finally:
+        process.end(seconds=2)

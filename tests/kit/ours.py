@@ -1,0 +1,93 @@
+"""Pilothouse's own API server as a process, on any of its stores.
+
+server = PilothouseServer(folder, "sqlite")
+server.target.kubeconfig
+server.close()
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from tests.kit import etcd_gateway, kubeconfig
+from tests.kit.etcd import EtcdServer
+from tests.kit.processes import Process
+from tests.kit.servers import TOKENS, Server, Target
+
+STORES = ("sqlite", "etcd", "memory")
+
+
+class PilothouseServer(Server):
+    """`pilothouse apiserver` with a data folder, and an etcd of its own when it stores there."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self._folder = folder
+        self._store = store
+        self._data = folder / "data"
+        self._starts = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "tokens.csv").write_text(TOKENS)
+        self._etcd = EtcdServer.start(folder / "etcd") if store == "etcd" else None
+        try:
+            self._process, url = self._start("127.0.0.1:0")
+        except BaseException:
+            if self._etcd:
+                self._etcd.stop()
+            raise
+        config = self._data / "admin.kubeconfig"
+        access = kubeconfig.read(config, unpack=folder / "pki")
+        if access.url != url:
+            raise ValueError(f"{config} points to {access.url}, but the server said {url}")
+        self.target = Target(store, access, config)
+
+    def _start(self, listen: str, *more: str) -> tuple[Process, str]:
+        argv = [
+            sys.executable,
+            "-m",
+            "pilothouse",
+            "apiserver",
+            "--data",
+            str(self._data),
+            "--listen",
+            listen,
+        ]
+        argv += ["--store", self._store, "--token-auth-file", str(self._folder / "tokens.csv"), *more]
+        if self._etcd:
+            argv += ["--etcd-servers", self._etcd.endpoint]
+        self._starts += 1
+        log = self._folder / f"apiserver-{self._starts}.log"
+        process = Process.start("pilothouse apiserver", argv, log=log)
+
+        def announced() -> str | None:
+            said = re.search(r"https://[\w.]+:\d+", process.output())
+            return said[0] if said else None
+
+        try:
+            return process, process.wait_until(announced, seconds=30)
+        except BaseException:
+            process.kill()
+            raise
+
+    def restart(self, *more: str) -> None:
+        if self._store == "memory":
+            raise ValueError("a memory store has nothing to start again from")
+        self._process.end()
+        self._process, _ = self._start(self.target.url.removeprefix("https://"), *more)
+
+    def forget_history(self) -> None:
+        if self._etcd:
+            etcd_gateway.compact(self._etcd.endpoint)
+            return
+        _, listed = self.target.fetch("/api/v1/namespaces?limit=1")
+        before = int(listed["metadata"]["resourceVersion"]) - 1
+        old = f"/api/v1/namespaces?resourceVersionMatch=Exact&resourceVersion={before}"
+        self.restart("--compaction-interval", "100ms")
+        self._process.wait_until(lambda: self.target.fetch(old)[0] == 410, seconds=30)
+        self.restart()
+
+    def close(self) -> None:
+        self._process.end()
+        if self._etcd:
+            self._etcd.stop()
