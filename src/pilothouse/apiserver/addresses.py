@@ -31,25 +31,10 @@ class ServiceAddresses:
         self._random = random
         self._recent: dict[str, None] = {}
 
-    def prepare_create(self, service: Object) -> None:
-        """Give a new service its address, if its type has one, and its node ports."""
-        self._complete(service, None)
-
-    def prepare_update(self, new: Object, old: Object) -> None:
-        """Keep the address a service has; give one to a service whose type has become one with an address."""
-        before, spec = old.get("spec") or {}, new["spec"]
-        if spec.get("type") != "ExternalName" and not spec.get("clusterIP") and before.get("clusterIP"):
-            spec["clusterIP"] = before["clusterIP"]
-            if before.get("clusterIPs"):
-                spec["clusterIPs"] = before["clusterIPs"]
-        for port in spec.get("ports") or []:
-            for former in before.get("ports") or []:
-                same = (former.get("port"), former.get("protocol")) == (
-                    port.get("port"),
-                    port.get("protocol"),
-                )
-                if same and former.get("nodePort") and spec.get("type") in ("NodePort", "LoadBalancer"):
-                    port.setdefault("nodePort", former["nodePort"])
+    def complete(self, new: Object, old: Object | None) -> None:
+        """Give a service its address, if its type has one, and its node ports; on update it keeps what it has."""
+        if old is not None:
+            _keep(new["spec"], old.get("spec") or {})
         self._complete(new, old)
 
     def _complete(self, service: Object, old: Object | None) -> None:
@@ -123,3 +108,20 @@ class ServiceAddresses:
     def _specs(self) -> Iterator[Object]:
         for item in self._cache.collection("services").items.values():
             yield codec.decode(item.value).get("spec") or {}
+
+
+def _keep(spec: Object, before: Object) -> None:
+    """Take over the address and node ports that an update leaves out."""
+    if spec.get("type") != "ExternalName" and not spec.get("clusterIP") and before.get("clusterIP"):
+        spec["clusterIP"] = before["clusterIP"]
+        if before.get("clusterIPs"):
+            spec["clusterIPs"] = before["clusterIPs"]
+    if spec.get("type") not in ("NodePort", "LoadBalancer"):
+        return
+    former = {
+        (port.get("port"), port.get("protocol")): port.get("nodePort") for port in before.get("ports") or []
+    }
+    for port in spec.get("ports") or []:
+        given = former.get((port.get("port"), port.get("protocol")))
+        if given:
+            port.setdefault("nodePort", given)

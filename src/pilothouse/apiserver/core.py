@@ -11,14 +11,16 @@ do is settled here, once, for every request.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from ipaddress import IPv4Network
 from random import Random
 
 from pilothouse.apiserver import codec, namespaces, scaling, version
+from pilothouse.apiserver.addresses import ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
+from pilothouse.apiserver.adopting import adopt
 from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import Attributes, Authorizer, refusal
 from pilothouse.apiserver.bootstrap import make_namespaces
@@ -38,11 +40,13 @@ from pilothouse.apiserver.patching import Patcher
 from pilothouse.apiserver.pods import Pods
 from pilothouse.apiserver.reading import Reader
 from pilothouse.apiserver.reviews import Reviews
+from pilothouse.apiserver.tokens import Tokens
 from pilothouse.apiserver.writing import Writer
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
-from pilothouse.meta.kind import Kind, Object, Resource
+from pilothouse.meta.kind import Kind, Resource
+from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
@@ -63,6 +67,8 @@ class Core:
         clock: Clock,
         random: Random,
         refusals: Refusals,
+        signing_key: SigningKey,
+        service_addresses: IPv4Network,
         history: float = 300.0,
     ) -> None:
         self._authorizer = authorizer
@@ -71,12 +77,15 @@ class Core:
         self.cache = Cache(store, self.catalog, clock)
         self._objects = Objects(store, self.cache)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
-        self._adopt_definitions()
+        self._addresses = ServiceAddresses(self.cache, service_addresses, random)
+        adopt(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
+        adopt(self.catalog, "", "services", self._addresses)
         self.cache.listen(self._definitions)
         self.reader = Reader(self.catalog, self.cache, clock)
         self._writer = Writer(self._objects, Admission(self._objects, refusals), clock, random)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
+        self.tokens = Tokens(signing_key, self._objects, self.cache, clock)
         self._reviews = Reviews(authenticator, authorizer, clock)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
@@ -143,7 +152,7 @@ class Core:
             case "list":
                 return await self.reader.list(call.request, call.served, call.namespace)
             case "watch":
-                return await self.reader.watch(call.request, call.served, call.namespace)
+                return await self.reader.watch(call.request, call.served, call.namespace, call.name)
             case "create":
                 self._definitions.check_create(kind)
                 return await self._writer.create(call)
@@ -171,6 +180,8 @@ class Core:
                 return await self._patcher.patch_scale(call)
             case "eviction", _:
                 return await self._pods.evict(call)
+            case "token", _:
+                return await self.tokens.mint(call)
             case "binding", _:
                 return await self._pods.bind(call)
             case "finalize", _:
@@ -252,24 +263,8 @@ class Core:
 
     async def _delete_collection(self, call: Call) -> Answer:
         listed = await self.reader.select(call.request, call.served, call.namespace)
-        return await self._writer.delete_listed(call, listed, self.reader)
-
-    def _adopt_definitions(self) -> None:
-        """Give the CRD kind what it does when it is written here."""
-        resource = self.catalog.resource(DEFINITIONS_GROUP, DEFINITIONS)
-        if resource is None:
-            return
-        follow = self._definitions
-        kinds = tuple(
-            dataclasses.replace(
-                kind,
-                prepare_create=_both(kind.prepare_create, follow.prepare_create),
-                prepare_update=_both_updates(kind.prepare_update, follow.prepare_update),
-                prepare_delete=follow.prepare_delete,
-            )
-            for kind in resource.kinds
-        )
-        self.catalog.add(dataclasses.replace(resource, kinds=kinds))
+        await self._writer.delete_each(call, [item.key for item in listed.items])
+        return await self.reader.render_list(call.request, call.served, listed)
 
 
 def failure(problem: StatusError) -> Response:
@@ -306,21 +301,3 @@ def _pinned_name(selector: str) -> str:
         if field == "metadata.name":
             return value.lstrip("=")
     return ""
-
-
-def _both(first: Callable[[Object], None], second: Callable[[Object], None]) -> Callable[[Object], None]:
-    def prepare(obj: Object) -> None:
-        first(obj)
-        second(obj)
-
-    return prepare
-
-
-def _both_updates(
-    first: Callable[[Object, Object], None], second: Callable[[Object, Object], None]
-) -> Callable[[Object, Object], None]:
-    def prepare(new: Object, old: Object) -> None:
-        first(new, old)
-        second(new, old)
-
-    return prepare

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from pilothouse.apiserver import codec, lifecycle
@@ -23,9 +24,11 @@ from pilothouse.apiserver.options import DeleteOptions
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
 from pilothouse.meta import conditions, errors
+from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Kind, Object, Resource, ScalePaths
 from pilothouse.meta.object_meta import object_schema
 from pilothouse.meta.schema_json import from_json
+from pilothouse.meta.structural import structural_problems
 from pilothouse.meta.versions import api_version_rank
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
@@ -114,16 +117,14 @@ class Definitions:
 
     # What a definition gets when it is written
 
-    def prepare_create(self, definition: Object) -> None:
-        """Names, stored versions and conditions of a new definition, and our finalizer."""
-        metadata = definition["metadata"]
-        metadata["finalizers"] = [*(metadata.get("finalizers") or []), FINALIZER]
-        definition["status"] = {"storedVersions": [], "conditions": []}
-        self._settle(definition)
-
-    def prepare_update(self, new: Object, old: Object) -> None:
-        """The same for a changed one. A version that was ever stored stays on record."""
-        new["status"] = dict(old.get("status") or {})
+    def complete(self, new: Object, old: Object | None) -> None:
+        """Names, stored versions and conditions, and our finalizer on a new one."""
+        if old is None:
+            metadata = new["metadata"]
+            metadata["finalizers"] = [*(metadata.get("finalizers") or []), FINALIZER]
+            new["status"] = {"storedVersions": []}
+        else:
+            new["status"] = dict(old.get("status") or {})
         self._settle(new)
 
     def prepare_delete(self, definition: Object) -> None:
@@ -139,18 +140,27 @@ class Definitions:
             problem.message = "create not allowed while custom resource definition is terminating"
             raise problem
 
+    def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
+        """What is wrong with the schemas of a definition."""
+        for index, version in enumerate(new["spec"].get("versions") or ()):
+            raw = (version.get("schema") or {}).get("openAPIV3Schema")
+            if raw is not None:
+                path = f"spec.versions[{index}].schema.openAPIV3Schema"
+                yield from structural_problems(raw, path)
+
     def _settle(self, definition: Object) -> None:
+        """Fill in the status. The definition has not been validated yet: what can't be read is left alone."""
         spec, status = definition["spec"], definition["status"]
-        storage = next(version["name"] for version in spec["versions"] if version["storage"])
+        storage = [version.get("name") for version in spec.get("versions") or () if version.get("storage")]
         stored = list(status.get("storedVersions") or [])
-        status["storedVersions"] = stored if storage in stored else [*stored, storage]
+        status["storedVersions"] = [*stored, *(each for each in storage if each not in stored)]
         clash = self._clash(spec)
         if clash:
             self._condition(definition, "NamesAccepted", "False", clash[0], clash[1])
             self._condition(definition, "Established", "False", "NotAccepted", "not all names are accepted")
             status.setdefault("acceptedNames", {"plural": "", "kind": ""})
             return
-        status["acceptedNames"] = spec["names"]
+        status["acceptedNames"] = spec.get("names") or {}
         self._condition(definition, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
         self._condition(
             definition, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted"
@@ -158,14 +168,15 @@ class Definitions:
 
     def _clash(self, spec: dict[str, Any]) -> tuple[str, str] | None:
         """Why the names can't be had: another kind of the group has one of them."""
-        names, group = spec["names"], spec["group"]
-        wanted = {names["plural"], names.get("singular", ""), *(names.get("shortNames") or ())} - {""}
+        names, group = spec.get("names") or {}, spec.get("group")
+        plural, kind = names.get("plural", ""), names.get("kind", "")
+        wanted = {plural, names.get("singular", ""), *(names.get("shortNames") or ())} - {""}
         for resource in self._catalog:
-            if resource.group != group or resource.plural == names["plural"]:
+            if resource.group != group or resource.plural == plural:
                 continue
             other = resource.kinds[0]
-            if names["kind"] in (other.name, other.list_name):
-                return "KindConflict", f'"{names["kind"]}" is already in use'
+            if kind in (other.name, other.list_name):
+                return "KindConflict", f'"{kind}" is already in use'
             taken = wanted & {other.plural, other.singular, *other.short_names}
             if taken:
                 return "NameConflict", f'"{sorted(taken)[0]}" is already in use'

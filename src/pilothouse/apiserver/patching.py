@@ -18,9 +18,12 @@ from pilothouse.apiserver.options import STRICT, WriteOptions
 from pilothouse.apiserver.writing import Writer, reset_fields
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
-from pilothouse.meta import apply, errors, patches, strategic_merge
+from pilothouse.meta import errors
+from pilothouse.meta.apply import apply
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
+from pilothouse.meta.patches import json_patch, merge_patch
+from pilothouse.meta.strategic_merge import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -65,7 +68,7 @@ class Patcher:
         chosen = options.write_options(call.request, call.params, "PatchOptions", apply=media == APPLY_PATCH)
         if media == APPLY_PATCH:
             applied = decoding.read_yaml(call.request.body).value
-            edit: Edit = lambda scale: patches.merge_patch(scale, applied)  # noqa: E731
+            edit: Edit = lambda scale: merge_patch(scale, applied)  # noqa: E731
         else:
             if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
                 raise errors.unsupported_media_type(accepted_patches(kind))
@@ -166,7 +169,7 @@ class Patcher:
         def convert(obj: Object, api_version: str) -> Object:
             return codec.convert(served.resource, obj, api_version.rpartition("/")[2])
 
-        merged = apply.apply(
+        merged = apply(
             live,
             applied,
             schema=served.kind.schema,
@@ -201,13 +204,12 @@ def read_edit(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
     body = decoding.read_json(data)
     value = body.value
     if media == JSON_PATCH:
-        edit = patches.json_patch(value)
-        return edit, []
+        return lambda live: json_patch(live, value), []
     if not isinstance(value, dict):
         raise errors.bad_request("the patch must be a JSON object")
     if media == STRATEGIC_PATCH:
-        return lambda live: strategic_merge.merge(live, value, kind.schema), body.duplicates
-    return lambda live: patches.merge_patch(live, value), body.duplicates
+        return lambda live: strategic_merge(live, value, kind.schema), body.duplicates
+    return lambda live: merge_patch(live, value), body.duplicates
 
 
 def accepted_patches(kind: Kind) -> list[str]:

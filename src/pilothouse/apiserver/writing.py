@@ -10,6 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import msgspec
+
 from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.call import Call
@@ -89,6 +91,7 @@ class Writer:
         self._tidy(call, metadata)
         if tracked:
             self._track(call, None, obj, chosen)
+        kind.complete(obj, None)
         await self._admission.admit_create(call, obj)
         generated = not metadata.get("name") and bool(metadata.get("generateName"))
         for _ in range(_GENERATED_TRIES if generated else 1):
@@ -122,6 +125,7 @@ class Writer:
         if tracked:
             self._track(call, live, new, chosen)
         if call.subresource in ("", "scale"):
+            kind.complete(new, live)
             lifecycle.advance(kind, new, live)
         self._validate(kind, new, live)
         return REMOVE if lifecycle.ends(kind, new, live) else new
@@ -138,6 +142,25 @@ class Writer:
         return await self._objects.amend(
             call.served, call.namespace, call.name, change, dry_run=chosen.dry_run
         )
+
+    async def delete_each(self, call: Call, keys: list[str]) -> None:
+        """DELETE of a collection: each object on its own, as if deleted by name. One that is gone is no failure."""
+        chosen = options.delete_options(call.request, call.params)
+        kind = call.served.kind
+        for key in keys:
+            namespace, _, name = key.removeprefix(call.served.prefix()).rpartition("/")
+            one = msgspec.structs.replace(call, namespace=namespace, name=name)
+            self._admission.admit_delete(one)
+            try:
+                await self.remove(one, chosen)
+            except errors.StatusError as problem:
+                if problem.code != 404:
+                    raise errors.StatusError(
+                        problem.code,
+                        problem.reason,
+                        f"{errors.qualified(kind.plural, kind.group)} {name!r} was not deleted: {problem.message}",
+                        causes=problem.causes,
+                    ) from None
 
     def respond(self, call: Call, outcome: Outcome, status: int) -> Response:
         """The object as it stands after a write, in the version asked for."""
