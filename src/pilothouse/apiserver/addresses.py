@@ -17,6 +17,8 @@ from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object
 
+SERVICE_RANGE = IPv4Network("127.96.0.0/16")
+"""Loopback, as pods on one machine have it; each address in it answers without being configured."""
 NODE_PORTS = range(30000, 32768)
 _HEADLESS = "None"
 _TRIES = 64

@@ -18,7 +18,7 @@ from ipaddress import IPv4Network
 from random import Random
 
 from pilothouse.apiserver import codec, namespaces, scaling, version
-from pilothouse.apiserver.addresses import ServiceAddresses
+from pilothouse.apiserver.addresses import SERVICE_RANGE, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
 from pilothouse.apiserver.authentication import Authenticator
@@ -68,7 +68,7 @@ class Core:
         random: Random,
         refusals: Refusals,
         signing_key: SigningKey,
-        service_addresses: IPv4Network,
+        service_addresses: IPv4Network = SERVICE_RANGE,
         history: float = 300.0,
     ) -> None:
         self._authorizer = authorizer
