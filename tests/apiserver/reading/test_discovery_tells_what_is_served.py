@@ -5,12 +5,12 @@ import json
 from typing import Any
 
 import pytest
+from tests.apiserver.reading.world import CONFIG_MAPS, DATABASES, REGIONS
 
 from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.discovery import Discovery
 from pilothouse.apiserver.exchange import Request, Response
 from pilothouse.meta.errors import StatusError
-from tests.apiserver.reading.world import CONFIG_MAPS, DATABASES, REGIONS
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"

@@ -4,13 +4,13 @@ import gzip
 import json
 
 import pytest
+from tests.apiserver.reading.world import CONFIG_MAPS, DATABASES, REGIONS
 
 from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.exchange import Request, Response
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.errors import StatusError
-from tests.apiserver.reading.world import CONFIG_MAPS, DATABASES, REGIONS
 
 
 @pytest.fixture
