@@ -35,7 +35,7 @@ class Keyring:
     """Keys and certificates in a folder that only its owner may read."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = private_folder(folder)
+        self.folder = private_folder(folder)
 
     @property
     def authority_file(self) -> Path:
@@ -71,7 +71,7 @@ class Keyring:
         if authority.expiring(now):
             raise UnusableError(
                 f"{where.certificate} is not valid at this time; set the clock right, or remove the folder "
-                f"{self._folder} to have a new authority made, which all clients then have to trust anew"
+                f"{self.folder} to have a new authority made, which all clients then have to trust anew"
             )
         return authority
 
@@ -93,6 +93,19 @@ class Keyring:
         )
         return Credential(pair.certificate.read_bytes(), pair.key.read_bytes())
 
+    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """A key of any form; made the first time."""
+        file = self.folder / name
+        if not file.exists():
+            write_private(file, make())
+        return file.read_bytes()
+
+    def keep_secret(self, name: str, content: bytes) -> None:
+        """Put a key that comes from elsewhere into the folder."""
+        file = self.folder / name
+        if not file.exists() or file.read_bytes() != content:
+            write_private(file, content)
+
     def _current(self, name: str, good: Callable[[Credential], bool], make: Callable[[], Credential]) -> Pair:
         kept = self._read(name)
         if kept is None or not good(kept):
@@ -100,7 +113,7 @@ class Keyring:
         return self._pair(name)
 
     def _pair(self, name: str) -> Pair:
-        return Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
+        return Pair(self.folder / f"{name}.crt", self.folder / f"{name}.key")
 
     def _read(self, name: str) -> Credential | None:
         pair = self._pair(name)

@@ -1,0 +1,81 @@
+"""Where a server listens, and by which names clients may call it."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+
+_ALWAYS = (
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
+_NOWHERE = ("192.0.2.1", 9)
+"""An address that is documented to be nobody's."""
+
+
+def split_listen(text: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT``. Raises ``ValueError`` that says what is wrong."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        raise ValueError(f"{text!r} has no port; write HOST:PORT, such as 127.0.0.1:6443")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{port!r} is not a port; one from 1 to 65535, or 0 for a free one")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"an IPv6 address goes in brackets: [{host}]:{port}")
+    return host or "0.0.0.0", int(port)
+
+
+def is_everywhere(host: str) -> bool:
+    """Whether a host means all of the machine's addresses."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def url(host: str, port: int) -> str:
+    """How a client on this machine reaches a server that listens there."""
+    if is_everywhere(host):
+        host = "::1" if ":" in host else "127.0.0.1"
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def names(host: str) -> frozenset[str]:
+    """Every name and address that the serving certificate has to be good for."""
+    found = {*_ALWAYS, *_host_names()}
+    if is_everywhere(host):
+        found.update(_outward_address())
+    else:
+        found.add(host)
+    return frozenset(_normal(name) for name in found)
+
+
+def _normal(name: str) -> str:
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        return name.lower()
+
+
+def _host_names() -> list[str]:
+    name = socket.gethostname()
+    usable = name.isascii() and all(part and len(part) < 64 for part in name.split("."))
+    return [name] if usable else []
+
+
+def _outward_address() -> list[str]:
+    """The address this machine would use towards the rest of the world. Nothing is sent to find out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_NOWHERE)
+        except OSError:
+            return []
+        address: str = probe.getsockname()[0]
+        return [address]

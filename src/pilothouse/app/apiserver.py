@@ -1,0 +1,216 @@
+"""An API server, put together from its parts and run until told to stop.
+
+    await run(ApiServerOptions(data=Path("data"), port=0), announce=print)
+
+Order of start: data folder, store, keys, core, listening; only then is the administrator's kubeconfig written and
+readiness announced. Stopping goes the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import gc
+import random
+import resource
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pilothouse.api.registry import resources
+from pilothouse.apiserver.authentication import Authenticator, TokenFileError, Tokens, read_tokens
+from pilothouse.apiserver.authorization import ClosedByDefault
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.health import Health
+from pilothouse.apiserver.http import Edge, tls_context
+from pilothouse.apiserver.limits import InFlight
+from pilothouse.app import addresses
+from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.keys import Keys, agreed_keys, own_keys
+from pilothouse.app.kubeconfig import kubeconfig
+from pilothouse.app.options import ApiServerOptions, StartError
+from pilothouse.base.clock import SystemClock
+from pilothouse.pki.authority import Authority, UnusableError
+from pilothouse.pki.files import write_private
+from pilothouse.pki.keyring import Keyring, Pair
+from pilothouse.store.interface import Store, StoreError
+from pilothouse.store.opening import StoreOptions, opened
+
+GRACE_SECONDS = 30.0
+"""How long requests in flight get to finish when the server stops."""
+
+
+async def run(options: ApiServerOptions, announce: Callable[[str], None]) -> None:
+    """Run a server until SIGTERM or SIGINT. Raises ``StartError`` if it can't start."""
+    stop = _stop_on_signals(asyncio.get_running_loop())
+    async with serving(options) as (url, folder, health):
+        announce(f"pilothouse apiserver is ready at {url} (kubeconfig: {folder.admin_kubeconfig})")
+        await stop.wait()
+        health.drain()
+        await asyncio.sleep(options.shutdown_delay)
+
+
+@asynccontextmanager
+async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFolder, Health]]:
+    """A server that is ready within the context: its URL, its data folder, and its health."""
+    options.check()
+    folder = DataFolder.open(options.data)
+    authenticator = Authenticator(_tokens(options.token_auth_file))
+    health = Health()
+    try:
+        async with opened(_store_options(options, folder)) as store:
+            keyring = Keyring(folder.pki)
+            keys = await _keys(options, store, keyring)
+            core = Core(
+                store,
+                resources(),
+                authenticator=authenticator,
+                authorizer=ClosedByDefault(),
+                clock=SystemClock(),
+                random=random.SystemRandom(),
+                refusals=lambda kind, obj: (),
+                signing_key=keys.signing,
+                service_addresses=options.service_addresses,
+                history=options.compaction_interval,
+            )
+            _watch_over(health, store, core)
+            async with core.running():
+                in_flight = InFlight(options.max_requests_in_flight, options.max_mutating_requests_in_flight)
+                edge = Edge(core.answer, authenticator=authenticator, health=health, in_flight=in_flight)
+                pair, trusted = _certificate(options, keys.authority, keyring)
+                port = await _listen(edge, options, _tls(options, pair, keyring))
+                url = addresses.url(options.host, port)
+                admin = keyring.admin(keys.authority, _now())
+                write_private(folder.admin_kubeconfig, kubeconfig(url, trusted, "admin", admin))
+                _settle_memory()
+                try:
+                    yield url, folder, health
+                finally:
+                    await edge.stop(GRACE_SECONDS)
+    except (StoreError, UnusableError) as problem:
+        raise StartError(str(problem)) from problem
+
+
+async def _listen(edge: Edge, options: ApiServerOptions, tls: ssl.SSLContext) -> int:
+    try:
+        return await edge.listen(options.host, options.port, tls)
+    except OSError as problem:
+        raise StartError(f"can't listen on {options.host}:{options.port}: {_say(problem)}") from None
+
+
+def _store_options(options: ApiServerOptions, folder: DataFolder) -> StoreOptions:
+    return StoreOptions(
+        kind=options.store,
+        folder=folder.store,
+        endpoints=options.etcd.servers,
+        prefix=options.etcd.prefix,
+        ca_file=options.etcd.ca_file,
+        cert_file=options.etcd.cert_file,
+        key_file=options.etcd.key_file,
+        user=options.etcd.user,
+        password=options.etcd.password,
+    )
+
+
+async def _keys(options: ApiServerOptions, store: Store, keyring: Keyring) -> Keys:
+    """Instances that share a store share their keys too."""
+    return await agreed_keys(store, keyring, _now()) if options.store == "etcd" else own_keys(keyring, _now())
+
+
+def _certificate(options: ApiServerOptions, authority: Authority, keyring: Keyring) -> tuple[Pair, bytes]:
+    """What the server shows, and what a client has to trust for it."""
+    if options.tls_cert_file is None or options.tls_private_key_file is None:
+        return keyring.serving(authority, addresses.names(options.host), _now()), authority.certificate
+    pair = Pair(options.tls_cert_file, options.tls_private_key_file)
+    return pair, _read(options.tls_cert_file)
+
+
+def _tls(options: ApiServerOptions, pair: Pair, keyring: Keyring) -> ssl.SSLContext:
+    """Client certificates may be our own authority's or, where given, another's."""
+    try:
+        context = tls_context(pair.certificate, pair.key, keyring.authority_file)
+    except (OSError, ssl.SSLError) as problem:
+        raise StartError(f"{pair.certificate} and {pair.key} can't be used: {_say(problem)}") from None
+    if options.client_ca_file is not None:
+        try:
+            context.load_verify_locations(options.client_ca_file)
+        except (OSError, ssl.SSLError) as problem:
+            raise StartError(f"--client-ca-file {options.client_ca_file}: {_say(problem)}") from None
+    return context
+
+
+def _tokens(file: Path | None) -> Tokens:
+    if file is None:
+        return {}
+    try:
+        return read_tokens(_read(file).decode(), str(file))
+    except UnicodeDecodeError as problem:
+        raise StartError(f"{file} is not UTF-8: {problem}") from None
+    except TokenFileError as problem:
+        raise StartError(str(problem)) from None
+
+
+def _watch_over(health: Health, store: Store, core: Core) -> None:
+    """The checks that say more than that the process runs."""
+
+    async def store_answers() -> str:
+        try:
+            await store.revision()
+        except StoreError as problem:
+            return str(problem)
+        return ""
+
+    async def cache_follows() -> str:
+        return "" if core.cache.ready else "the cache is not up to date with the store"
+
+    health.add("store", store_answers)
+    health.add("cache", cache_follows)
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; a second one then ends the process as usual."""
+    stop = asyncio.Event()
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def asked() -> None:
+        stop.set()
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+    for number in signals:
+        loop.add_signal_handler(number, asked)
+    return stop
+
+
+def _settle_memory() -> None:
+    """What was made during the start lives as long as the process: the garbage collector need not look at it again.
+
+    Requests make many short-lived objects and few cycles, so it may also look less often.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+def allow_many_connections() -> None:
+    """Each watcher is an open file; take as many as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as problem:
+        raise StartError(f"{file} can't be read: {_say(problem)}") from None
+
+
+def _say(problem: OSError) -> str:
+    return problem.strerror or getattr(problem, "reason", "") or str(problem)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -1,0 +1,36 @@
+"""A kubeconfig with everything in it, so that one file is all a client needs."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+
+from pilothouse.pki.authority import Credential
+
+NAME = "pilothouse"
+
+
+def kubeconfig(server: str, authority: bytes, user: str, credential: Credential) -> bytes:
+    """The file's content: ``user`` reaches ``server``, trusted by ``authority``, with a client certificate.
+
+    It is written as JSON, which is also YAML, so that no value needs quoting of its own.
+    """
+    context = f"{user}@{NAME}"
+    cluster = {"server": server, "certificate-authority-data": _text(authority)}
+    identity = {
+        "client-certificate-data": _text(credential.certificate),
+        "client-key-data": _text(credential.key),
+    }
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": cluster}],
+        "users": [{"name": user, "user": identity}],
+        "contexts": [{"name": context, "context": {"cluster": NAME, "user": user}}],
+        "current-context": context,
+    }
+    return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode()

@@ -1,0 +1,72 @@
+"""What an API server is told: the flags of its command, checked and in their own types."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Literal
+
+SERVICE_ADDRESSES = IPv4Network("10.96.0.0/16")
+StoreKind = Literal["sqlite", "memory", "etcd"]
+
+
+class StartError(Exception):
+    """The server can't start; the message says why, in one line, for whoever typed the command."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EtcdOptions:
+    """How to reach etcd."""
+
+    servers: tuple[str, ...] = ()
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    prefix: str = ""
+    user: str = ""
+    password: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiServerOptions:
+    """How to run an API server."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 6443
+    store: StoreKind = "sqlite"
+    etcd: EtcdOptions = field(default_factory=EtcdOptions)
+    service_addresses: IPv4Network = SERVICE_ADDRESSES
+    """Services get their cluster addresses from here."""
+    token_auth_file: Path | None = None
+    client_ca_file: Path | None = None
+    tls_cert_file: Path | None = None
+    tls_private_key_file: Path | None = None
+    max_requests_in_flight: int = 400
+    max_mutating_requests_in_flight: int = 200
+    compaction_interval: float = 300.0
+    """Seconds of history that a watcher or a paging client can count on."""
+    shutdown_delay: float = 0.0
+    """Seconds that the server goes on serving, no longer ready, before it stops."""
+
+    def check(self) -> None:
+        """Raise for flags that contradict each other."""
+        if self.store == "etcd" and not self.etcd.servers:
+            raise StartError("--store etcd needs --etcd-servers")
+        if self.store != "etcd" and self.etcd != EtcdOptions():
+            raise StartError(f"--etcd-* flags go with --store etcd, not with --store {self.store}")
+        if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
+            raise StartError("--tls-cert-file and --tls-private-key-file go together")
+        if self.compaction_interval < 1:
+            raise StartError("--compaction-interval must be at least 1s")
+
+
+def default_data() -> Path:
+    """Where data goes unless told otherwise: the system's place for root, the user's own for others."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/pilothouse")
+    home = os.environ.get("XDG_DATA_HOME")
+    base = Path(home) if home and Path(home).is_absolute() else Path.home() / ".local" / "share"
+    return base / "pilothouse"

@@ -1,0 +1,140 @@
+"""``pilothouse apiserver``: the flags of the API server, by kube-apiserver's names where it has them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pilothouse.app.options import SERVICE_ADDRESSES, ApiServerOptions, EtcdOptions, StartError, default_data
+from pilothouse.cli.parameters import Duration, Listen, Network, Urls
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@click.command()
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=default_data,
+    show_default="/var/lib/pilothouse for root, else the user's data folder",
+    help="Folder for keys, certificates, the admin kubeconfig and, with SQLite, the objects.",
+)
+@click.option(
+    "--listen", type=Listen(), default="127.0.0.1:6443", show_default=True, help="Port 0 takes a free one."
+)
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "memory", "etcd"]),
+    default="sqlite",
+    show_default=True,
+    help="Where objects live.",
+)
+@click.option("--etcd-servers", type=Urls(), default=(), help="etcd's members, separated by commas.")
+@click.option("--etcd-cafile", type=_FILE, help="Authority that etcd's certificates are checked against.")
+@click.option("--etcd-certfile", type=_FILE, help="Client certificate to show to etcd.")
+@click.option("--etcd-keyfile", type=_FILE, help="Key of that certificate.")
+@click.option("--etcd-prefix", default="", help="What goes before each key in etcd.")
+@click.option(
+    "--service-cluster-ip-range",
+    type=Network(),
+    default=str(SERVICE_ADDRESSES),
+    show_default=True,
+    help="Range that services get their addresses from.",
+)
+@click.option(
+    "--token-auth-file", type=_FILE, help='Bearer tokens, one line each: token,user,uid,"group,group".'
+)
+@click.option(
+    "--client-ca-file", type=_FILE, help="Further authority whose client certificates are accepted."
+)
+@click.option(
+    "--tls-cert-file", type=_FILE, help="Serving certificate, if not one of the server's own making."
+)
+@click.option("--tls-private-key-file", type=_FILE, help="Key of the serving certificate.")
+@click.option(
+    "--max-requests-inflight",
+    type=click.IntRange(0),
+    default=400,
+    show_default=True,
+    help="Reads at a time before 429; 0 is no limit.",
+)
+@click.option(
+    "--max-mutating-requests-inflight",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Writes at a time before 429; 0 is no limit.",
+)
+@click.option(
+    "--compaction-interval",
+    type=Duration(),
+    default="5m",
+    show_default=True,
+    help="How much history watchers and paging clients can count on.",
+)
+@click.option(
+    "--shutdown-delay-duration",
+    type=Duration(),
+    default="0s",
+    show_default=True,
+    help="How long to go on serving, no longer ready, once told to stop.",
+)
+@click.option("-v", "--verbose", count=True, help="Log more; twice for every request.")
+def apiserver(verbose: int, **flags: Any) -> None:
+    """Run the API server.
+
+    When it is ready it says so in one line, with its address and the kubeconfig to use. SIGTERM stops it gracefully.
+    """
+    levels = [logging.WARNING, logging.INFO, logging.DEBUG]
+    logging.basicConfig(level=levels[min(verbose, 2)], format=_LOG_FORMAT, stream=sys.stderr)
+    options = _options(flags)
+    try:
+        options.check()
+    except StartError as problem:
+        raise click.UsageError(str(problem)) from None
+    try:
+        _run(options)
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+
+
+def _options(flags: dict[str, Any]) -> ApiServerOptions:
+    host, port = flags["listen"]
+    return ApiServerOptions(
+        data=flags["data"].absolute(),
+        host=host,
+        port=port,
+        store=flags["store"],
+        etcd=EtcdOptions(
+            servers=flags["etcd_servers"],
+            ca_file=flags["etcd_cafile"],
+            cert_file=flags["etcd_certfile"],
+            key_file=flags["etcd_keyfile"],
+            prefix=flags["etcd_prefix"],
+        ),
+        service_addresses=flags["service_cluster_ip_range"],
+        token_auth_file=flags["token_auth_file"],
+        client_ca_file=flags["client_ca_file"],
+        tls_cert_file=flags["tls_cert_file"],
+        tls_private_key_file=flags["tls_private_key_file"],
+        max_requests_in_flight=flags["max_requests_inflight"],
+        max_mutating_requests_in_flight=flags["max_mutating_requests_inflight"],
+        compaction_interval=flags["compaction_interval"],
+        shutdown_delay=flags["shutdown_delay_duration"],
+    )
+
+
+def _run(options: ApiServerOptions) -> None:
+    import uvloop
+
+    from pilothouse.app.apiserver import allow_many_connections, run
+
+    allow_many_connections()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(options, announce=lambda line: click.echo(line)))

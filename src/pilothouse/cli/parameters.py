@@ -1,0 +1,72 @@
+"""Types of flags that click does not know."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Any
+
+import click
+
+from pilothouse.base.duration import DurationError, parse_duration
+
+
+class Duration(click.ParamType[float]):
+    """``90s``, ``5m``, ``1h30m``; in the program, seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        try:
+            seconds = parse_duration(value)
+        except DurationError:
+            self.fail(f"{value!r} is not a duration such as 90s, 5m or 1h30m", param, ctx)
+        if seconds < 0:
+            self.fail(f"{value!r} is negative", param, ctx)
+        return seconds
+
+
+class Listen(click.ParamType[tuple[str, int]]):
+    """``HOST:PORT``; in the program, the two."""
+
+    name = "host:port"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        from pilothouse.app.addresses import split_listen
+
+        try:
+            return split_listen(value)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+class Network(click.ParamType[IPv4Network]):
+    """``10.96.0.0/16``."""
+
+    name = "cidr"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> IPv4Network:
+        try:
+            return IPv4Network(value)
+        except ValueError as problem:
+            self.fail(f"{problem}; write a range such as 10.96.0.0/16", param, ctx)
+
+
+class Urls(click.ParamType[tuple[str, ...]]):
+    """``URL,URL``; in the program, a tuple of them."""
+
+    name = "url,…"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        urls = tuple(part.strip() for part in value.split(",") if part.strip())
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                self.fail(f"{url!r} is not a URL such as https://127.0.0.1:2379", param, ctx)
+        return urls
