@@ -50,9 +50,7 @@ def admit(kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None = None) ->
     else:
         kind.prepare_update(new, old)
     problems = kind.shape.validate(new, old)
-    problems += validate_object_meta(
-        metadata, namespaced=kind.namespaced, name_rule=kind.validate_name
-    )
+    problems += validate_object_meta(metadata, namespaced=kind.namespaced, name_rule=kind.validate_name)
     if not problems:
         problems = list(kind.validate(new, old))
     return Admission(new, unknown, problems)

@@ -34,7 +34,9 @@ def objects(schema: Schema, *, fixed: dict[str, Any] | None = None) -> st.Search
         for name, value in (fixed or {}).items()
     }
     required = {name: _values(child) for name, child in schema.properties.items() if name in schema.required}
-    optional = {name: _values(child) for name, child in schema.properties.items() if name not in schema.required}
+    optional = {
+        name: _values(child) for name, child in schema.properties.items() if name not in schema.required
+    }
     for name in given:
         required.pop(name, None)
         optional.pop(name, None)

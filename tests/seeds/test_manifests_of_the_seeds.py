@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.kit.admission import admit
+from tests.kit.seeds import FOLDER, SEEDS, Seed
 
 from pilothouse.api.registry import own_resources
 from pilothouse.apiserver.catalog import Catalog
 from pilothouse.meta.kind import Kind
-from tests.kit.admission import admit
-from tests.kit.seeds import FOLDER, SEEDS, Seed
 
 AS_THEY_STAND = pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.file)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from tests.kit.admission import Admission, admit
+
 from pilothouse.api.navigator import kinds
 from pilothouse.meta.kind import Kind
-from tests.kit.admission import Admission, admit
 
 V1ALPHA1 = "v1alpha1"
 V1BETA1 = "v1beta1"
@@ -35,7 +36,9 @@ def without(value: Json, *names: str) -> Json:
 
 def elasticsearch(**changes: Any) -> Json:
     """A good spec, with fields replaced; ``...`` takes one away."""
-    return _changed({"version": "5.6.2", "pilotImage": IMAGE, "image": IMAGE, "nodePools": [MASTERS]}, changes)
+    return _changed(
+        {"version": "5.6.2", "pilotImage": IMAGE, "image": IMAGE, "nodePools": [MASTERS]}, changes
+    )
 
 
 def cassandra(**changes: Any) -> Json:

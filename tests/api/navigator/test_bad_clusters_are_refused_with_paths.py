@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from tests.api.navigator.clusters import (
     CASSANDRA,
     ELASTICSEARCH,
@@ -42,11 +41,20 @@ def rack(**changes: Any) -> Json:
 POOL = "spec.nodePools[1]"
 BAD_ELASTICSEARCH = {
     "V01 empty image": (elasticsearch(image={}), {"spec.image.repository", "spec.image.tag"}),
-    "V02 image without repository": (elasticsearch(image=without(IMAGE, "repository")), {"spec.image.repository"}),
-    "V02 image with empty repository": (elasticsearch(image={**IMAGE, "repository": ""}), {"spec.image.repository"}),
+    "V02 image without repository": (
+        elasticsearch(image=without(IMAGE, "repository")),
+        {"spec.image.repository"},
+    ),
+    "V02 image with empty repository": (
+        elasticsearch(image={**IMAGE, "repository": ""}),
+        {"spec.image.repository"},
+    ),
     "V03 image without tag": (elasticsearch(image=without(IMAGE, "tag")), {"spec.image.tag"}),
     "V03 image with empty tag": (elasticsearch(image={**IMAGE, "tag": ""}), {"spec.image.tag"}),
-    "V04 pull policy invalid": (elasticsearch(image={**IMAGE, "pullPolicy": "invalid"}), {"spec.image.pullPolicy"}),
+    "V04 pull policy invalid": (
+        elasticsearch(image={**IMAGE, "pullPolicy": "invalid"}),
+        {"spec.image.pullPolicy"},
+    ),
     "V05 pull policy empty": (elasticsearch(image={**IMAGE, "pullPolicy": ""}), {"spec.image.pullPolicy"}),
     "V09 role invalid": (pool(roles=["invalid"]), {f"{POOL}.roles[0]"}),
     "V13 pool without name": (elasticsearch(nodePools=[MASTERS, without(DATA, "name")]), {f"{POOL}.name"}),
@@ -76,7 +84,10 @@ BAD_ELASTICSEARCH = {
     "V40 persistence of no size": (pool(persistence={"size": "0"}), {f"{POOL}.persistence.size"}),
     "V41 negative size": (pool(persistence={"size": "-1"}), {f"{POOL}.persistence.size"}),
     "V41 size that is no amount": (pool(persistence={"size": "plenty"}), {f"{POOL}.persistence.size"}),
-    "V61 runAsUser -1": (elasticsearch(securityContext={"runAsUser": -1}), {"spec.securityContext.runAsUser"}),
+    "V61 runAsUser -1": (
+        elasticsearch(securityContext={"runAsUser": -1}),
+        {"spec.securityContext.runAsUser"},
+    ),
     "V64 minimumMasters 0": (elasticsearch(minimumMasters=0), {"spec.minimumMasters"}),
     "V65 zero masters": (elasticsearch(nodePools=[DATA]), {"spec.nodePools"}),
     "V65 no pools at all": (elasticsearch(nodePools=...), {"spec.nodePools"}),
@@ -89,7 +100,10 @@ BAD_ELASTICSEARCH = {
         pool(resources={"requests": {"memory": "3Gi"}, "limits": {"memory": "2Gi"}}),
         {f"{POOL}.resources.requests.memory"},
     ),
-    "request that is no amount": (pool(resources={"requests": {"cpu": "lots"}}), {f"{POOL}.resources.requests.cpu"}),
+    "request that is no amount": (
+        pool(resources={"requests": {"cpu": "lots"}}),
+        {f"{POOL}.resources.requests.cpu"},
+    ),
     "negative limit": (pool(resources={"limits": {"cpu": "-1"}}), {f"{POOL}.resources.limits.cpu"}),
     "one plugin twice": (
         elasticsearch(plugins=["a", "a"]),
@@ -127,7 +141,10 @@ BAD_CASSANDRA = {
         {"spec.pilotImage.repository"},
     ),
     "V49 pilotImage without tag": (cassandra(pilotImage=without(IMAGE, "tag")), {"spec.pilotImage.tag"}),
-    "V50 image without repository": (cassandra(image=without(IMAGE, "repository")), {"spec.image.repository"}),
+    "V50 image without repository": (
+        cassandra(image=without(IMAGE, "repository")),
+        {"spec.image.repository"},
+    ),
     "V51 image without tag": (cassandra(image=without(IMAGE, "tag")), {"spec.image.tag"}),
     "V60 two pools of one name": (cassandra(nodePools=[RACK, RACK]), {"spec.nodePools[1]"}),
     "V63 pre-release": (cassandra(version="3.9-alpha1"), {"spec.version"}),

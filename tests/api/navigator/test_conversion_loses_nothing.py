@@ -9,10 +9,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from pilothouse.api.navigator.conversion import STASH, convert, stash_of
-from pilothouse.api.navigator.kinds import resources
-from pilothouse.meta.kind import Kind, Resource
 from tests.api.navigator.clusters import (
     ELASTICSEARCH,
     MASTERS,
@@ -25,6 +21,10 @@ from tests.api.navigator.clusters import (
 )
 from tests.kit.admission import admit
 from tests.kit.generating import objects
+
+from pilothouse.api.navigator.conversion import STASH, convert, stash_of
+from pilothouse.api.navigator.kinds import resources
+from pilothouse.meta.kind import Kind, Resource
 
 RESOURCES = {resource.kinds[0].name: resource for resource in resources()}
 EACH_KIND = pytest.mark.parametrize("name", RESOURCES)
@@ -43,7 +43,8 @@ def anything(kind: Kind) -> st.SearchStrategy[Json]:
     """Any object of a kind."""
     strings = st.dictionaries(st.sampled_from(["a", "b/c"]), st.sampled_from(["", "1"]), max_size=2)
     metadata = st.fixed_dictionaries(
-        {"name": st.just("x"), "namespace": st.just("y")}, optional={"annotations": strings, "labels": strings}
+        {"name": st.just("x"), "namespace": st.just("y")},
+        optional={"annotations": strings, "labels": strings},
     )
     return objects(
         kind.schema, fixed={"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
@@ -110,7 +111,9 @@ def test_an_edit_through_v1alpha1_counts_and_keeps_what_only_the_hub_has(name: s
         assert STASH not in result["metadata"].get("annotations", {})
         assert_seen_alike(convert(result, V1BETA1, V1ALPHA1), edited)
         for part in ("spec", "status"):
-            assert_kept(stored.get(part), result.get(part), old.schema.properties[part], hub.schema.properties[part])
+            assert_kept(
+                stored.get(part), result.get(part), old.schema.properties[part], hub.schema.properties[part]
+            )
 
     check()
 
@@ -151,7 +154,11 @@ HUB = {
         config={"path.repo": ["/backup"]},
         nodePools=[{**MASTERS, "heapSize": "1Gi"}, {"name": "data", "roles": ["data"], "heapSize": "2Gi"}],
     ),
-    "status": {"observedGeneration": 3, "health": "Green", "nodePools": {"data": {"readyReplicas": 1, "replicas": 2}}},
+    "status": {
+        "observedGeneration": 3,
+        "health": "Green",
+        "nodePools": {"data": {"readyReplicas": 1, "replicas": 2}},
+    },
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 
 import pytest
-
 from tests.api.navigator.clusters import PILOT, V1ALPHA1, V1BETA1, VERSIONS, Json
 from tests.kit.admission import Admission, admit
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from tests.api.navigator.clusters import (
     CASSANDRA,
     ELASTICSEARCH,
@@ -78,7 +77,11 @@ CASES = {
         f"{POOL}.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values",
     ),
     "a spread over nothing": (
-        pool(topologySpreadConstraints=[{"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]),
+        pool(
+            topologySpreadConstraints=[
+                {"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+            ]
+        ),
         f"{POOL}.topologySpreadConstraints[0].maxSkew",
     ),
     "claims neither kept nor deleted": (

@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any, Final
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pilothouse.api.openstorage.actions import name_problems, object_type, parameter_problems
 from pilothouse.meta import names
@@ -167,11 +166,10 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-@cache
 def _is_zone(name: str) -> bool:
     """Whether the time-zone database has it. It is part of the system like the alphabet is; nothing else is read."""
     try:
         ZoneInfo(name)
-    except (ValueError, OSError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         return name == "UTC"
     return True

@@ -1,0 +1,227 @@
+"""A rule that could never fire, or whose action could never be done, is refused where it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kit.admission import Admission, admit
+
+from pilothouse.api.openstorage.kinds import APPLICATION_ACTION, APPLICATION_POLICY, APPROVAL, RULE
+
+Json = dict[str, Any]
+ACTION = "openstorage.io.action."
+USAGE: Json = {
+    "key": "100 * (px_volume_usage_bytes / px_volume_capacity_bytes)",
+    "operator": "Gt",
+    "values": ["50"],
+}
+RESIZE: Json = {"name": f"{ACTION}volume/resize", "params": {"scalepercentage": "100", "maxsize": "400Gi"}}
+EXPRESSION = "spec.conditions.expressions[0]"
+
+
+def rule(**spec: Any) -> Admission:
+    return admit(RULE, {"spec": {"conditions": {"expressions": [USAGE]}, "actions": [RESIZE], **spec}})
+
+
+def comparing(**changes: Any) -> Admission:
+    expression = {name: value for name, value in {**USAGE, **changes}.items() if value is not ...}
+    return rule(conditions={"expressions": [expression]})
+
+
+def acting(name: str, **params: str) -> Admission:
+    return rule(actions=[{"name": f"{ACTION}{name}", "params": params}])
+
+
+def test_the_defaults_are_filled_in() -> None:
+    spec = rule().obj["spec"]
+    assert (spec["pollInterval"], spec["actionsCoolDownPeriod"]) == (60, 300)
+    conditions = {name: spec["conditions"][name] for name in ("for", "type", "provider")}
+    assert conditions == {"for": 30, "type": "monitoring", "provider": "prometheus"}
+
+
+@pytest.mark.parametrize("enforcement", ["", "approvalRequired", "required", "preferred"])
+def test_old_words_of_enforcement_are_understood(enforcement: str) -> None:
+    assert rule(enforcement=enforcement).problems == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"operator": "Above"}, f"{EXPRESSION}.operator"),
+        ({"operator": ...}, f"{EXPRESSION}.operator"),
+        ({"key": ...}, EXPRESSION),
+        ({"keyAlias": "PoolUsageDeviationPerc"}, f"{EXPRESSION}.keyAlias"),
+        ({"key": ..., "keyAlias": "PoolUsage"}, f"{EXPRESSION}.keyAlias"),
+        ({"key": ..., "expression": "is_greater(1)"}, None),
+        ({"values": []}, f"{EXPRESSION}.values"),
+        ({"values": ["1", "2"]}, f"{EXPRESSION}.values"),
+        ({"values": ["half"]}, f"{EXPRESSION}.values[0]"),
+        ({"values": ["nan"]}, f"{EXPRESSION}.values[0]"),
+        ({"values": [50]}, f"{EXPRESSION}.values[0]"),
+        ({"operator": "InRange"}, f"{EXPRESSION}.values"),
+        ({"operator": "InRange", "values": ["20", "-20"]}, f"{EXPRESSION}.values"),
+        ({"operator": "In", "values": []}, f"{EXPRESSION}.values"),
+        ({"operator": "Exists"}, f"{EXPRESSION}.values"),
+    ],
+)
+def test_comparisons_that_can_not_be_made(changes: Json, path: str | None) -> None:
+    found = comparing(**changes).paths
+    assert found == ([path] if path else [f"{EXPRESSION}.operator", f"{EXPRESSION}.values"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"operator": "NotInRange", "values": ["-20", "20"]},
+        {"operator": "In", "values": ["1", "2.5", "1e9"]},
+        {"operator": "DoesNotExist", "values": ...},
+        {"key": ..., "keyAlias": "PoolProvDeviationPerc"},
+        {"key": ..., "operator": ..., "values": ..., "expression": "avg:volume.usage{*} by {volumename}"},
+    ],
+)
+def test_comparisons_that_can_be_made(changes: Json) -> None:
+    assert comparing(**changes).problems == []
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "path"),
+    [
+        ("volume/paint", {}, "name"),
+        ("Volume resize", {}, "name"),
+        ("volume/resize", {"scalepercentage": "-5"}, "params.scalepercentage"),
+        ("volume/resize", {"scalepercentage": "lots"}, "params.scalepercentage"),
+        ("volume/resize", {"maxsize": "big"}, "params.maxsize"),
+        ("volume/resize", {"scalesize": "1Gi"}, "params.scalesize"),
+        ("storagepool/expand", {"scalesize": "1Ti", "scalepercentage": "50"}, "params.scalesize"),
+        ("storagepool/expand", {"scaletype": "magic"}, "params.scaletype"),
+        ("storagepool/rebalance", {"hard": "true"}, "params.hard"),
+        ("volume/ha", {"level": "9"}, "params.level"),
+        ("workload/scale", {"replicas": "0"}, "params.replicas"),
+    ],
+)
+def test_actions_that_can_not_be_done(name: str, params: Json, path: str) -> None:
+    assert acting(name, **params).paths == [f"spec.actions[0].{path}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("volume/resize", {}),
+        ("volume/resize", {"maxsize": "429496729600"}),
+        ("storagepool/expand", {"scalesize": "100Gi", "scaletype": "add-disk"}),
+        ("storagepool/rebalance", {}),
+        ("volume/setiops", {"iops": "3000"}),
+        ("workload/scale", {"step": "1", "max": "5"}),
+    ],
+)
+def test_actions_that_can_be_done(name: str, params: Json) -> None:
+    assert acting(name, **params).problems == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"actions": []}, "spec.actions"),
+        ({"conditions": {"expressions": []}}, "spec.conditions.expressions"),
+        ({"conditions": {"expressions": [USAGE], "requiredMatches": 2}}, "spec.conditions.requiredMatches"),
+        ({"conditions": {"expressions": [USAGE], "for": -1}}, "spec.conditions.for"),
+        ({"conditions": {"expressions": [USAGE], "type": "astrology"}}, "spec.conditions.type"),
+        ({"pollInterval": 0}, "spec.pollInterval"),
+        ({"enforcement": "always"}, "spec.enforcement"),
+        ({"selector": {"matchLabels": {"app": "not valid"}}}, "spec.selector"),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+            "spec.namespaceSelector",
+        ),
+        ({"actions": [RESIZE, {"name": f"{ACTION}storagepool/rebalance"}]}, "spec.actions[1].name"),
+        ({"actionWindow": {"windows": []}}, "spec.actionWindow.windows"),
+        (
+            {
+                "actionWindow": {
+                    "timezone": "Mars/Crater",
+                    "windows": [{"startTime": "01:00", "endTime": "02:00"}],
+                }
+            },
+            "spec.actionWindow.timezone",
+        ),
+        (
+            {"actionWindow": {"windows": [{"startTime": "24:00", "endTime": "02:00"}]}},
+            "spec.actionWindow.windows[0].startTime",
+        ),
+        (
+            {"actionWindow": {"windows": [{"startTime": "01:00", "endTime": "01:00"}]}},
+            "spec.actionWindow.windows[0].endTime",
+        ),
+        (
+            {
+                "actionWindow": {
+                    "windows": [{"startTime": "01:00", "endTime": "2:00", "daysOfWeek": ["Funday"]}]
+                }
+            },
+            "spec.actionWindow.windows[0].daysOfWeek[0]",
+        ),
+    ],
+)
+def test_rules_that_could_not_work(spec: Json, path: str) -> None:
+    assert rule(**spec).paths == [path]
+
+
+def test_windows_have_zone_days_and_either_clock() -> None:
+    windows = [
+        {"name": "night", "startTime": "22:30", "endTime": "04:00", "daysOfWeek": ["Mon", "Tuesday"]},
+        {"startTime": "10:30PM", "endTime": "4:00am"},
+    ]
+    assert rule(actionWindow={"timezone": "Europe/Zurich", "windows": windows}).problems == []
+    assert rule(actionWindow={"windows": windows}).obj["spec"]["actionWindow"]["timezone"] == "UTC"
+
+
+def test_an_approval_is_one_of_four() -> None:
+    assert admit(APPROVAL, {"spec": {"approvalState": "maybe"}}).paths == ["spec.approvalState"]
+    found = admit(APPROVAL, {"spec": {"actions": [RESIZE]}})
+    assert (found.problems, found.obj["spec"]["approvalState"]) == ([], "pending")
+
+
+def test_the_status_of_an_approval_has_its_historical_spelling() -> None:
+    status = {
+        "Rule": {"Name": "volume-resize", "Namespace": ""},
+        "actionPreviews": [
+            {"expectedResult": {"Message": "10Gi becomes 20Gi"}, "involvedObjects": [{"name": "pvc"}]}
+        ],
+    }
+    found = admit(APPROVAL, {"spec": {}, "status": status})
+    assert (found.problems, found.unknown) == ([], [])
+
+
+def test_an_application_policy_names_policies_of_a_module() -> None:
+    policy = {"name": "volume-resize", "parameters": {"maxsize": "400Gi"}}
+    good: Json = {"application": "postgres", "policies": [policy]}
+    assert admit(APPLICATION_POLICY, {"spec": good}).problems == []
+    assert admit(APPLICATION_POLICY, {"spec": {**good, "policies": []}}).paths == ["spec.policies"]
+    assert admit(APPLICATION_POLICY, {"spec": {**good, "policies": [policy, policy]}}).paths == [
+        "spec.policies[1]"
+    ]
+    assert admit(APPLICATION_POLICY, {"spec": {**good, "application": "My SQL"}}).paths == [
+        "spec.application"
+    ]
+
+
+def test_a_fired_action_can_not_be_changed() -> None:
+    spec: Json = {
+        "rule": "volume-resize",
+        "object": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": "data", "uid": "u1"},
+        "action": f"{ACTION}volume/resize",
+        "parameters": {"scalepercentage": "50"},
+        "cause": [{"expression": "usage > 50", "value": "71.2", "time": "2024-02-29T12:00:00Z"}],
+    }
+    fired = admit(APPLICATION_ACTION, {"spec": spec})
+    assert fired.problems == []
+    done = {
+        **fired.obj,
+        "status": {"phase": "Succeeded", "before": {"size": "10Gi"}, "after": {"size": "15Gi"}},
+    }
+    assert admit(APPLICATION_ACTION, done, fired.obj).problems == []
+    changed = {**fired.obj, "spec": {**spec, "parameters": {"scalepercentage": "900"}}}
+    assert admit(APPLICATION_ACTION, changed, fired.obj).paths == ["spec.parameters"]
+    unknown = {**spec, "action": f"{ACTION}volume/paint"}
+    assert admit(APPLICATION_ACTION, {"spec": unknown}).paths == ["spec.action"]
