@@ -71,7 +71,7 @@ class ObjectMeta(Fields):
         doc("Changes with every write; opaque to clients, who send it back to detect conflicting writes."),
     ] = ""
     generation: Annotated[int, doc("Counts the changes of the desired state; kept by the server.")] = 0
-    creation_timestamp: Annotated[Time | None, doc("When the object was created.", nullable=True)] = None
+    creation_timestamp: Annotated[Time | None, doc("When the object was created.")] = None
     deletion_timestamp: Annotated[
         Time | None, doc("When the object was asked to go; it goes when its last finalizer is removed.")
     ] = None

@@ -66,7 +66,7 @@ def from_json(raw: Mapping[str, Any]) -> Schema:
     for key, name in _JUNCTORS.items():
         if raw.get(key):
             said[name] = tuple(from_json(each) for each in raw[key])
-    if said.get("int_or_string") and tuple(raw.get("anyOf", ())) == INT_OR_STRING:
+    if said.get("int_or_string") and tuple(raw.get("anyOf") or ()) == INT_OR_STRING:
         del said["any_of"]  # The flag says it already.
     if raw.get("not") is not None:
         said["not_"] = from_json(raw["not"])

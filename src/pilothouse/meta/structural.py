@@ -69,9 +69,9 @@ class _Structure:
                 yield FieldError.forbidden(where, "must not be used together with properties")
         if level == "root" or raw.get("x-kubernetes-embedded-resource"):
             yield from _identity(raw, path, level)
-        if level == "root" and "default" in raw:
+        if level == "root" and raw.get("default") is not None:
             yield FieldError.forbidden(child(path, "default"), "must not be set at the root")
-        for name, each in raw.get("properties", {}).items():
+        for name, each in (raw.get("properties") or {}).items():
             yield from self.node(each, entry(child(path, "properties"), name), "field")
         if isinstance(additional, dict):
             yield from self.node(additional, where, "field")
@@ -82,7 +82,7 @@ class _Structure:
     def junctions(self, raw: Raw, structure: Raw, path: str, place: str) -> Iterator[FieldError]:
         """The junctors of a node; ``structure`` is the structural node that they limit, at ``place``."""
         for keyword in ("allOf", "anyOf", "oneOf"):
-            for index, each in enumerate(raw.get(keyword, ())):
+            for index, each in enumerate(raw.get(keyword) or ()):
                 where = element(child(path, keyword), index)
                 types_allowed = _int_or_string_form(raw, structure, keyword, index)
                 if not (types_allowed and keyword == "anyOf"):
@@ -97,9 +97,9 @@ class _Structure:
             if raw.get(forbidden) not in (None, "", False):
                 yield FieldError.forbidden(child(path, forbidden), "must be empty to be structural")
         yield from _pattern(raw, path)
-        for name, each in raw.get("properties", {}).items():
+        for name, each in (raw.get("properties") or {}).items():
             where = entry(child(path, "properties"), name)
-            inner = structure.get("properties", {}).get(name)
+            inner = (structure.get("properties") or {}).get(name)
             there = entry(child(place, "properties"), name)
             if inner is None:
                 yield FieldError.required(there, f"because it is defined in {where}")
@@ -111,7 +111,7 @@ class _Structure:
                 yield FieldError.required(there, f"because it is defined in {where}")
             else:
                 yield from self.junctor(raw["items"], structure["items"], where, there)
-        if not (types_allowed and tuple(raw.get("anyOf", ())) == INT_OR_STRING):
+        if not (types_allowed and tuple(raw.get("anyOf") or ()) == INT_OR_STRING):
             yield from self.junctions(raw, structure, path, place)
 
 
@@ -125,7 +125,7 @@ def _int_or_string_form(raw: Raw, structure: Raw, keyword: str, index: int) -> b
 
 
 def _type(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
-    where, kind = child(path, "type"), raw.get("type", "")
+    where, kind = child(path, "type"), (raw.get("type") or "")
     if raw.get("x-kubernetes-int-or-string"):
         if kind:
             yield FieldError.forbidden(where, "must be empty if x-kubernetes-int-or-string is true")
@@ -146,9 +146,9 @@ def _type(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
 
 
 def _extensions(raw: Raw, path: str) -> Iterator[FieldError]:
-    embedded = raw.get("x-kubernetes-embedded-resource", False)
-    preserves = raw.get("x-kubernetes-preserve-unknown-fields", False)
-    if "x-kubernetes-preserve-unknown-fields" in raw and not preserves:
+    embedded = raw.get("x-kubernetes-embedded-resource")
+    preserves = raw.get("x-kubernetes-preserve-unknown-fields")
+    if preserves is False:
         where = child(path, "x-kubernetes-preserve-unknown-fields")
         yield FieldError.invalid(where, False, "must be true or undefined")
     if raw.get("x-kubernetes-int-or-string"):
@@ -158,7 +158,7 @@ def _extensions(raw: Raw, path: str) -> Iterator[FieldError]:
                     child(path, name), True, "must be false if x-kubernetes-int-or-string is true"
                 )
     if embedded:
-        if raw.get("type", "object") != "object":
+        if (raw.get("type") or "object") != "object":
             yield FieldError.invalid(
                 child(path, "type"), raw["type"], "must be object if x-kubernetes-embedded-resource is true"
             )
@@ -176,15 +176,15 @@ def _extensions(raw: Raw, path: str) -> Iterator[FieldError]:
 
 
 def _identity(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
-    properties = raw.get("properties", {})
+    properties = raw.get("properties") or {}
     for name, wanted in (("apiVersion", "string"), ("kind", "string"), ("metadata", "object")):
         if name in properties and properties[name].get("type") != wanted:
             where = child(entry(child(path, "properties"), name), "type")
-            yield FieldError.invalid(where, properties[name].get("type", ""), f"must be {wanted}")
-    metadata = properties.get("metadata", {})
+            yield FieldError.invalid(where, (properties[name].get("type") or ""), f"must be {wanted}")
+    metadata = properties.get("metadata") or {}
     if level == "root":
         said = metadata.keys() - {"type", "properties", "description"}
-        if said or metadata.get("properties", {}).keys() - {"name", "generateName"}:
+        if said or (metadata.get("properties") or {}).keys() - {"name", "generateName"}:
             yield FieldError.forbidden(
                 entry(child(path, "properties"), "metadata"),
                 "must not specify anything other than name and generateName, but metadata is implicitly specified",
@@ -192,25 +192,25 @@ def _identity(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
 
 
 def _list(raw: Raw, path: str) -> Iterator[FieldError]:
-    kind, keys = raw.get("x-kubernetes-list-type", ""), raw.get("x-kubernetes-list-map-keys", [])
+    kind, keys = (raw.get("x-kubernetes-list-type") or ""), (raw.get("x-kubernetes-list-map-keys") or [])
     where, where_keys = child(path, "x-kubernetes-list-type"), child(path, "x-kubernetes-list-map-keys")
     items = raw.get("items") or {}
     if kind and kind not in ("atomic", "set", "map"):
         yield FieldError.not_supported(where, kind, ("atomic", "map", "set"))
     if kind and raw.get("type") != "array":
         yield FieldError.invalid(
-            child(path, "type"), raw.get("type", ""), f"must be array if {_last(where)} is set"
+            child(path, "type"), (raw.get("type") or ""), f"must be array if {_last(where)} is set"
         )
-    if raw.get("x-kubernetes-map-type", "") not in ("", "atomic", "granular"):
+    if (raw.get("x-kubernetes-map-type") or "") not in ("", "atomic", "granular"):
         where_map = child(path, "x-kubernetes-map-type")
         yield FieldError.not_supported(where_map, raw["x-kubernetes-map-type"], ("atomic", "granular"))
     elif raw.get("x-kubernetes-map-type") and raw.get("type") != "object":
         yield FieldError.invalid(
-            child(path, "type"), raw.get("type", ""), "must be object if x-kubernetes-map-type is set"
+            child(path, "type"), (raw.get("type") or ""), "must be object if x-kubernetes-map-type is set"
         )
     if kind == "set":
         whole = items.get("x-kubernetes-map-type") == "atomic" or (
-            items.get("type") == "array" and items.get("x-kubernetes-list-type", "atomic") == "atomic"
+            items.get("type") == "array" and (items.get("x-kubernetes-list-type") or "atomic") == "atomic"
         )
         if items.get("nullable"):
             yield FieldError.forbidden(child(child(path, "items"), "nullable"), "must not be true in a set")
@@ -226,9 +226,11 @@ def _list(raw: Raw, path: str) -> Iterator[FieldError]:
         yield FieldError.required(where_keys, "must not be empty if x-kubernetes-list-type is map")
     if items.get("type") != "object":
         yield FieldError.invalid(
-            child(child(path, "items"), "type"), items.get("type", ""), "must be object in a list of type map"
+            child(child(path, "items"), "type"),
+            (items.get("type") or ""),
+            "must be object in a list of type map",
         )
-    properties, seen = items.get("properties", {}), set()
+    properties, seen = (items.get("properties") or {}), set()
     for index, key in enumerate(keys):
         where_key = element(where_keys, index)
         there = entry(child(child(path, "items"), "properties"), key)
@@ -240,11 +242,11 @@ def _list(raw: Raw, path: str) -> Iterator[FieldError]:
             "x-kubernetes-int-or-string"
         ):
             yield FieldError.invalid(
-                child(there, "type"), properties[key].get("type", ""), "must be a scalar"
+                child(there, "type"), (properties[key].get("type") or ""), "must be a scalar"
             )
         elif properties[key].get("nullable"):
             yield FieldError.forbidden(child(there, "nullable"), "must not be true for a list-map key")
-        elif key not in items.get("required", ()) and properties[key].get("default") is None:
+        elif key not in (items.get("required") or ()) and properties[key].get("default") is None:
             yield FieldError.required(
                 child(there, "default"), f"{key} is a list-map key, so it must be required or have a default"
             )
