@@ -99,10 +99,8 @@ _CONDITION: Final = {
     "reason": "A word for programs: why it is so.",
     "message": "A sentence for people.",
     "lastTransitionTime": "When the status last changed.",
-    "lastUpdateTime": "When the condition was last written.",
-    "lastHeartbeatTime": "When the condition was last confirmed.",
-    "observedGeneration": "The generation of the object that this is about.",
 }
+_OBSERVED: Final = {"observedGeneration": "The generation of the object that this is about."}
 _CONTAINER: Final = {
     "name": "Unique within the pod.",
     "image": "What to run: an image reference.",
@@ -303,6 +301,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "type": "What the secret is for; it can't be changed.",
         "immutable": "Once set, neither the data nor this field can be changed.",
     },
+    "api.core.v1.Endpoints": {**_OBJECT, "subsets": "Addresses, grouped by the ports that they have."},
     "api.core.v1.ServiceAccount": {
         **_OBJECT,
         "secrets": "Secrets that pods with this account may use.",
@@ -355,6 +354,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "reason": "A word for programs: why.",
         "message": "A sentence for people: what.",
         "type": "Normal or Warning.",
+        "eventTime": "When it first happened, to the microsecond.",
         "count": "How often it happened.",
         "firstTimestamp": "When it first happened.",
         "lastTimestamp": "When it last happened.",
@@ -377,6 +377,10 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "series": "How often it happened lately.",
         "action": "What was done about it.",
         "related": "Another object that it has to do with.",
+        "deprecatedSource": "Who noticed, as the core group has it.",
+        "deprecatedFirstTimestamp": "When it first happened, as the core group has it.",
+        "deprecatedLastTimestamp": "When it last happened, as the core group has it.",
+        "deprecatedCount": "How often it happened, as the core group has it.",
     },
     "api.apps.v1.StatefulSetSpec": {
         "replicas": "How many pods there are to be.",
@@ -428,6 +432,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "allowVolumeExpansion": "Whether claims may grow.",
         "volumeBindingMode": "Immediate, or WaitForFirstConsumer: when a pod that uses the claim is scheduled.",
         "mountOptions": "Options for mounting its volumes.",
+        "allowedTopologies": "Where volumes may be made.",
     },
     "api.storage.v1beta1.VolumeAttributesClass": {
         **_OBJECT,
@@ -488,9 +493,12 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "deprecated": "Whether clients are warned.",
         "deprecationWarning": "What they are told.",
     },
-    "apimachinery.pkg.apis.meta.v1.Condition": _CONDITION,
-    "api.core.v1.PodCondition": _CONDITION,
-    "api.core.v1.NodeCondition": _CONDITION,
+    "apimachinery.pkg.apis.meta.v1.Condition": {**_CONDITION, **_OBSERVED},
+    "api.core.v1.PodCondition": {**_CONDITION, **_OBSERVED},
+    "api.core.v1.NodeCondition": {
+        **_CONDITION,
+        "lastHeartbeatTime": "When the condition was last confirmed.",
+    },
     "api.core.v1.NamespaceCondition": _CONDITION,
     "apimachinery.pkg.apis.meta.v1.LabelSelector": {
         "matchLabels": "Labels and the values they must have.",

@@ -183,9 +183,9 @@ def _property(message: str, name: str, type_name: str, facts: dict[str, Any]) ->
     if enum:
         changes["enum"] = enum
     default = DEFAULTS.get(message, {}).get(name, UNSET)
-    if default is UNSET and "d" in facts and not enum:
-        # What a Go struct has anyway: a zero where a field is required, an empty struct where it is not a pointer.
-        # A required enumeration has none: its zero would be a wrong value, not a missing one.
+    if default is UNSET and "d" in facts and not (enum and facts["d"] == ""):
+        # Mostly what a Go struct has anyway: a zero where a field is required, an empty struct where it is not a
+        # pointer. A required enumeration gets none: its zero would be a wrong value, not a missing one.
         default = facts["d"]
     if default is not UNSET:
         changes["default"] = default

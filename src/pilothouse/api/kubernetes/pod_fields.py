@@ -1,0 +1,378 @@
+"""Which fields of a pod are honoured on our nodes, which are approximated, and which are refused.
+
+    refusals({"containers": [...], "runtimeClassName": "gvisor"})
+    # [spec.runtimeClassName: Forbidden: our nodes can't honour this: every container is a process of the node ...]
+
+Our nodes run pods as processes: each pod has mounts and a host name of its own, each container its own process ids; the
+network is the node's, with an address per pod. What follows from that is written down here once, for every field that Kubernetes
+knows; server, scheduler and node read the same table, and ``docs/pod-fields.md`` is made from it.
+
+A field that is not approximated well enough to keep its promise is refused, with its path, before anything is stored.
+Some fields are refused for certain values only; the condition says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from pilothouse.api.kubernetes.table import schema
+from pilothouse.meta.fields import FieldError, element, entry
+from pilothouse.meta.kind import Kind, Object
+
+HONOURED: Final = "honoured"
+APPROXIMATED: Final = "approximated"
+REFUSED: Final = "refused"
+
+
+class Verdict(NamedTuple):
+    """What becomes of a field."""
+
+    word: str
+    reason: str = ""
+    only: str = ""
+    """For a refusal: which values it is about, in words."""
+    applies: Callable[[Any], bool] = bool
+    """For a refusal: whether it is about this value. A field that is off or empty asks for nothing."""
+
+
+_YES: Final = Verdict(HONOURED)
+
+
+def _roughly(reason: str) -> Verdict:
+    return Verdict(APPROXIMATED, reason)
+
+
+def _no(reason: str, only: str = "", applies: Callable[[Any], bool] = bool) -> Verdict:
+    return Verdict(REFUSED, reason, only, applies)
+
+
+def _one_of(*values: Any) -> Callable[[Any], bool]:
+    return lambda value: value in values
+
+
+def _given(value: Any) -> bool:
+    return value is not None
+
+
+_PLAIN_PROCESS: Final = "every container is a process of the node"
+_NO_DEVICES: Final = "nodes hand out no devices"
+_NO_STORAGE: Final = "nodes mount no storage of this kind; use a persistentVolumeClaim"
+_NO_WINDOWS: Final = "nodes run Linux"
+_NO_PRIORITY: Final = "pods have no priorities and never drive each other out"
+_SHARED_LIMITS: Final = (
+    "enforced where the node may use control groups; else the pod's status says that it is not"
+)
+
+_SPEC: Final[dict[str, Verdict]] = {
+    "containers": _YES,
+    "initContainers": _YES,
+    "ephemeralContainers": _no("containers can't be added to a running pod"),
+    "volumes": _YES,
+    "restartPolicy": _YES,
+    "terminationGracePeriodSeconds": _YES,
+    "activeDeadlineSeconds": _YES,
+    "dnsPolicy": _roughly("names of pods and services resolve in every pod; other names as on the node"),
+    "dnsConfig": _roughly(
+        "goes into the pod's own /etc/resolv.conf; options that the C library ignores are ignored"
+    ),
+    "nodeSelector": _YES,
+    "nodeName": _YES,
+    "serviceAccountName": _YES,
+    "serviceAccount": _YES,
+    "automountServiceAccountToken": _YES,
+    "hostNetwork": _YES,
+    "hostPID": _no("each container has process ids of its own"),
+    "hostIPC": _roughly("pods share the node's inter-process communication whether they ask for it or not"),
+    "hostUsers": _no("pods have the user ids of the node agent", "false", _one_of(False)),
+    "shareProcessNamespace": _no("each container has process ids of its own", "true"),
+    "securityContext": _YES,
+    "imagePullSecrets": _roughly(
+        "nodes fetch nothing from registries: images are imported, so no credentials are needed"
+    ),
+    "hostname": _YES,
+    "subdomain": _YES,
+    "affinity": _YES,
+    "schedulerName": _YES,
+    "tolerations": _YES,
+    "hostAliases": _YES,
+    "priorityClassName": _no(_NO_PRIORITY),
+    "priority": _no(_NO_PRIORITY, "other than 0"),
+    "preemptionPolicy": _roughly(_NO_PRIORITY),
+    "readinessGates": _YES,
+    "runtimeClassName": _no(f"{_PLAIN_PROCESS}; there are no other runtimes", applies=_given),
+    "enableServiceLinks": _roughly("services are found by name; no environment variables are set for them"),
+    "overhead": _no("a container needs nothing beside its own processes"),
+    "topologySpreadConstraints": _YES,
+    "setHostnameAsFQDN": _no("the host name is the short one", "true"),
+    "os": _YES,
+    "schedulingGates": _YES,
+    "resourceClaims": _no(_NO_DEVICES),
+    "resources": _no("limits are per container, not per pod", applies=_given),
+}
+_CONTAINER: Final[dict[str, Verdict]] = {
+    "name": _YES,
+    "image": _YES,
+    "command": _YES,
+    "args": _YES,
+    "workingDir": _YES,
+    "ports": _YES,
+    "envFrom": _YES,
+    "env": _YES,
+    "resources": _YES,
+    "resizePolicy": _no("the resources of a running container can't be changed"),
+    "restartPolicy": _YES,
+    "volumeMounts": _YES,
+    "volumeDevices": _no(_NO_DEVICES),
+    "livenessProbe": _YES,
+    "readinessProbe": _YES,
+    "startupProbe": _YES,
+    "lifecycle": _YES,
+    "terminationMessagePath": _YES,
+    "terminationMessagePolicy": _YES,
+    "imagePullPolicy": _roughly(
+        "images are imported, never fetched: every policy means the image that is there"
+    ),
+    "securityContext": _YES,
+    "stdin": _YES,
+    "stdinOnce": _YES,
+    "tty": _YES,
+}
+_POD_SECURITY: Final[dict[str, Verdict]] = {
+    "seLinuxOptions": _no("nodes set no SELinux labels", applies=_given),
+    "windowsOptions": _no(_NO_WINDOWS, applies=_given),
+    "runAsUser": _roughly(
+        "only a node agent that is root can change the user; else the pod waits and says so"
+    ),
+    "runAsGroup": _roughly("as runAsUser"),
+    "runAsNonRoot": _YES,
+    "supplementalGroups": _roughly("as runAsUser"),
+    "supplementalGroupsPolicy": _no(
+        "groups of the image's own /etc/group are not looked up", "Strict", _one_of("Strict")
+    ),
+    "fsGroup": _roughly("as runAsUser"),
+    "sysctls": _no("kernel settings are the node's"),
+    "fsGroupChangePolicy": _roughly("ownership is always set when a volume is mounted"),
+    "seccompProfile": _YES,
+    "appArmorProfile": _YES,
+    "seLinuxChangePolicy": _no("nodes set no SELinux labels", applies=_given),
+}
+_SECURITY: Final[dict[str, Verdict]] = {
+    "capabilities": _roughly(
+        "dropped where the node agent is root; none can be added beyond what the agent has"
+    ),
+    "privileged": _roughly("a container never has more rights than the node agent"),
+    "seLinuxOptions": _POD_SECURITY["seLinuxOptions"],
+    "windowsOptions": _POD_SECURITY["windowsOptions"],
+    "runAsUser": _POD_SECURITY["runAsUser"],
+    "runAsGroup": _POD_SECURITY["runAsGroup"],
+    "runAsNonRoot": _YES,
+    "readOnlyRootFilesystem": _roughly(
+        "the image's files are read-only; folders of the node keep their own rights"
+    ),
+    "allowPrivilegeEscalation": _YES,
+    "procMount": _no("/proc is always the default one", "Unmasked", _one_of("Unmasked")),
+    "seccompProfile": _YES,
+    "appArmorProfile": _YES,
+}
+_PROFILE: Final[dict[str, Verdict]] = {
+    "type": _no("no such profiles are loaded on nodes", "Localhost", _one_of("Localhost")),
+    "localhostProfile": _no("no such profiles are loaded on nodes", applies=_given),
+}
+_VOLUME: Final[dict[str, Verdict]] = {
+    "name": _YES,
+    "emptyDir": _YES,
+    "hostPath": _YES,
+    "configMap": _YES,
+    "secret": _YES,
+    "projected": _YES,
+    "downwardAPI": _YES,
+    "persistentVolumeClaim": _YES,
+    "ephemeral": _no(
+        "nobody makes claims for single pods; write the claim beside the pod, or use a StatefulSet",
+        applies=_given,
+    ),
+    "image": _no("images are not mounted as volumes", applies=_given),
+    "gitRepo": _no("nodes fetch nothing; use an init container", applies=_given),
+    **{
+        source: _no(_NO_STORAGE, applies=_given)
+        for source in (
+            "awsElasticBlockStore",
+            "azureDisk",
+            "azureFile",
+            "cephfs",
+            "cinder",
+            "csi",
+            "fc",
+            "flexVolume",
+            "flocker",
+            "gcePersistentDisk",
+            "glusterfs",
+            "iscsi",
+            "nfs",
+            "photonPersistentDisk",
+            "portworxVolume",
+            "quobyte",
+            "rbd",
+            "scaleIO",
+            "storageos",
+            "vsphereVolume",
+        )
+    },
+}
+
+SECTIONS: Final[dict[str, dict[str, Verdict]]] = {
+    "api.core.v1.PodSpec": _SPEC,
+    "api.core.v1.Container": _CONTAINER,
+    "api.core.v1.PodSecurityContext": _POD_SECURITY,
+    "api.core.v1.SecurityContext": _SECURITY,
+    "api.core.v1.SeccompProfile": _PROFILE,
+    "api.core.v1.AppArmorProfile": _PROFILE,
+    "api.core.v1.PodOS": {"name": _no(_NO_WINDOWS, "windows", _one_of("windows"))},
+    "api.core.v1.ContainerPort": {
+        "name": _YES,
+        "containerPort": _YES,
+        "protocol": _YES,
+        "hostPort": _roughly("the node checks that the port is free, and forwards TCP alone"),
+        "hostIP": _roughly("as hostPort"),
+    },
+    "api.core.v1.ResourceRequirements": {
+        "limits": _roughly(_SHARED_LIMITS),
+        "requests": _roughly("counted by the scheduler"),
+        "claims": _no(_NO_DEVICES),
+    },
+    "api.core.v1.VolumeMount": {
+        "name": _YES,
+        "mountPath": _YES,
+        "readOnly": _YES,
+        "subPath": _YES,
+        "subPathExpr": _YES,
+        "recursiveReadOnly": _no(
+            "mounts below a read-only volume keep their own rights", "Enabled", _one_of("Enabled")
+        ),
+        "mountPropagation": _no(
+            "a pod's mounts are its own",
+            "Bidirectional or HostToContainer",
+            _one_of("Bidirectional", "HostToContainer"),
+        ),
+    },
+    "api.core.v1.Probe": {
+        "exec": _YES,
+        "httpGet": _YES,
+        "tcpSocket": _YES,
+        "grpc": _no("nodes speak no gRPC; use exec with a health checker", applies=_given),
+        "initialDelaySeconds": _YES,
+        "timeoutSeconds": _YES,
+        "periodSeconds": _YES,
+        "successThreshold": _YES,
+        "failureThreshold": _YES,
+        "terminationGracePeriodSeconds": _YES,
+    },
+    "api.core.v1.Lifecycle": {"postStart": _YES, "preStop": _YES, "stopSignal": _YES},
+    "api.core.v1.Volume": _VOLUME,
+    "api.core.v1.EmptyDirVolumeSource": {
+        "medium": _no(
+            "there are no huge pages to hand out",
+            "HugePages",
+            lambda value: str(value).startswith("HugePages"),
+        ),
+        "sizeLimit": _roughly("checked now and then: a pod that uses more is evicted"),
+    },
+    "api.core.v1.VolumeProjection": {
+        "secret": _YES,
+        "configMap": _YES,
+        "downwardAPI": _YES,
+        "serviceAccountToken": _YES,
+        "clusterTrustBundle": _no("there are no trust bundles; use a config map", applies=_given),
+    },
+}
+"""Verdicts by message and field. A message that is not here is honoured as a whole."""
+
+_AMOUNTS: Final = {"cpu", "memory", "ephemeral-storage"}
+
+
+def refused_fields(kind: Kind, obj: Object) -> list[FieldError]:
+    """The same for any object that holds such a specification: a pod, or a set with a template of pods."""
+    spec = obj.get("spec") or {}
+    if (kind.group, kind.name) == ("", "Pod"):
+        return refusals(spec)
+    if (kind.group, kind.name) == ("apps", "StatefulSet"):
+        return refusals((spec.get("template") or {}).get("spec") or {}, "spec.template.spec")
+    return []
+
+
+def refusals(spec: Mapping[str, Any], path: str = "spec") -> list[FieldError]:
+    """Every field of a pod's specification that our nodes can't honour."""
+    return list(_refusals(spec, "api.core.v1.PodSpec", path))
+
+
+def _refusals(value: Mapping[str, Any], message: str, path: str) -> Iterator[FieldError]:
+    section, properties = SECTIONS[message], schema(message).properties
+    for field, held in value.items():
+        verdict = section.get(field, _YES)
+        at = f"{path}.{field}"
+        if verdict.word == REFUSED and verdict.applies(held):
+            yield FieldError.forbidden(at, f"our nodes can't honour this: {verdict.reason}")
+        elif message == "api.core.v1.ResourceRequirements" and field in ("limits", "requests"):
+            for name in sorted((held or {}).keys() - _AMOUNTS):
+                yield FieldError.forbidden(entry(at, name), f"our nodes can't honour this: {_NO_DEVICES}")
+        elif field in properties and held:
+            yield from _below(properties[field], held, at)
+
+
+def _below(node: Any, held: Any, path: str) -> Iterator[FieldError]:
+    if node.items is not None and isinstance(held, list):
+        inner = node.items.ref.removeprefix("io.k8s.")
+        if inner in SECTIONS:
+            for index, item in enumerate(held):
+                yield from _refusals(item, inner, element(path, index))
+    elif isinstance(held, dict):
+        inner = node.ref.removeprefix("io.k8s.")
+        if inner in SECTIONS:
+            yield from _refusals(held, inner, path)
+        elif inner == "api.core.v1.ProjectedVolumeSource":
+            yield from _below(
+                schema(inner).properties["sources"], held.get("sources") or [], f"{path}.sources"
+            )
+
+
+_TITLES: Final = {
+    "api.core.v1.PodSpec": ("The pod", "spec"),
+    "api.core.v1.Container": ("Its containers", "spec.containers[*] and spec.initContainers[*]"),
+    "api.core.v1.PodSecurityContext": ("The pod's security context", "spec.securityContext"),
+    "api.core.v1.SecurityContext": ("A container's security context", "spec.containers[*].securityContext"),
+    "api.core.v1.SeccompProfile": ("Seccomp profiles", "….securityContext.seccompProfile"),
+    "api.core.v1.AppArmorProfile": ("AppArmor profiles", "….securityContext.appArmorProfile"),
+    "api.core.v1.PodOS": ("Operating system", "spec.os"),
+    "api.core.v1.ContainerPort": ("Ports", "spec.containers[*].ports[*]"),
+    "api.core.v1.ResourceRequirements": ("Resources", "spec.containers[*].resources"),
+    "api.core.v1.VolumeMount": ("Mounts", "spec.containers[*].volumeMounts[*]"),
+    "api.core.v1.Probe": ("Probes", "spec.containers[*].livenessProbe, readinessProbe, startupProbe"),
+    "api.core.v1.Lifecycle": ("Hooks", "spec.containers[*].lifecycle"),
+    "api.core.v1.Volume": ("Volumes", "spec.volumes[*]"),
+    "api.core.v1.EmptyDirVolumeSource": ("emptyDir", "spec.volumes[*].emptyDir"),
+    "api.core.v1.VolumeProjection": ("Projected sources", "spec.volumes[*].projected.sources[*]"),
+}
+
+
+def document() -> str:
+    """The table as ``docs/pod-fields.md``."""
+    lines = [
+        "# Pod fields",
+        "",
+        "Our nodes run pods as processes. This table says for every field of a pod whether it is **honoured**,",
+        "**approximated** (what is different is said), or **refused**: a pod, or a template of pods, that uses a refused field",
+        "gets a 422 with the field's path when the server runs standalone. On a real Kubernetes none of this applies.",
+        "",
+        "Amounts other than `cpu`, `memory` and `ephemeral-storage` in `resources` are refused: nodes hand out no devices.",
+        "",
+        "Made from `pilothouse.api.kubernetes.pod_fields`; change it there.",
+    ]
+    for message, section in SECTIONS.items():
+        title, where = _TITLES[message]
+        lines += ["", f"## {title}", "", f"`{where}`", "", "| field | | |", "|---|---|---|"]
+        for field in sorted(section):
+            verdict = section[field]
+            word = f"{verdict.word} if {verdict.only}" if verdict.only else verdict.word
+            lines.append(f"| `{field}` | {word} | {verdict.reason} |")
+    return "\n".join(lines) + "\n"
