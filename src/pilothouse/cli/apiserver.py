@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from pathlib import Path
@@ -131,6 +130,8 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
 
 
 def _run(options: ApiServerOptions) -> None:
+    import asyncio
+
     import uvloop
 
     from pilothouse.app.apiserver import allow_many_connections, run

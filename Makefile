@@ -1,0 +1,52 @@
+# Each target sets up what it needs (scripts/setup, scripts/tools/*), on a machine with nothing but Python >= 3.11.
+
+BIN = $(or $(PILOTHOUSE_VENV),.venv)/bin
+PYTEST = $(BIN)/pytest
+WORKERS = auto
+
+.DEFAULT_GOAL = help
+.PHONY: help setup up test test-long conformance soak bench check clean
+
+help:
+	@echo "make up           start the API server on this machine, data in ./.data"
+	@echo "make test         format, lint, types, imports, and the quick tests"
+	@echo "make test-long    the tests that take minutes, and the conformance suite"
+	@echo "make conformance  the protocol cases against a real kube-apiserver, built here"
+	@echo "make soak         the long tests with their full counts"
+	@echo "make bench        measurements beside a real kube-apiserver and etcd"
+	@echo "make check        what has to hold before a change goes in"
+	@echo "make clean        remove what the other targets made, except data"
+
+setup:
+	@scripts/setup
+
+up: setup
+	@scripts/up
+
+check: setup
+	@scripts/check
+
+test: setup
+	@scripts/check static
+	$(PYTEST) -n $(WORKERS) -m "not long"
+
+test-long: setup
+	$(PYTEST) -n $(WORKERS) -m long --timeout=1800
+	@$(MAKE) --no-print-directory conformance
+
+conformance: setup
+	@scripts/tools/etcd
+	@scripts/tools/kube
+	PILOTHOUSE_TARGET=kube $(PYTEST) -n $(WORKERS) tests/conformance
+
+soak: setup
+	PILOTHOUSE_SOAK=1 $(PYTEST) -m long --timeout=14400
+
+bench: setup
+	@scripts/tools/etcd
+	@scripts/tools/kube
+	$(BIN)/python -m bench.api
+
+clean:
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
