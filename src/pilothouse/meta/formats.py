@@ -13,7 +13,6 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from email.utils import parseaddr
 from functools import cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -31,6 +30,8 @@ _LABEL = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 _MAC = re.compile(
     r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){2,9}"
 )
+_NAMED_ADDRESS = re.compile(r"[^<>]*<([^<>]*)>")
+_ADDRESS = re.compile(r"(?:[^\s@<>()\[\],;:\\\"]+|\"[^\"]+\")@[^\s@<>,;]+")
 _RGB = re.compile(r"rgb\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
 
 
@@ -83,9 +84,9 @@ def is_uri(text: str) -> bool:
 
 
 def is_email(text: str) -> bool:
-    _, address = parseaddr(text)
-    local, at, domain = address.rpartition("@")
-    return bool(local and at and domain) and not any(char.isspace() for char in address)
+    """``a@example.io``, or with a name: ``Ann <a@example.io>``."""
+    named = _NAMED_ADDRESS.fullmatch(text)
+    return _ADDRESS.fullmatch(named.group(1) if named else text) is not None
 
 
 def is_hostname(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Running a schema's CEL rules over an object.
 
-    rules = Rules(schema)
+    rules = Rules(make_plan(schema, lambda node: bool(node.rules)))
     rules.check(obj, stored, found)     # found: what validation has found so far
 
 A rule sees the part of the object that its node describes as ``self``. A rule that mentions ``oldSelf`` is about a change: it
@@ -20,7 +20,7 @@ from pilothouse.meta import fields
 from pilothouse.meta.cel import BudgetExceeded, CelError, Expression, Values, compile_message, compile_rule
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.schema import UNSET, Rule, Schema
-from pilothouse.meta.schema_plan import Plan, make_plan
+from pilothouse.meta.schema_plan import Plan
 from pilothouse.meta.validating import correlate, unchanged
 
 _BLOCKING = {fields.REQUIRED, fields.NOT_SUPPORTED, fields.TOO_LONG, fields.TOO_MANY, fields.TYPE_INVALID}
@@ -55,16 +55,14 @@ class _Exhausted(Exception):
 
 
 class Rules:
-    """The rules of a schema."""
+    """The rules of a schema; the plan leads to the nodes that have some."""
 
-    def __init__(self, schema: Schema) -> None:
-        self._plan = make_plan(schema, lambda node: bool(node.rules))
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self._compiled: dict[int, _Group] = {}
 
     def check(self, obj: Any, old: Any, found: Sequence[FieldError]) -> list[FieldError]:
         """What the rules say; ``old`` is UNSET when an object is created."""
-        if self._plan is None:
-            return []
         if any(fault.reason in _BLOCKING for fault in found):
             return [FieldError.invalid("<nil>", "null", _NOT_CHECKED)]
         broken: list[FieldError] = []

@@ -6,22 +6,26 @@
     problems = shape.validate(obj, stored)
 
 ``accepts`` is the common case: one call into compiled code says that nothing is unknown, missing or wrong. Only an
-object that fails it is walked in Python, to prune, to explain. Each part is compiled when it is first needed, so a
-kind that nobody writes costs nothing.
+object that fails it is walked in Python, to prune, to explain.
+
+Each part is compiled when it is first needed, so a kind that nobody writes costs nothing. The compilers themselves are
+imported only then: they take 25 MB, and a process that merely names kinds (a pilot, the command line) has no use for them.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pilothouse.meta.accepting import Acceptor
 from pilothouse.meta.defaulting import Defaults, drop_nulls
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.pruning import prune
-from pilothouse.meta.rules import Rules
 from pilothouse.meta.schema import UNSET, Schema
-from pilothouse.meta.validating import faults
+from pilothouse.meta.schema_plan import make_plan
+
+if TYPE_CHECKING:
+    from pilothouse.meta.accepting import Acceptor
+    from pilothouse.meta.rules import Rules
 
 
 class Shape:
@@ -32,6 +36,8 @@ class Shape:
 
     @cached_property
     def _acceptor(self) -> Acceptor:
+        from pilothouse.meta.accepting import Acceptor
+
         return Acceptor(self.schema)
 
     @cached_property
@@ -39,8 +45,13 @@ class Shape:
         return Defaults(self.schema)
 
     @cached_property
-    def _rules(self) -> Rules:
-        return Rules(self.schema)
+    def _rules(self) -> Rules | None:
+        plan = make_plan(self.schema, lambda node: bool(node.rules))
+        if plan is None:
+            return None
+        from pilothouse.meta.rules import Rules
+
+        return Rules(plan)
 
     def accepts(self, obj: dict[str, Any]) -> bool:
         """True if no field is unknown and the schema finds no fault (CEL rules are not looked at)."""
@@ -59,5 +70,9 @@ class Shape:
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
         """Every fault, CEL rules included. Given the stored object, transition rules run and unchanged faults pass."""
         before = UNSET if old is None else old
-        found = [] if self.accepts(obj) else faults(self.schema, obj, before)
-        return found + self._rules.check(obj, before, found)
+        found: list[FieldError] = []
+        if not self.accepts(obj):
+            from pilothouse.meta.validating import faults
+
+            found = faults(self.schema, obj, before)
+        return found if self._rules is None else found + self._rules.check(obj, before, found)
