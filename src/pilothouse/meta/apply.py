@@ -179,14 +179,14 @@ def _prune(merged: Object, applied: Tree, last: Entry, others: list[Entry], vers
         pruned = _put_back(
             versions.convert(whole, each), versions.convert(pruned, each), owned[each], versions.node(each)
         )
-    before = with_declared(fields_of(whole, node), node)
-    after = with_declared(fields_of(versions.convert(pruned, version), node), node)
+    before = fields_of(whole, node, containers=True)
+    after = fields_of(versions.convert(pruned, version), node, containers=True)
     return versions.convert(remove(whole, intersection(difference(before, after), gone), node), versions.own)
 
 
 def _put_back(whole: Object, pruned: Object, owned: Tree, node: Any) -> Object:
-    everything = with_declared(fields_of(whole, node), node)
-    kept = union(with_declared(fields_of(pruned, node), node), with_declared(owned, node))
+    everything = fields_of(whole, node, containers=True)
+    kept = union(fields_of(pruned, node, containers=True), with_declared(owned, node))
     return remove(whole, difference(everything, kept), node)
 
 

@@ -19,7 +19,7 @@ from pilothouse.meta.topology import FREE, LEAF, LISTS, MAPS, SKIPPED, UNDESCRIB
 def fields_of(
     obj: dict[str, Any], node: Node, *, containers: bool = False, ignored: Collection[str] = ()
 ) -> Tree:
-    """The fields that an object sets: all leaves, all list items and all entries of maps.
+    """The fields that an object sets: all leaves and empty containers, all list items and all entries of maps.
 
     With ``containers`` the declared maps and lists in between count too: they are owned by whoever brought them into
     being, though not by whoever merely applies something inside them.
@@ -34,24 +34,18 @@ def fields_of(
             if below:
                 tree[name] = below
         else:
-            below = _fields(value, child, containers, containers or not declared)
-            if below is not None:
-                tree[name] = below
+            tree[name] = _fields(value, child, containers, containers or not declared)
     return tree
 
 
-def _fields(value: Any, node: Node, containers: bool, marked: bool) -> Tree | None:
+def _fields(value: Any, node: Node, containers: bool, marked: bool) -> Tree:
     """The tree below one path; ``marked`` if the path itself counts though it has members below it."""
     kind = node.kind
-    if kind == LEAF:
+    if kind == LEAF or not value:
         return MEMBER
-    if not value:
-        # An empty list that could be merged is nobody's, unless somebody brought it into being.
-        return None if value == [] and not marked and kind != FREE else MEMBER
-    if type(value) is dict:
-        if kind in MAPS:
-            return _map_fields(value, node, containers, {SELF: MEMBER} if marked else {})
-    elif type(value) is list and kind in LISTS:
+    if type(value) is dict and kind in MAPS:
+        return _map_fields(value, node, containers, {SELF: MEMBER} if marked else {})
+    if type(value) is list and kind in LISTS:
         return _list_fields(value, node, containers, {SELF: MEMBER} if marked else {})
     return MEMBER
 
@@ -63,7 +57,7 @@ def _map_fields(value: dict[str, Any], node: Node, containers: bool, tree: Tree)
         found = known.get(field)
         if found is None:
             if type(child) is dict or type(child) is list:
-                tree[f"f:{field}"] = _fields(child, rest, containers, True) or MEMBER
+                tree[f"f:{field}"] = _fields(child, rest, containers, True)
             else:
                 tree[f"f:{field}"] = MEMBER
             continue
@@ -72,9 +66,7 @@ def _map_fields(value: dict[str, Any], node: Node, containers: bool, tree: Tree)
         if kind == LEAF:
             tree[name] = MEMBER
         elif kind != SKIPPED:
-            fields = _fields(child, below, containers, containers)
-            if fields is not None:
-                tree[name] = fields
+            tree[name] = _fields(child, below, containers, containers)
     return tree
 
 
@@ -140,7 +132,7 @@ def _note(tree: Tree, field: str, value: Any, node: Node) -> None:
     """Everything at and below a field that is there on one side only."""
     name, child, _ = node.child(field)
     if child.kind != SKIPPED:
-        tree[name] = _fields(value, child, True, True) or MEMBER
+        tree[name] = _fields(value, child, True, True)
 
 
 def _compare_values(before: Any, after: Any, node: Node, name: str, result: Comparison) -> None:

@@ -59,17 +59,18 @@ def _merge_lists(live: list[Any], patch: list[Any], node: Node) -> list[Any]:
 
     # What is applied comes in the order applied. What is only in the live list stays before the next shared item.
     merged: list[Any] = []
-    shared = [name for name in patch_names if name in present]
+    shared = iter([name for name in patch_names if name in present])
+    anchor = next(shared, None)
     waiting = iter(patch_names)
     for name, item in zip(live_names, live, strict=True):
         if name not in applied:
             merged.append(item)
-        elif shared and name == shared[0]:
+        elif name == anchor:
             for next_name in waiting:
                 merged.append(laid_over(next_name))
                 if next_name == name:
                     break
-            shared.pop(0)
+            anchor = next(shared, None)
     merged.extend(laid_over(name) for name in waiting)
     return merged
 

@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from pilothouse.meta.fields import FieldError, child, element
 
 Rule = Callable[[str], str]
@@ -194,16 +196,16 @@ def dedupe_owner_references(meta: dict[str, Any]) -> list[str]:
     owners = meta.get("ownerReferences")
     if not isinstance(owners, list) or len(owners) < 2:
         return []
-    kept: list[Any] = []
-    repeated: list[str] = []
+    kept: dict[bytes, Any] = {}
+    repeated: dict[str, None] = {}
     for owner in owners:
-        if owner not in kept:
-            kept.append(owner)
-        elif isinstance(owner, dict) and owner.get("uid") not in repeated:
-            repeated.append(str(owner.get("uid")))
-    if len(kept) == len(owners):
+        spelled = msgspec.json.encode(owner, order="deterministic")
+        if spelled in kept:
+            repeated[str(owner.get("uid")) if isinstance(owner, dict) else "?"] = None
+        kept.setdefault(spelled, owner)
+    if not repeated:
         return []
-    meta["ownerReferences"] = kept
+    meta["ownerReferences"] = list(kept.values())
     return [
         ".metadata.ownerReferences contains duplicate entries, of which one was kept; "
         f"duplicate UID(s) observed: {', '.join(repeated)}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.meta.apply.databases import V1, Databases, database
 
 from pilothouse.meta.errors import StatusError
-from tests.meta.apply.databases import V1, Databases, database
 
 
 def first(db: Databases) -> None:

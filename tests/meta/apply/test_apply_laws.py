@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.meta.apply.databases import Databases, copy, database
+
+users = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["u1", "u2", "u3"])},
+        optional={
+            "role": st.sampled_from(["ro", "rw"]),
+            "limits": st.dictionaries(st.sampled_from("ab"), st.integers(1, 2), max_size=2),
+        },
+    ),
+    unique_by=lambda user: user["name"],
+    max_size=3,
+)
+free = st.recursive(
+    st.integers(1, 2),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+specs = st.fixed_dictionaries(
+    {},
+    optional={
+        "engine": st.sampled_from(["pg", "mysql"]),
+        "replicas": st.integers(1, 3),
+        "users": users,
+        "tags": st.lists(st.sampled_from("xyz"), unique=True, max_size=3),
+        "args": st.lists(st.sampled_from("ab"), max_size=2),
+        "point": st.dictionaries(st.sampled_from("xy"), st.integers(1, 2), max_size=2),
+        "settings": st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3),
+        "extra": st.dictionaries(st.sampled_from("abc"), free, max_size=2),
+    },
+)
+histories = st.lists(
+    st.tuples(st.sampled_from(["apply", "update"]), st.sampled_from(["p", "q"]), specs), max_size=4
+)
+
+
+def after(history: list[tuple[str, str, dict[str, Any]]]) -> Databases:
+    db = Databases()
+    for verb, manager, spec in history:
+        if verb == "apply":
+            db.apply(manager, force=True, **copy(spec))
+        else:
+            db.update(manager, lambda obj, spec=spec: obj.update(spec=copy(spec)))  # type: ignore[misc]
+    return db
+
+
+@given(histories, specs)
+def test_applying_twice_is_applying_once(history: list[Any], spec: dict[str, Any]) -> None:
+    db = after(history)
+    db.apply("me", force=True, **copy(spec))
+    once = copy(db.live)
+    db.apply("me", **copy(spec))
+    assert db.live == once
+
+
+@given(histories, specs)
+def test_what_is_applied_is_what_one_gets(history: list[Any], spec: dict[str, Any]) -> None:
+    db = after(history)
+    db.apply("me", force=True, **copy(spec))
+    for field in ("engine", "replicas", "args", "point"):
+        if field in spec:
+            assert db.spec[field] == spec[field]
+    for field in ("settings", "extra"):
+        for key, value in spec.get(field, {}).items():
+            if not isinstance(value, dict):
+                assert db.spec[field][key] == value
+    order = [user["name"] for user in db.spec.get("users", [])]
+    applied = [user["name"] for user in spec.get("users", [])]
+    assert [name for name in order if name in applied] == applied
+    assert set(spec.get("tags", [])) <= set(db.spec.get("tags", []))
+
+
+@given(histories, specs)
+def test_applying_nothing_removes_what_only_one_self_owned(history: list[Any], spec: dict[str, Any]) -> None:
+    db = Databases()
+    db.apply("me", **copy(spec))
+    db.apply_object("me", database())
+    assert db.owned("me") == []
+    assert "spec" not in (db.live or {}) or not db.spec
+
+    db = after(history)
+    others = (
+        {path for entry in db.entries if db.live for path in db.owned(entry["manager"], entry["operation"])}
+        if db.live
+        else set()
+    )
+    db.apply("me", force=True, **copy(spec))
+    db.apply_object("me", database())
+    assert db.owned("me") == []
+    left = {path for entry in db.entries for path in db.owned(entry["manager"], entry["operation"])}
+    assert left <= others | {".spec"}
+
+
+@given(histories, specs)
+def test_nobody_owns_what_is_not_there(history: list[Any], spec: dict[str, Any]) -> None:
+    db = after([*history, ("update", "me", spec)])
+    assert all(
+        path.startswith(".spec")
+        for entry in db.entries
+        for path in db.owned(entry["manager"], entry["operation"])
+    )
+    for entry in db.entries:
+        fields = entry["fieldsV1"].get("f:spec", {})
+        assert {name[2:] for name in fields if name != "."} <= set(db.spec)
+
+
+@given(histories, specs)
+@settings(max_examples=50)
+def test_arguments_are_left_alone(history: list[Any], spec: dict[str, Any]) -> None:
+    db = after(history)
+    live, patch = copy(db.live), database(copy(spec))
+    given_live, given_patch = db.live, copy(patch)
+    db.apply_object("me", given_patch, force=True)
+    assert given_patch == patch
+    assert given_live == live
