@@ -83,9 +83,11 @@ class PilothouseServer(Server):
         _, listed = self.target.fetch("/api/v1/namespaces?limit=1")
         before = int(listed["metadata"]["resourceVersion"]) - 1
         old = f"/api/v1/namespaces?resourceVersionMatch=Exact&resourceVersion={before}"
-        self.restart("--compaction-interval", "100ms")
-        self._process.wait_until(lambda: self.target.fetch(old)[0] == 410, seconds=30)
-        self.restart()
+        try:
+            self.restart("--compaction-interval", "1s")
+            self._process.wait_until(lambda: self.target.fetch(old)[0] == 410, seconds=30)
+        finally:
+            self.restart()
 
     def close(self) -> None:
         self._process.end()
