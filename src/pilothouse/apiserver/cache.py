@@ -64,7 +64,7 @@ class Cache:
     def __init__(self, store: Store, catalog: Catalog, clock: Clock, *, bounds: Bounds | None = None) -> None:
         self.store = store
         self.revision = 0
-        self.ready = False
+        self._filled = asyncio.Event()
         self._catalog = catalog
         self._clock = clock
         self._bounds = bounds or Bounds()
@@ -75,9 +75,15 @@ class Cache:
         self._horizon = 0
         self._target = 0
         self._stale = True
+        self._follower: asyncio.Task[None] | None = None
         self._groups: frozenset[str] = frozenset()
         catalog.on_change(self._learn_groups)
         self._learn_groups()
+
+    @property
+    def ready(self) -> bool:
+        """True once the first listing is complete."""
+        return self._filled.is_set()
 
     # What is here
 
@@ -118,6 +124,10 @@ class Cache:
         """429 while the first listing is under way."""
         if not self.ready:
             raise errors.too_many_requests("storage is (re)initializing")
+
+    async def filled(self) -> None:
+        """Wait for the first listing."""
+        await self._filled.wait()
 
     # How current it is
 
@@ -164,6 +174,23 @@ class Cache:
 
     async def run(self) -> None:
         """Follow the store until cancelled."""
+        while True:
+            self._follower = asyncio.create_task(self._follow())
+            try:
+                await asyncio.wait((self._follower,))
+            finally:
+                self._follower.cancel()
+                await asyncio.gather(self._follower, return_exceptions=True)
+            if not self._follower.cancelled():
+                self._follower.result()
+
+    def rebuild(self) -> None:
+        """List the store anew: what is here can't be trusted."""
+        self._stale = True
+        if self._follower is not None:
+            self._follower.cancel()
+
+    async def _follow(self) -> None:
         pause, longest = _BACKOFF
         while True:
             try:
@@ -173,10 +200,7 @@ class Cache:
                     async for batch in batches:
                         self._take(batch)
                         pause = _BACKOFF[0]
-                        if self._stale:
-                            break
-                if not self._stale:
-                    log.warning("the store ended its watch; it goes on from revision %d", self.revision)
+                log.warning("the store ended its watch; it goes on from revision %d", self.revision)
             except (Compacted, FutureRevision) as problem:
                 log.warning("the cache is listed anew: %s", problem)
                 self._stale = True
@@ -184,12 +208,6 @@ class Cache:
                 log.warning("the store does not answer (%s); trying again", problem)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, longest)
-
-    async def rebuild(self) -> None:
-        """List the store anew: what is here can't be trusted."""
-        self._stale = True
-        # The watch may be idle; the mark makes it move, and the loop look.
-        await self._nudge(PATIENCE)
 
     async def _load(self) -> None:
         latest = await self.store.revision()
@@ -239,7 +257,7 @@ class Cache:
     def _arrive(self) -> None:
         """Tell everyone who waits for the revision that has been reached."""
         if self.revision >= self._target:
-            self.ready = True
+            self._filled.set()
         if self._waiting:
             still = []
             for revision, mark in self._waiting:
