@@ -68,6 +68,8 @@ def from_json(raw: Mapping[str, Any]) -> Schema:
             said[name] = tuple(from_json(each) for each in raw[key])
     if said.get("int_or_string") and tuple(raw.get("anyOf") or ()) == INT_OR_STRING:
         del said["any_of"]  # The flag says it already.
+    if said.get("int_or_string"):
+        said.pop("type", None)
     if raw.get("not") is not None:
         said["not_"] = from_json(raw["not"])
     if raw.get("items") is not None:

@@ -44,92 +44,88 @@ def structural_problems(raw: Any, path: str) -> list[FieldError]:
     """Everything that is wrong with an ``openAPIV3Schema``; ``path`` is where it stands."""
     found = keyword_problems(raw, path)
     if not found:
-        found = list(_Structure().node(raw, path, "root"))
+        found = list(_node(raw, path, "root"))
     if not found:
         found = list(meaning_problems(from_json(raw), path))
     return found
 
 
-class _Structure:
-    def node(self, raw: Raw, path: str, level: str) -> Iterator[FieldError]:
-        yield from _type(raw, path, level)
-        yield from _extensions(raw, path)
-        yield from _list(raw, path)
-        yield from _pattern(raw, path)
-        if raw.get("type") == "array" and raw.get("items") is None:
-            yield FieldError.required(child(path, "items"), "must be specified")
-        additional = raw.get("additionalProperties")
-        where = child(path, "additionalProperties")
-        if additional is False:
-            yield FieldError.forbidden(where, "must not be false: unknown fields are pruned in any case")
-        elif additional is not None:
-            if level == "root":
-                yield FieldError.forbidden(where, "must not be used at the root")
-            if raw.get("properties"):
-                yield FieldError.forbidden(where, "must not be used together with properties")
-        if level == "root" or raw.get("x-kubernetes-embedded-resource"):
-            yield from _identity(raw, path, level)
-        if level == "root" and raw.get("default") is not None:
-            yield FieldError.forbidden(child(path, "default"), "must not be set at the root")
-        for name, each in (raw.get("properties") or {}).items():
-            yield from self.node(each, entry(child(path, "properties"), name), "field")
-        if isinstance(additional, dict):
-            yield from self.node(additional, where, "field")
-        if raw.get("items") is not None:
-            yield from self.node(raw["items"], child(path, "items"), "item")
-        yield from self.junctions(raw, raw, path, path)
+def _node(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
+    yield from _type(raw, path, level)
+    yield from _extensions(raw, path)
+    yield from _list(raw, path)
+    yield from _pattern(raw, path)
+    if raw.get("type") == "array" and raw.get("items") is None:
+        yield FieldError.required(child(path, "items"), "must be specified")
+    additional = raw.get("additionalProperties")
+    where = child(path, "additionalProperties")
+    if additional is not None and additional is not True and raw.get("properties"):
+        yield FieldError.forbidden(where, "additionalProperties and properties are mutually exclusive")
+    elif additional and level == "root":
+        yield FieldError.forbidden(where, "must not be used at the root")
+    if level == "root" or raw.get("x-kubernetes-embedded-resource"):
+        yield from _identity(raw, path, level)
+    if level == "root" and raw.get("default") is not None:
+        yield FieldError.forbidden(child(path, "default"), "must not be set at the root")
+    for name, each in (raw.get("properties") or {}).items():
+        yield from _node(each, entry(child(path, "properties"), name), "field")
+    if isinstance(additional, dict):
+        yield from _node(additional, where, "field")
+    if raw.get("items") is not None:
+        yield from _node(raw["items"], child(path, "items"), "item")
+    yield from _junctions(raw, path, int_or_string=True)
+    if level == "root":
+        yield from _incomplete(raw, raw, path, path)
 
-    def junctions(self, raw: Raw, structure: Raw, path: str, place: str) -> Iterator[FieldError]:
-        """The junctors of a node; ``structure`` is the structural node that they limit, at ``place``."""
-        for keyword in ("allOf", "anyOf", "oneOf"):
-            for index, each in enumerate(raw.get(keyword) or ()):
-                where = element(child(path, keyword), index)
-                types_allowed = _int_or_string_form(raw, structure, keyword, index)
-                if not (types_allowed and keyword == "anyOf"):
-                    yield from self.junctor(each, structure, where, place, types_allowed)
-        if raw.get("not") is not None:
-            yield from self.junctor(raw["not"], structure, child(path, "not"), place)
 
-    def junctor(
-        self, raw: Raw, structure: Raw, path: str, place: str, types_allowed: bool = False
-    ) -> Iterator[FieldError]:
-        for forbidden in _FORBIDDEN_IN_JUNCTOR:
-            if raw.get(forbidden) not in (None, "", False):
-                yield FieldError.forbidden(child(path, forbidden), "must be empty to be structural")
-        yield from _pattern(raw, path)
-        for name, each in (raw.get("properties") or {}).items():
-            where = entry(child(path, "properties"), name)
-            inner = (structure.get("properties") or {}).get(name)
-            there = entry(child(place, "properties"), name)
-            if inner is None:
-                yield FieldError.required(there, f"because it is defined in {where}")
+def _junctors(raw: Raw, path: str) -> Iterator[tuple[str, Raw, str]]:
+    """The schemas in a node's ``allOf`` and its kin: keyword, schema, path."""
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for index, each in enumerate(raw.get(keyword) or ()):
+            yield keyword, each, element(child(path, keyword), index)
+    if raw.get("not") is not None:
+        yield "not", raw["not"], child(path, "not")
+
+
+def _junctions(raw: Raw, path: str, *, int_or_string: bool = False) -> Iterator[FieldError]:
+    """What is wrong inside junctors: they may limit values, but not say what there is.
+
+    The one exception are the two ways to spell out that a value is an integer or a string.
+    """
+    spelt_out = int_or_string and tuple(raw.get("anyOf") or ()) == INT_OR_STRING
+    for keyword, each, where in _junctors(raw, path):
+        if not (spelt_out and keyword == "anyOf"):
+            yield from _junctor(each, where, int_or_string=int_or_string and where.endswith("allOf[0]"))
+
+
+def _junctor(raw: Raw, path: str, *, int_or_string: bool = False) -> Iterator[FieldError]:
+    for forbidden in _FORBIDDEN_IN_JUNCTOR:
+        if raw.get(forbidden) not in (None, "", False):
+            yield FieldError.forbidden(child(path, forbidden), "must be empty to be structural")
+    yield from _pattern(raw, path)
+    for name, each in (raw.get("properties") or {}).items():
+        yield from _junctor(each, entry(child(path, "properties"), name))
+    if raw.get("items") is not None:
+        yield from _junctor(raw["items"], child(path, "items"))
+    yield from _junctions(raw, path, int_or_string=int_or_string)
+
+
+def _incomplete(raw: Raw, structure: Raw, path: str, place: str) -> Iterator[FieldError]:
+    """Fields that junctors speak of and ``structure``, which they limit, doesn't have."""
+    for _, each, where in _junctors(raw, path):
+        yield from _incomplete(each, structure, where, place)
+        for name, inner in (each.get("properties") or {}).items():
+            here, there = entry(child(where, "properties"), name), entry(child(place, "properties"), name)
+            known = (structure.get("properties") or {}).get(name)
+            if known is None:
+                yield FieldError.required(there, f"because it is defined in {here}")
             else:
-                yield from self.junctor(each, inner, where, there)
-        if raw.get("items") is not None:
-            where, there = child(path, "items"), child(place, "items")
-            if structure.get("items") is None:
-                yield FieldError.required(there, f"because it is defined in {where}")
-            else:
-                yield from self.junctor(raw["items"], structure["items"], where, there)
-        if not (types_allowed and tuple(raw.get("anyOf") or ()) == INT_OR_STRING):
-            yield from self.junctions(raw, structure, path, place)
-
-
-def _int_or_string_form(raw: Raw, structure: Raw, keyword: str, index: int) -> bool:
-    """The two ways to spell out that a value is an integer or a string."""
-    if not structure.get("x-kubernetes-int-or-string"):
-        return False
-    if keyword == "anyOf":
-        return tuple(raw["anyOf"]) == INT_OR_STRING
-    return keyword == "allOf" and index == 0
+                yield from _incomplete({"allOf": [inner]}, known, here, there)
 
 
 def _type(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
     where, kind = child(path, "type"), (raw.get("type") or "")
-    if raw.get("x-kubernetes-int-or-string"):
-        if kind:
-            yield FieldError.forbidden(where, "must be empty if x-kubernetes-int-or-string is true")
-    elif not kind:
+    if not kind and not raw.get("x-kubernetes-int-or-string"):
         if raw.get("x-kubernetes-embedded-resource"):
             yield FieldError.required(where, "must be object if x-kubernetes-embedded-resource is true")
         elif level == "root":
@@ -137,7 +133,7 @@ def _type(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
         elif not raw.get("x-kubernetes-preserve-unknown-fields"):
             what = "specified array items" if level == "item" else "specified object fields"
             yield FieldError.required(where, f"must not be empty for {what}")
-    elif kind not in (*_SCALARS, "object", "array"):
+    elif kind and kind not in (*_SCALARS, "object", "array"):
         yield FieldError.not_supported(
             where, kind, ("array", "boolean", "integer", "number", "object", "string")
         )
