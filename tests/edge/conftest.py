@@ -1,0 +1,67 @@
+"""An edge on a free port with a handler of the test's own, and a client that speaks raw bytes over TLS."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.edge.wire import Place, Wire
+
+from pilothouse.apiserver.authentication import Authenticator, read_tokens
+from pilothouse.apiserver.connection import Handler
+from pilothouse.apiserver.health import Health
+from pilothouse.apiserver.http import Edge, tls_context
+from pilothouse.apiserver.limits import InFlight
+from pilothouse.pki.keyring import Keyring
+
+TOKENS = 's3cret,alice,42,"dev,ops"\n'
+
+Serve = Callable[..., Awaitable[Place]]
+
+
+@pytest.fixture(scope="session")
+def keyring(tmp_path_factory: pytest.TempPathFactory) -> Keyring:
+    return Keyring(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture
+async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
+    """``await serve(handler)`` runs an edge until the test ends."""
+    now = datetime.datetime.now(datetime.UTC)
+    authority = keyring.authority(now)
+    pair = keyring.serving(authority, ["localhost", "127.0.0.1"], now)
+    async with AsyncExitStack() as stack:
+
+        async def start(handler: Handler, *, in_flight: InFlight | None = None) -> Place:
+            health = Health()
+            edge = Edge(
+                handler,
+                authenticator=Authenticator(read_tokens(TOKENS, "tokens.csv")),
+                health=health,
+                in_flight=in_flight,
+            )
+            port = await edge.listen(
+                "127.0.0.1", 0, tls_context(pair.certificate, pair.key, keyring.authority_file)
+            )
+            stack.push_async_callback(edge.stop, 0.0)
+            return Place(port, keyring.authority_file, edge, health)
+
+        yield start
+
+
+@pytest.fixture
+async def dial() -> AsyncIterator[Callable[..., Awaitable[Wire]]]:
+    """``await dial(place)`` opens a connection that is closed when the test ends."""
+    wires: list[Wire] = []
+
+    async def open_wire(place: Place, *, certificate: Path | None = None, key: Path | None = None) -> Wire:
+        wire = await Wire.open(place, certificate=certificate, key=key)
+        wires.append(wire)
+        return wire
+
+    yield open_wire
+    for wire in wires:
+        await wire.close()
