@@ -13,11 +13,11 @@ import ipaddress
 import itertools
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from pilothouse.base.quantity import DECIMAL, NANO, Quantity, parse_quantity
 from pilothouse.meta.formats import compile_pattern
 
 
@@ -102,57 +102,40 @@ def _nests_repetition(pattern: str) -> bool:
     return False
 
 
-_SUFFIXES: Final = {
-    "": Decimal(1),
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", 1)},
-    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
-}
-_QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([eE][+-]?[0-9]+|[a-zA-Z]{0,2})")
-
-
-def _amount(text: str) -> Decimal:
-    parts = _QUANTITY.fullmatch(text)
-    if parts is not None:
-        number, suffix = parts.groups()
-        if suffix in _SUFFIXES:
-            return Decimal(number) * _SUFFIXES[suffix]
-        if suffix[:1] in "eE" and len(suffix) > 1 and len(suffix) < 6:
-            return Decimal(number + suffix)
-    raise ValueError(f"{text!r} is not a quantity: use a number with a suffix such as m, k, Mi or Gi")
-
-
-def _canonical_amount(amount: Decimal) -> str:
-    return format(amount.normalize(), "f") if amount else "0"
-
-
 def _quantity(text: str) -> str:
-    return _canonical_amount(_amount(text))
+    return _plain(parse_quantity(text))
+
+
+def _plain(amount: Quantity) -> str:
+    """The one text of an amount, whichever suffixes it was written with."""
+    return str(Quantity(amount.nanos, DECIMAL))
 
 
 def _whole(text: str) -> int:
-    amount = _amount(text)
-    if amount != amount.to_integral_value() or not -(2**63) <= amount < 2**63:
+    units, rest = divmod(parse_quantity(text).nanos, NANO)
+    if rest or not -(2**63) <= units < 2**63:
         raise ValueError(f"{text!r} can't be converted to an integer")
-    return int(amount)
+    return units
 
 
 def _compare(left: str, right: str) -> int:
-    one, other = _amount(left), _amount(right)
+    one, other = parse_quantity(left), parse_quantity(right)
     return (one > other) - (one < other)
 
 
-def _operand(value: Any) -> Decimal:
-    return _amount(value) if isinstance(value, str) else Decimal(value)
+def _add(text: str, other: Any) -> str:
+    return _plain(parse_quantity(text) + parse_quantity(other))
+
+
+def _sub(text: str, other: Any) -> str:
+    return _plain(parse_quantity(text) - parse_quantity(other))
 
 
 def _is(parse: Callable[[str], object]) -> Callable[[str], bool]:
     def check(text: str) -> bool:
         try:
             parse(text)
-        except (ValueError, InvalidOperation):
+        except ValueError:
             return False
         return True
 
@@ -243,23 +226,13 @@ FUNCTIONS: Final = (
     Signature("findAll", ("string", "string"), "list", _find_all),
     Signature("findAll", ("string", "string", "int"), "list", _find_all),
     Signature("quantity", ("string",), "string", _quantity, member=False),
-    Signature("isQuantity", ("string",), "bool", _is(_amount), member=False),
+    Signature("isQuantity", ("string",), "bool", _is(parse_quantity), member=False),
     Signature("isInteger", ("string",), "bool", _is(_whole)),
     Signature("asInteger", ("string",), "int", _whole),
-    Signature("asApproximateFloat", ("string",), "double", lambda text: float(_amount(text))),
+    Signature("asApproximateFloat", ("string",), "double", lambda text: parse_quantity(text).to_float()),
     Signature("sign", ("string",), "int", lambda text: _compare(text, "0")),
-    Signature(
-        "add",
-        ("string", "dyn"),
-        "string",
-        lambda one, other: _canonical_amount(_amount(one) + _operand(other)),
-    ),
-    Signature(
-        "sub",
-        ("string", "dyn"),
-        "string",
-        lambda one, other: _canonical_amount(_amount(one) - _operand(other)),
-    ),
+    Signature("add", ("string", "dyn"), "string", _add),
+    Signature("sub", ("string", "dyn"), "string", _sub),
     Signature("isGreaterThan", ("string", "string"), "bool", lambda one, other: _compare(one, other) > 0),
     Signature("isLessThan", ("string", "string"), "bool", lambda one, other: _compare(one, other) < 0),
     Signature("compareTo", ("string", "string"), "int", _compare),
