@@ -99,7 +99,8 @@ def track_update(
     convert: Convert | None = None,
 ) -> None:
     """Set ``new``'s managedFields for a plain write that turned ``live`` (None: nothing) into ``new``."""
-    metadata = new.setdefault("metadata", {})
+    # A patched object may share its metadata with the live one.
+    metadata = new["metadata"] = dict(new.get("metadata") or {})
     entries = _entries_in_force(
         live, metadata.pop("managedFields", None), through_subresource=bool(subresource)
     )
@@ -162,15 +163,10 @@ def parse_entries(entries: Any) -> list[Entry]:
     return [_parse_entry(entry) for entry in entries]
 
 
-def live_entries(live: Object | None) -> list[Entry]:
-    """The entries of a stored object; none if they make no sense."""
-    entries = (live or {}).get("metadata", {}).get("managedFields")
-    if not entries:
-        return []
-    try:
-        return parse_entries(entries)
-    except ValueError:
-        return []
+def stored_entries(live: Object | None) -> list[Entry]:
+    """The entries of a stored object. They were checked when they were written."""
+    entries: list[Entry] | None = (live or {}).get("metadata", {}).get("managedFields")
+    return entries or []
 
 
 def _parse_entry(entry: Any) -> Entry:
@@ -190,16 +186,16 @@ def _parse_entry(entry: Any) -> Entry:
 
 def _entries_in_force(live: Object | None, sent: Any, *, through_subresource: bool) -> list[Entry]:
     """The entries that a write starts from: those it sent, if they make sense, else the stored ones."""
-    stored = (live or {}).get("metadata", {}).get("managedFields")
+    stored = stored_entries(live)
     if sent is None or through_subresource or sent == stored:
-        return stored or []
+        return stored
     if sent in ([], [{}]):
         return []
     try:
         return parse_entries(sent)
     except ValueError:
         # A client that doesn't understand managedFields must not be able to lose them.
-        return stored or []
+        return stored
 
 
 def _after_update(entries: list[Entry], change: Change, actor: Identity, now: str) -> list[Entry]:

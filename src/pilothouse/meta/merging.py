@@ -3,7 +3,7 @@
     merged = merge(live, patch, node)              # lists by key, sets by value, atomic parts whole
     pruned = remove(merged, no_longer_applied, node)
 
-Results share their parts with what was given. Nothing is changed in place.
+Results share their parts with what was given, until they are ``detached``. Nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -11,8 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from pilothouse.meta.field_sets import MEMBER, SELF, Tree, readable
 from pilothouse.meta.topology import FREE, LEAF, LISTS, MAPS, SKIPPED, UNDESCRIBED, KeylessError, Node
+
+
+def detached(obj: dict[str, Any]) -> dict[str, Any]:
+    """A copy that shares nothing with the original, made through JSON, which is the fastest way."""
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
+    return copy
 
 
 def merge(live: Any, patch: Any, node: Node) -> Any:

@@ -3,9 +3,8 @@
     json_patch(obj, [{"op": "replace", "path": "/spec/replicas", "value": 3}])
     merge_patch(obj, {"metadata": {"labels": None}})
 
-Neither changes what it is given. A merge patch's result shares the parts that it leaves alone; a JSON patch's result
-shares nothing. A patch that is no patch is a 400; one that can't be applied to this object a 422 that says which
-operation failed.
+Neither changes what it is given, and the result shares nothing with it. A patch that is no patch is a 400; one that
+can't be applied to this object a 422 that says which operation failed.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import msgspec
 
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
+from pilothouse.meta.merging import detached
 
 MOST_OPERATIONS: Final = 10_000
 MOST_COPIED: Final = 3 * 1024 * 1024
@@ -42,7 +42,7 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
         raise errors.too_large(
             f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(operations)}"
         )
-    result = msgspec.json.decode(msgspec.json.encode(obj))
+    result: Any = detached(obj)
     copied = 0
     try:
         for index, operation in enumerate(operations):
@@ -52,19 +52,19 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
                     raise _failed(index, operation, f"the patch copies more than {MOST_COPIED} bytes")
             result = _applied(result, operation, index)
         # Operations may nest what they move about deeper than any request could.
-        detached = msgspec.json.decode(msgspec.json.encode(result))
+        patched: Any = detached(result)
     except RecursionError:
         raise errors.unprocessable("the patch can't be applied: the result is nested too deeply") from None
-    if type(detached) is not dict:
+    if type(patched) is not dict:
         raise errors.unprocessable("the patch can't be applied: the result is not an object")
-    return detached
+    return patched
 
 
 def merge_patch(obj: dict[str, Any], patch: Any) -> dict[str, Any]:
     """The object with the patch laid over it; null removes. Raises StatusError 400."""
     if type(patch) is not dict:
         raise errors.bad_request("a JSON merge patch must be an object")
-    return _merged(obj, patch)
+    return detached(_merged(obj, patch))
 
 
 def _merged(target: Any, patch: dict[str, Any]) -> dict[str, Any]:

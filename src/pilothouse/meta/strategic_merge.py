@@ -10,7 +10,7 @@ list is replaced. Directives in the patch ask for more:
 ``$deleteFromPrimitiveList/f: [x]``    take values out of the list ``f``
 ``$setElementOrder/f: […]``            the order of the list ``f``; what it doesn't name stays beside its neighbours
 
-The given object is left alone. A patch that breaks these rules is a 400 that says where.
+The given object is left alone, and the result shares nothing with it. A patch that breaks these rules is a 400 that says where.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
+from pilothouse.meta.merging import detached
 from pilothouse.meta.schema import Schema
 
 _PATCH: Final = "$patch"
@@ -34,7 +35,7 @@ def strategic_merge(obj: dict[str, Any], patch: Any, schema: Schema) -> dict[str
     """The object with the patch merged in. Raises StatusError 400."""
     if type(patch) is not dict:
         raise errors.bad_request("a strategic merge patch must be an object")
-    return _merge_map(obj, patch, _resolved(schema), "")
+    return detached(_merge_map(obj, patch, _resolved(schema), ""))
 
 
 def _merge_map(live: dict[str, Any], patch: dict[str, Any], schema: Schema, path: str) -> dict[str, Any]:

@@ -183,3 +183,14 @@ def test_a_nameless_manager_is_unknown() -> None:
     db = Databases()
     db.update("", lambda obj: obj.update(spec={"engine": "pg"}))
     assert db.entries[0]["manager"] == "unknown"
+
+
+def test_an_object_that_shares_its_metadata_with_the_live_one_is_safe() -> None:
+    db = Databases()
+    db.update("one", lambda obj: obj.update(spec={"engine": "pg"}))
+    live = db.live
+    assert live is not None
+    new = {**live, "spec": {"engine": "pg", "replicas": 2}}
+    track_update(live, new, schema=SCHEMA, api_version=V1, manager="two", now="2024-01-01T00:01:00Z")
+    assert [entry["manager"] for entry in live["metadata"]["managedFields"]] == ["one"]
+    assert [entry["manager"] for entry in new["metadata"]["managedFields"]] == ["one", "two"]

@@ -173,3 +173,22 @@ operations = st.fixed_dictionaries(
 @given(st.lists(operations, max_size=6))
 def test_any_patch_gives_an_object_or_a_4xx(patch: list[dict[str, Any]]) -> None:
     assert outcome(lambda: json_patch(OBJECT, patch)) in (dict, 422)
+
+
+@given(objects, objects)
+def test_results_share_nothing_with_what_was_given(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    before = repr((target, patch))
+    result = merge_patch(target, patch)
+    scribble(result)
+    assert repr((target, patch)) == before
+
+
+def scribble(value: Any) -> None:
+    if isinstance(value, dict):
+        for child in value.values():
+            scribble(child)
+        value["scribbled"] = True
+    elif isinstance(value, list):
+        for child in value:
+            scribble(child)
+        value.append("scribbled")
