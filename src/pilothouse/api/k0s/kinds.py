@@ -27,9 +27,9 @@ PLAN: Final = Kind(
         _AGE,
         Column(name="Id", path=".spec.id", description="The creator's name for it.", priority=1),
         Column(
-            name="Description",
-            path=".status.commands[*].description",
-            description="Why a step stopped or waits.",
+            name="Message",
+            path='.status.conditions[?(@.type=="Progressing")].message',
+            description="What it is doing or waiting for.",
             priority=1,
         ),
     ),

@@ -76,7 +76,7 @@ class ElasticsearchPlugin(Fields):
 
 
 class ElasticsearchNodePool(Fields):
-    """Nodes that are alike. Name, roles and the scheduler stay; the rest can be changed and is rolled out."""
+    """Nodes that are alike. Name and roles stay; the rest can be changed and is rolled out."""
 
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
     roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]

@@ -100,13 +100,18 @@ APPLICATION_POLICY: Final = Kind(
     status=True,
     columns=(
         Column(name="Application", path=".spec.application", description="The module it is of."),
-        Column(name="Policies", path=".spec.policies[*].name", description="The rules that are wanted."),
         Column(
             name="Ready",
             path='.status.conditions[?(@.type=="Ready")].status',
             description="Whether its rules are made.",
         ),
         _AGE,
+        Column(
+            name="Message",
+            path='.status.conditions[?(@.type=="Ready")].message',
+            description="Why its rules are not made.",
+            priority=1,
+        ),
     ),
     selectable={"spec.application": ".spec.application"},
     validate=check_application_policy,
