@@ -13,7 +13,7 @@ import ipaddress
 import itertools
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -74,7 +74,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return found if limit < 0 else found[:limit]
 
 
-@cache
+@lru_cache(maxsize=256)
 def _expression(pattern: str) -> re.Pattern[str]:
     """Python's matcher backtracks, so a pattern that could take exponential time is refused."""
     compile_pattern(pattern)

@@ -13,7 +13,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from functools import cache
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -237,6 +237,6 @@ class Pattern:
         return self._validator.is_valid(text)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Pattern:
     return Pattern(pattern)

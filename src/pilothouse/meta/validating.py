@@ -13,7 +13,7 @@ CEL rules are not looked at here; see ``rules``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 import jsonschema_rs
@@ -279,7 +279,7 @@ def _plain(number: int | float) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _divides(factor: int | float) -> jsonschema_rs.Draft202012Validator:
     # Decimal fractions have no exact binary form; the compiled check knows how to compare them.
     return jsonschema_rs.Draft202012Validator({"multipleOf": factor})
