@@ -7,7 +7,7 @@ from typing import Any
 from pilothouse.apiserver import decoding, ingest, lifecycle, options
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
-from pilothouse.apiserver.objects import REMOVE
+from pilothouse.apiserver.objects import Removal
 from pilothouse.apiserver.writing import Writer
 from pilothouse.meta.kind import Object
 
@@ -30,6 +30,6 @@ async def finalize(call: Call, writer: Writer) -> Response:
         if not finalizers:
             del spec["finalizers"]
         new = {**live, "spec": spec}
-        return REMOVE if lifecycle.ends(kind, new, live) else new
+        return Removal(new) if lifecycle.ends(kind, new, live) else new
 
     return writer.respond(call, await writer.amend(call, change, chosen), 200)

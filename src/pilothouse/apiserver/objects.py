@@ -4,17 +4,17 @@
 
 ``amend`` is the heart of every write to an existing object. The change is a function of the live object, called again
 on the fresh one whenever another writer came in between. It raises to refuse, returns the new object to store, or
-returns ``REMOVE`` to delete. A change that leaves the stored bytes as they were writes nothing.
+returns a ``Removal`` to delete. A change that leaves the stored bytes as they were writes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from enum import Enum
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from pilothouse.aio.turns import Turns
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.catalog import Served
 from pilothouse.meta import errors
@@ -34,12 +34,14 @@ T = TypeVar("T")
 _PATIENCE = 64
 
 
-class _Removal(Enum):
-    REMOVE = "remove"
+class Removal(msgspec.Struct, frozen=True):
+    """The change that ends an object, and how it looked at the end (None: as it was stored)."""
+
+    last: Object | None = None
 
 
-REMOVE: Final = _Removal.REMOVE
-Change = Callable[[Object], Object | Literal[_Removal.REMOVE]]
+REMOVE: Final = Removal()
+Change = Callable[[Object], Object | Removal]
 
 
 class Stored(Protocol):
@@ -74,6 +76,8 @@ class Objects:
     def __init__(self, store: Store, guesses: Guesses) -> None:
         self._store = store
         self._guesses = guesses
+        # Writers of one object in this process take turns: only other processes can make an attempt fail.
+        self._turns = Turns()
 
     async def find(self, key: str) -> Stored | None:
         """The latest value of a key."""
@@ -119,6 +123,12 @@ class Objects:
     ) -> Outcome:
         """Change an object that exists, in the version of ``served``; 404 if it doesn't."""
         key = served.key(namespace, name)
+        async with self._turns.of(key):
+            return await self._amend(served, name, key, change, guard, dry_run)
+
+    async def _amend(
+        self, served: Served, name: str, key: str, change: Change, guard: Guard | None, dry_run: bool
+    ) -> Outcome:
         live = self._guesses.peek(key) if self._store.current is None else None
         certain = live is None
         if certain:
@@ -146,11 +156,14 @@ class Objects:
         resource = served.resource
         seen = codec.convert(resource, codec.decode(live.value, live.revision), served.kind.version)
         result = change(seen)
-        if result is REMOVE:
+        if isinstance(result, Removal):
+            last = live.value
+            if result.last is not None:
+                last = codec.encode(codec.convert(resource, result.last, resource.storage))
             if dry_run:
-                return Outcome(live.value, live.revision, removed=True)
+                return Outcome(last, live.revision, removed=True)
             revision = await _answered(self._store.delete(key, revision=live.revision, guard=guard))
-            return Outcome(live.value, revision, removed=True)
+            return Outcome(last, revision, removed=True)
         value = codec.encode(codec.convert(resource, result, resource.storage))
         if value == live.value:
             return Outcome(value, live.revision, changed=False)

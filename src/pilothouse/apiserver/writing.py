@@ -17,7 +17,7 @@ from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
 from pilothouse.apiserver.negotiation import render
-from pilothouse.apiserver.objects import REMOVE, Objects, Outcome
+from pilothouse.apiserver.objects import Objects, Outcome, Removal
 from pilothouse.apiserver.options import DeleteOptions, WriteOptions
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import new_uid
@@ -86,13 +86,13 @@ class Writer:
     async def insert(self, call: Call, obj: Object, chosen: WriteOptions, *, tracked: bool = True) -> Outcome:
         """Store a new object, however it came. ``tracked``: its fields are yet to be credited to its manager."""
         kind = call.served.kind
-        metadata = obj["metadata"]
         lifecycle.begin(kind, obj, namespace=call.namespace, uid=new_uid(), now=self._clock.now())
-        self._tidy(call, metadata)
+        self._tidy(call, obj["metadata"])
         if tracked:
             self._track(call, None, obj, chosen)
         kind.complete(obj, None)
         await self._admission.admit_create(call, obj)
+        metadata = obj["metadata"]
         generated = not metadata.get("name") and bool(metadata.get("generateName"))
         for _ in range(_GENERATED_TRIES if generated else 1):
             if generated:
@@ -128,7 +128,7 @@ class Writer:
             kind.complete(new, live)
             lifecycle.advance(kind, new, live)
         self._validate(kind, new, live)
-        return REMOVE if lifecycle.ends(kind, new, live) else new
+        return Removal(new) if lifecycle.ends(kind, new, live) else new
 
     async def delete(self, call: Call) -> Response:
         """DELETE of an object."""

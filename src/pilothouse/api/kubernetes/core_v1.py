@@ -78,6 +78,8 @@ def _namespaces() -> Kind:
         default=nodes.default_namespace,
         prepare_create=nodes.prepare_namespace,
         prepare_update=nodes.keep_namespace,
+        prepare_delete=nodes.end_namespace,
+        held=nodes.namespace_is_held,
         validate=nodes.validate_namespace,
     )
 
@@ -125,6 +127,7 @@ def _pods() -> Kind:
         },
         default=pod_defaults.default_pod,
         prepare_create=pod_defaults.prepare_create,
+        grace=pod_defaults.grace,
         validate=validate_pod,
     )
 

@@ -34,6 +34,16 @@ def prepare_namespace(namespace: Object) -> None:
     namespace["status"] = {"phase": "Active"}
 
 
+def end_namespace(namespace: Object) -> None:
+    """From here on nothing new goes in."""
+    namespace["status"] = {**(namespace.get("status") or {}), "phase": "Terminating"}
+
+
+def namespace_is_held(namespace: Object) -> bool:
+    """A namespace stays until whoever empties it has taken its own kind of finalizer away."""
+    return bool((namespace.get("spec") or {}).get("finalizers"))
+
+
 def keep_namespace(new: Object, old: Object) -> None:
     """Finalizers change through ``/finalize`` alone."""
     new["spec"] = dict(old.get("spec") or {})

@@ -36,6 +36,16 @@ def default_spec(spec: Object) -> None:
             volume["emptyDir"] = {}
 
 
+def grace(pod: Object, asked: int | None) -> int:
+    """Seconds that a deleted pod gets: none if it never ran anywhere or has ended, else what was asked for or its own."""
+    spec = pod.get("spec") or {}
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if asked is not None:
+        return asked
+    return int(spec.get("terminationGracePeriodSeconds") or 0)
+
+
 def prepare_create(pod: Object) -> None:
     """A new pod waits, whatever its maker says about it."""
     pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(pod["spec"])}
