@@ -43,10 +43,13 @@ def check_volumes(volumes: Collection[Mapping[str, Any]], path: str) -> Problems
         yield from _check_source(volume, at)
 
 
+def _sources() -> list[str]:
+    # The order decides which of several sources counts as the extra one; emptyDir comes first in Kubernetes' own check.
+    return sorted(schema("api.core.v1.VolumeSource").properties, key=lambda field: field != "emptyDir")
+
+
 def _check_source(volume: Mapping[str, Any], path: str) -> Problems:
-    sources = [
-        field for field in schema("api.core.v1.VolumeSource").properties if volume.get(field) is not None
-    ]
+    sources = [field for field in _sources() if volume.get(field) is not None]
     for extra in sources[1:]:
         yield FieldError.forbidden(f"{path}.{extra}", "may not specify more than 1 volume type")
     if not sources:
