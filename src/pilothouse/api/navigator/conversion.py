@@ -145,14 +145,14 @@ def _rename_plugins(obj: Object, change: Any) -> None:
 
 def _with_plugin_objects(cluster: Schema) -> Schema:
     """The ``v1alpha1`` cluster as if its plugins were objects with a name."""
-    plugins = schema_of(v1alpha1.PilotElasticsearch).properties["plugins"]
+    plugins = schema_of(v1alpha1.PilotElasticsearch, v1alpha1.PACKAGE).properties["plugins"]
     spec = cluster.properties["spec"]
     spec = replace(spec, properties={**spec.properties, "plugins": plugins})
     return replace(cluster, properties={**cluster.properties, "spec": spec})
 
 
 _SEEN: Final = {
-    "ElasticsearchCluster": _with_plugin_objects(schema_of(v1alpha1.ElasticsearchCluster)),
-    "CassandraCluster": schema_of(v1alpha1.CassandraCluster),
-    "Pilot": schema_of(v1alpha1.Pilot),
+    "ElasticsearchCluster": _with_plugin_objects(schema_of(v1alpha1.ElasticsearchCluster, v1alpha1.PACKAGE)),
+    "CassandraCluster": schema_of(v1alpha1.CassandraCluster, v1alpha1.PACKAGE),
+    "Pilot": schema_of(v1alpha1.Pilot, v1alpha1.PACKAGE),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from pilothouse.api.navigator.validation.placement import check_placement
@@ -209,7 +210,9 @@ def _flat(settings: Any, prefix: str, path: str) -> Iterator[tuple[str, str]]:
             yield name, where
 
 
+@lru_cache(maxsize=1024, typed=True)
 def _quantity(said: Any) -> Quantity | None:
+    """The amount that is said; the same few amounts are said again and again, so they are remembered."""
     try:
         return parse_quantity(said)
     except ValueError:
