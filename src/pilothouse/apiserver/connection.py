@@ -49,6 +49,8 @@ MAX_AUDIT_ID = 64
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ONE_WRITE = 64 * 1024
 """Up to this size, joining head and body costs less than a second write."""
+_REFUSED = frozenset({401, 403})
+_NOSNIFF = ("X-Content-Type-Options", "nosniff")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 
@@ -83,7 +85,7 @@ class Doing(Enum):
 class Connection(web.RequestHandler):
     """Serves one connection, one request after the other."""
 
-    __slots__ = ("_certified", "_doing", "_expired", "_peer", "_shared", "_task")
+    __slots__ = ("_certified", "_doing", "_expired", "_incoming", "_peer", "_shared", "_task")
 
     def __init__(self, server: web.Server, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -101,6 +103,7 @@ class Connection(web.RequestHandler):
         self._task: asyncio.Task[None] | None = None
         self._doing = Doing.WAITING
         self._expired = False
+        self._incoming: StreamReader = EMPTY_PAYLOAD
         self._peer = ""
         self._certified: User | None = None
 
@@ -110,6 +113,14 @@ class Connection(web.RequestHandler):
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._doing is Doing.RECEIVING and self._messages:
+            message = self._messages[-1][0]
+            if not isinstance(message, RawRequestMessage):
+                # The parser gave up in the middle of a body, whose reader would otherwise wait for the rest.
+                self._incoming.set_exception(message.exc)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
@@ -234,6 +245,7 @@ class Connection(web.RequestHandler):
 
     async def _receive(self, request: Request, payload: StreamReader) -> bytes:
         bodies.refuse_early(request.headers)
+        self._incoming = payload
         self._doing = Doing.RECEIVING
         if request.headers.get("Expect", "").lower() == "100-continue" and self.transport is not None:
             self.transport.write(_CONTINUE)
@@ -276,7 +288,7 @@ class Connection(web.RequestHandler):
             answer.content_type,
             len(answer.body),
             audit=audit,
-            headers=answer.headers,
+            headers=(*answer.headers, _NOSNIFF) if answer.status in _REFUSED else answer.headers,
             warnings=request.warnings,
             keep=keep,
         )
@@ -397,9 +409,5 @@ class PlainSink(ChunkedSink):
 
 def refusal(error: StatusError) -> Response:
     """A failure as a response."""
-    headers: list[tuple[str, str]] = []
-    if error.retry_after:
-        headers.append(("Retry-After", str(error.retry_after)))
-    if error.code in (401, 403):
-        headers.append(("X-Content-Type-Options", "nosniff"))
-    return Response(error.code, dump(error.to_dict()), headers=tuple(headers))
+    headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
+    return Response(error.code, dump(error.to_dict()), headers=headers)

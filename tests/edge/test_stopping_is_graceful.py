@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+
+from pilothouse.apiserver.exchange import Request, Response, Sink, Streaming
+
+
+async def ok(request: Request) -> Response:
+    return Response(200, b"{}")
+
+
+async def test_what_is_in_flight_gets_its_answer(serve, dial):
+    entered = asyncio.Event()
+    go = asyncio.Event()
+
+    async def handler(request: Request) -> Response:
+        entered.set()
+        await go.wait()
+        return Response(200, b"{}")
+
+    place = await serve(handler)
+    wire = await dial(place)
+    wire.writer.write(b"POST /a HTTP/1.1\r\nHost: x\r\n\r\n")
+    await entered.wait()
+    stopping = asyncio.create_task(place.edge.stop(20))
+    await asyncio.sleep(0)
+    go.set()
+    reply = await wire.reply()
+    assert (reply.status, reply.header("Connection")) == (200, "close")
+    assert await wire.rest() == b""
+    await stopping
+
+
+async def test_streams_end_properly(serve, dial):
+    async def endless(sink: Sink) -> None:
+        await asyncio.Event().wait()
+
+    async def handler(request: Request) -> Streaming:
+        return Streaming(endless)
+
+    place = await serve(handler)
+    wire = await dial(place)
+    wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
+    await wire.head()
+    await place.edge.stop(20)
+    assert await wire.rest() == b"0\r\n\r\n"
+
+
+async def test_idle_connections_are_closed(serve, dial):
+    place = await serve(ok)
+    wire = await dial(place)
+    assert (await wire.get("/a")).status == 200
+    await place.edge.stop(20)
+    assert await wire.rest() == b""
+
+
+async def test_what_takes_too_long_is_cut_off(serve, dial):
+    entered = asyncio.Event()
+
+    async def handler(request: Request) -> Response:
+        entered.set()
+        await asyncio.Event().wait()
+        return Response(200, b"{}")
+
+    place = await serve(handler)
+    wire = await dial(place)
+    wire.writer.write(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+    await entered.wait()
+    await place.edge.stop(0.05)
+    assert await wire.rest() == b""
+
+
+async def test_readiness_goes_first(serve, dial):
+    place = await serve(ok)
+    wire = await dial(place)
+    assert (await wire.get("/readyz")).status == 200
+    place.health.drain()
+    reply = await wire.get("/readyz")
+    assert (reply.status, b"[-]shutdown failed" in reply.body) == (500, True)
+    assert (await wire.get("/livez")).status == 200

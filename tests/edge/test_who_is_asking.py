@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import datetime
+import ssl
+
+import pytest
+
+from pilothouse.apiserver.exchange import Request, Response
+from pilothouse.pki.authority import Authority
+
+
+async def whoami(request: Request) -> Response:
+    groups = ",".join(request.user.groups)
+    return Response(200, f"{request.user.name}/{request.user.uid}/{groups}".encode())
+
+
+def write(folder, credential):
+    (folder / "c.crt").write_bytes(credential.certificate)
+    (folder / "c.key").write_bytes(credential.key)
+    return {"certificate": folder / "c.crt", "key": folder / "c.key"}
+
+
+@pytest.fixture
+def now():
+    return datetime.datetime.now(datetime.UTC)
+
+
+async def test_nobody_is_anonymous(serve, dial):
+    reply = await (await dial(await serve(whoami))).get("/a")
+    assert reply.body == b"system:anonymous//system:unauthenticated"
+
+
+async def test_a_certificate_names_user_and_groups(serve, dial, keyring, now, tmp_path):
+    credential = keyring.authority(now).client("bob", ["dev", "system:masters"], now)
+    wire = await dial(await serve(whoami), **write(tmp_path, credential))
+    for _ in range(2):
+        assert (await wire.get("/a")).body == b"bob//dev,system:masters,system:authenticated"
+
+
+async def test_a_certificate_of_another_authority_is_refused(serve, dial, now, tmp_path):
+    credential = Authority.make("stranger", now).client("bob", ["system:masters"], now)
+    place = await serve(whoami)
+    with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+        await (await dial(place, **write(tmp_path, credential))).get("/a")
+
+
+async def test_a_serving_certificate_lets_nobody_in(serve, dial, keyring, now, tmp_path):
+    credential = keyring.authority(now).serving(["localhost"], now)
+    place = await serve(whoami)
+    with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+        await (await dial(place, **write(tmp_path, credential))).get("/a")
+
+
+async def test_a_token_names_user_uid_and_groups(serve, dial):
+    wire = await dial(await serve(whoami))
+    assert (
+        await wire.get("/a", "Authorization: Bearer s3cret")
+    ).body == b"alice/42/dev,ops,system:authenticated"
+    assert (await wire.get("/a")).body == b"system:anonymous//system:unauthenticated"
+
+
+@pytest.mark.parametrize("token", ["wrong", "s3cre", "s3cretx"])
+async def test_a_wrong_token_is_unauthorized(token, serve, dial):
+    reply = await (await dial(await serve(whoami))).get("/a", f"Authorization: Bearer {token}")
+    assert (reply.status, reply.json()["message"]) == (401, "Unauthorized")
+    assert reply.header("X-Content-Type-Options") == "nosniff"
+    assert "details" not in reply.json()
+
+
+async def test_a_certificate_counts_before_a_token(serve, dial, keyring, now, tmp_path):
+    credential = keyring.authority(now).client("bob", [], now)
+    wire = await dial(await serve(whoami), **write(tmp_path, credential))
+    assert (await wire.get("/a", "Authorization: Bearer wrong")).body == b"bob//system:authenticated"
+
+
+async def test_tls_before_1_3_is_refused(serve):
+    place = await serve(whoami)
+    context = ssl.create_default_context(cafile=place.authority)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    import asyncio
+
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.open_connection("127.0.0.1", place.port, ssl=context)
