@@ -24,7 +24,7 @@ import msgspec
 
 from pilothouse.apiserver.collection import Collection
 from pilothouse.apiserver.compression import Deflated, deflate, gzip_of, join, store
-from pilothouse.apiserver.items import Item
+from pilothouse.apiserver.items import Buffer, Item
 from pilothouse.apiserver.listing import Listing
 
 BUDGET = 16 * 1024 * 1024
@@ -38,13 +38,14 @@ _PACKED_TAIL = store(_TAIL)
 
 
 class View(msgspec.Struct, frozen=True):
-    """How a listing is shown: what tells it apart, its head and its items' bytes."""
+    """How a listing is shown; ``identity`` tells views apart."""
 
     identity: Hashable
     collection: Collection
     kind: str
     api_version: str
-    item: Callable[[Item], bytes]
+    parts: Callable[[list[Item]], list[Buffer]]
+    """What the items' bytes, with commas between them, are to be joined from."""
 
     def head(self, listing: Listing) -> bytes:
         """Everything before the first item."""
@@ -61,9 +62,6 @@ class View(msgspec.Struct, frozen=True):
                 listing.revision,
             )
         )
-
-    def join(self, items: list[Item]) -> bytes:
-        return b",".join(map(self.item, items))
 
 
 class _Block(msgspec.Struct, frozen=True, gc=False):
@@ -117,10 +115,10 @@ class ListBodies:
         """The body as it is."""
         head = view.head(listing)
         if not listing.whole:
-            return b"".join((head, view.join(listing.read()), _TAIL))
+            return b"".join((head, *view.parts(listing.read()), _TAIL))
         kept = self._find(view)
         if kept.plain is None:
-            body = b"".join((head, view.join(listing.read()), _TAIL))
+            body = b"".join((head, *view.parts(listing.read()), _TAIL))
         elif kept.plain[0] == listing.revision:
             return kept.plain[2]
         else:
@@ -134,7 +132,7 @@ class ListBodies:
         """The body as a gzip stream; None if it is too small to be worth it."""
         head = store(view.head(listing))
         if not listing.whole:
-            items = view.join(listing.read())
+            items = b"".join(view.parts(listing.read()))
             if len(items) < at_least:
                 return None
             return gzip_of((head, *await _deflate_all([items]), _PACKED_TAIL))
@@ -169,7 +167,7 @@ class ListBodies:
             if found is not None and found.signature == signature:
                 blocks[first] = found
                 continue
-            missing.append(b"," + view.join(block) if blocks else view.join(block))
+            missing.append(b"".join((b"," if blocks else b"", *view.parts(block))))
             signatures.append(signature)
             blocks[first] = None
         made = map(_Block, signatures, await _deflate_all(missing))

@@ -15,9 +15,8 @@ from enum import Enum
 from functools import lru_cache
 
 import msgspec
-import yaml
 
-from pilothouse.apiserver import tables
+from pilothouse.apiserver import tables, yaml_answers
 from pilothouse.apiserver.catalog import Served
 from pilothouse.apiserver.exchange import JSON, Request, Response
 from pilothouse.apiserver.items import Item
@@ -64,10 +63,7 @@ class Form(msgspec.Struct, frozen=True):
     def write(self, body: bytes) -> bytes:
         """JSON bytes, laid out or translated."""
         if self.media == YAML:
-            text = yaml.dump(
-                msgspec.json.decode(body), Dumper=yaml.CSafeDumper, allow_unicode=True, sort_keys=False
-            )
-            return text.encode()
+            return yaml_answers.write(body)
         return msgspec.json.format(body, indent=2) + b"\n" if self.pretty else body
 
 

@@ -12,7 +12,6 @@ and one splice.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import msgspec
 
@@ -22,7 +21,7 @@ from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.collection import Collection
 from pilothouse.apiserver.exchange import JSON, Request, Response, Streaming
 from pilothouse.apiserver.fanout import Fanout
-from pilothouse.apiserver.items import Item
+from pilothouse.apiserver.items import Item, served_parts
 from pilothouse.apiserver.list_bodies import ListBodies, View, gzip_body
 from pilothouse.apiserver.listing import Listing
 from pilothouse.apiserver.negotiation import (
@@ -212,27 +211,22 @@ class Reader:
 
 
 def _view(selection: Selection, collection: Collection, form: Form) -> View:
-    kind = selection.served.kind
+    served, derive = selection.served, collection.derive
     if form.transform == PARTIAL_LIST:
         return View(
             (selection.identity, PARTIAL_LIST),
             collection,
             PARTIAL_LIST,
             "meta.k8s.io/v1",
-            lambda item: tables.partial(item.served(selection.served, collection.derive)),
+            lambda items: [b",".join([tables.partial(item.served(served, derive)) for item in items])],
         )
     return View(
         selection.identity,
         collection,
-        kind.list_name,
-        kind.api_version,
-        _server(selection.served, collection),
+        served.kind.list_name,
+        served.kind.api_version,
+        lambda items: served_parts(items, served, derive),
     )
-
-
-def _server(served: Served, collection: Collection) -> Callable[[Item], bytes]:
-    derive = collection.derive
-    return lambda item: item.served(served, derive)
 
 
 def _takes_gzip(request: Request) -> bool:

@@ -136,7 +136,7 @@ def _cell(column: Column) -> Cell:
     if column.cell is not None:
         return column.cell
     find = compile_first(column.path)
-    fit = _FITS.get(column.type, _text)
+    fit: Callable[[Any, float], Any] = _FITS.get(column.type, _text)
 
     def cell(obj: Object, now: float) -> Any:
         found = find(obj)

@@ -68,6 +68,7 @@ async def test_a_revision_that_is_not_a_number_is_a_400(world: World) -> None:
     assert caught.value.code == 400
 
 
+@pytest.mark.looptime
 async def test_a_revision_in_the_future_is_a_504_that_says_so(world: World) -> None:
     await world.put("a")
     with pytest.raises(StatusError) as caught:

@@ -122,6 +122,7 @@ async def test_case_49_a_token_with_a_revision_or_a_match_is_refused(world: Worl
     assert names(await world.list(f"continue={token}&resourceVersion=0")) == ["b", "c"]
 
 
+@pytest.mark.looptime
 async def test_case_49_the_future_is_a_504(world: World) -> None:
     await world.put("a")
     problem = await refused(world, "resourceVersion=99999999")
