@@ -8,7 +8,9 @@ list is replaced. Directives in the patch ask for more:
 ``$patch: replace | delete | merge``   on a map or a list item: instead of merging it
 ``$retainKeys: [a, b]``                drop the map's other fields
 ``$deleteFromPrimitiveList/f: [x]``    take values out of the list ``f``
-``$setElementOrder/f: […]``            the order of the list ``f``; what it doesn't name stays beside its neighbours
+``$setElementOrder/f: […]``            the order of the list ``f``, instead of the order in the patch
+
+Items that neither names are let in where they were.
 
 The given object is left alone, and the result shares nothing with it. A patch that breaks these rules is a 400 that says where.
 """
@@ -101,7 +103,7 @@ def _merge_values(
         if item not in present:
             present.add(item)
             merged.append(item)
-    return merged if order is None else _ordered(merged, patch, live, order, lambda item: item, path)
+    return _ordered(merged, patch, live, order, lambda item: item, path)
 
 
 def _merge_objects(
@@ -136,9 +138,7 @@ def _merge_objects(
         else:
             merged[value] = [_merge_map({}, item, of_item, at)]
     result = _in_live_order(merged, live, key)
-    if order is None:
-        return result
-    keys = [each.get(key) if type(each) is dict else each for each in order]
+    keys = None if order is None else [_key_of(each, key) if type(each) is dict else each for each in order]
     return _ordered(result, named, live, keys, lambda item: _key_of(item, key), path)
 
 
@@ -155,12 +155,16 @@ def _ordered(
     merged: list[Any],
     patch: list[Any],
     live: list[Any],
-    order: list[Any],
+    order: list[Any] | None,
     key_of: Callable[[Any], Any],
     path: str,
 ) -> list[Any]:
-    """``merged`` in the order asked for; items it doesn't name keep their place relative to the live list's others."""
-    place = {_check_key(value, path): index for index, value in reversed(list(enumerate(order)))}
+    """``merged`` in the order asked for, or else that of the patch; items it doesn't name come in where they were.
+
+    Where the live list doesn't say which of two comes first, the one that is named does.
+    """
+    asked = [key_of(item) for item in patch] if order is None else order
+    place = {_check_key(value, path): index for index, value in reversed(list(enumerate(asked)))}
     places = [place.get(key_of(item), -1) for item in patch]
     if -1 in places or places != sorted(places):
         raise _misuse(path, "the items of the patch are not in the order of $setElementOrder")
@@ -174,12 +178,12 @@ def _ordered(
     first = other = 0
     while first < len(named) and other < len(others):
         mine, theirs = before.get(key_of(named[first])), before.get(_hashable(key_of(others[other])))
-        if mine is not None and theirs is not None and mine < theirs:
-            result.append(named[first])
-            first += 1
-        else:
+        if mine is not None and theirs is not None and theirs < mine:
             result.append(others[other])
             other += 1
+        else:
+            result.append(named[first])
+            first += 1
     return result + named[first:] + others[other:]
 
 

@@ -79,7 +79,7 @@ def test_lists_are_merged_by_their_key() -> None:
 def test_lists_inside_items_are_merged_too() -> None:
     live = {"containers": [{"name": "a", "ports": [{"containerPort": 80, "name": "http"}]}]}
     result = merged(live, {"containers": [{"name": "a", "ports": [{"containerPort": 443}]}]})
-    assert result["containers"][0]["ports"] == [{"containerPort": 80, "name": "http"}, {"containerPort": 443}]
+    assert result["containers"][0]["ports"] == [{"containerPort": 443}, {"containerPort": 80, "name": "http"}]
 
 
 def test_other_lists_are_replaced() -> None:
@@ -121,7 +121,7 @@ def test_retained_keys_drop_the_others() -> None:
 def test_values_are_merged_and_taken_out() -> None:
     live = {"metadata": {"finalizers": ["a", "b"]}}
     patch = {"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]}}
-    assert strategic_merge(live, patch, POD) == {"metadata": {"finalizers": ["b", "c"]}}
+    assert strategic_merge(live, patch, POD) == {"metadata": {"finalizers": ["c", "b"]}}
     only = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["b"]}}
     assert strategic_merge(live, only, POD) == {"metadata": {"finalizers": ["a"]}}
 
@@ -199,7 +199,9 @@ def test_every_item_is_there_once_whatever_the_order(
     if order is not None:
         assert result == list(order)
     else:
-        assert result == live + [name for name in patch if name not in live]
+        assert sorted(result) == sorted({*live, *patch})
+        assert [name for name in result if name in patch] == patch
+        assert [name for name in result if name not in patch] == [name for name in live if name not in patch]
 
 
 hostile = st.recursive(
