@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from pilothouse.api.registry import own_resources
+from pilothouse.meta.crd import crd_schema
 from pilothouse.meta.json_path import compile_path
 from pilothouse.meta.kind import Kind
 from pilothouse.meta.schema import UNSET, Schema
+from pilothouse.meta.structural import structural_problems
 
 KINDS = [kind for resource in own_resources() for kind in resource.kinds]
 EACH_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.name}-{kind.version}")
@@ -132,3 +134,8 @@ def _defaulted_beyond(hub: Schema, old: Schema, path: str) -> Iterator[str]:
     for ours, theirs in ((hub.items, old.items), (hub.additional, old.additional)):
         if ours is not None and theirs is not None:
             yield from _defaulted_beyond(ours, theirs, path)
+
+
+@EACH_KIND
+def test_schemas_are_structural(kind: Kind) -> None:
+    assert structural_problems(crd_schema(kind.schema), "openAPIV3Schema") == []
