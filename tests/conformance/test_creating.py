@@ -87,6 +87,14 @@ async def test_case_15_a_name_is_generated_from_its_prefix(dbs: Databases, http:
     assert created["metadata"]["generateName"] == "gen-"
 
 
+async def test_case_15_a_built_in_kind_gets_a_name_as_well(http: Http, ns: str) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "gen-"}}
+
+    created = (await http.post(f"/api/v1/namespaces/{ns}/configmaps", body)).expect(201)
+
+    assert re.fullmatch(r"gen-[bcdfghjklmnpqrstvwxz2456789]{5}", created["metadata"]["name"])
+
+
 async def test_case_16_what_belongs_to_the_server_is_set_by_the_server(dbs: Databases, http: Http) -> None:
     theirs = {
         "uid": "00000000-0000-0000-0000-000000000001",

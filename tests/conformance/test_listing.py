@@ -52,7 +52,7 @@ async def test_case_48_an_expired_token_comes_with_a_fresh_one(
 ) -> None:
     first = (await http.get(five.path(), limit=2)).expect(200)
     (await http.delete(five.at("p3"))).expect(200)
-    server.forget_history()
+    server.forget_history(five.path(), first["metadata"]["resourceVersion"])
 
     expired = await http.get(five.path(), limit=2, **{"continue": first["metadata"]["continue"]})
     assert (expired.status, expired.reason) == (410, "Expired")

@@ -85,8 +85,9 @@ async def test_case_53_a_selector_makes_objects_come_and_go(dbs: Databases, http
 async def test_case_54_a_forgotten_version_is_an_error_event_in_an_ordinary_stream(
     dbs: Databases, http: Http, server: Server
 ) -> None:
+    before = await dbs.revision()
     await dbs.create("a")
-    server.forget_history()
+    server.forget_history(dbs.path(), before)
     async with http.watch(dbs.path(), resourceVersion="1") as watch:
         assert watch.status == 200
         (event,) = await watch.rest()
@@ -148,7 +149,7 @@ async def test_case_56_a_bookmark_moves_an_idle_watch_past_other_writes(
     reached = bookmarks[-1].version
     assert reached >= int(other["metadata"]["resourceVersion"])
 
-    server.forget_history()
+    server.forget_history(dbs.path(), start)
     region: Json = {
         "apiVersion": "nav.example.io/v1",
         "kind": "Region",

@@ -77,7 +77,7 @@ class KubeServer(Server):
         self._process.kill()
         self._process = self._start()
 
-    def forget_history(self) -> None:
+    def forget_history(self, path: str, version: str) -> None:
         etcd_gateway.compact(self._etcd.endpoint)
 
     def close(self) -> None:

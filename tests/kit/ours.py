@@ -76,16 +76,15 @@ class PilothouseServer(Server):
         self._process.end()
         self._process, _ = self._start(self.target.url.removeprefix("https://"), *more)
 
-    def forget_history(self) -> None:
+    def forget_history(self, path: str, version: str) -> None:
         if self._etcd:
             etcd_gateway.compact(self._etcd.endpoint)
+            self.restart()  # else the server itself still remembers
             return
-        _, listed = self.target.fetch("/api/v1/namespaces?limit=1")
-        before = int(listed["metadata"]["resourceVersion"]) - 1
-        old = f"/api/v1/namespaces?resourceVersionMatch=Exact&resourceVersion={before}"
+        old = f"{path}?resourceVersionMatch=Exact&resourceVersion={version}"
         try:
             self.restart("--compaction-interval", "1s")
-            self._process.wait_until(lambda: self.target.fetch(old)[0] == 410, seconds=30)
+            self._process.wait_until(lambda: self.target.fetch(old) == 410, seconds=30)
         finally:
             self.restart()
 

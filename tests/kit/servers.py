@@ -2,7 +2,7 @@
 
     server.target.url, server.target.kubeconfig
     server.restart()                          # the same address and data, another process
-    server.forget_history()                   # revisions written so far can no longer be read or watched
+    server.forget_history(path, version)      # what the list at path was at that version can't be read any more
 
 Every server takes a free port of the loopback address, keeps all its files below a folder, and is ended by pid.
 `kube` has the real one, `ours` has Pilothouse's.
@@ -11,13 +11,11 @@ Every server takes a free port of the loopback address, keeps all its files belo
 from __future__ import annotations
 
 import abc
-import json
 import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.kit.kubeconfig import Access
 
@@ -44,22 +42,21 @@ class Target:
             context.load_cert_chain(self.access.cert, self.access.key)
         return context
 
-    def fetch(self, path: str) -> tuple[int, dict[str, Any]]:
-        """One GET without an event loop: its status, and its body if that is JSON. Status 0: nobody answered."""
+    def fetch(self, path: str) -> int:
+        """The status of one GET, made without an event loop; 0 when nobody answered."""
         request = urllib.request.Request(self.url + path)
         if self.access.token:
             request.add_header("Authorization", f"Bearer {self.access.token}")
         try:
             with urllib.request.urlopen(request, context=self.trust(), timeout=5) as answer:
-                return int(answer.status), _decoded(answer.read())
+                return int(answer.status)
         except urllib.error.HTTPError as refused:
-            return refused.code, _decoded(refused.read())
+            return refused.code
         except (urllib.error.URLError, OSError):
-            return 0, {}
+            return 0
 
     def is_ready(self) -> bool:
-        status, _ = self.fetch("/readyz")
-        return status == 200
+        return self.fetch("/readyz") == 200
 
 
 class Server(abc.ABC):
@@ -72,16 +69,8 @@ class Server(abc.ABC):
         """End the process and start another on the same address and data; ready on return."""
 
     @abc.abstractmethod
-    def forget_history(self) -> None:
-        """Make every revision older than the latest unreadable."""
+    def forget_history(self, path: str, version: str) -> None:
+        """Forget until the list at `path`, which has changed since, can't be read at `version` any more."""
 
     @abc.abstractmethod
     def close(self) -> None: ...
-
-
-def _decoded(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
