@@ -51,10 +51,12 @@ class Item(msgspec.Struct, eq=False, gc=False):
             return self.value
         found = self._recall(kind.api_version)
         if found is None:
-            obj = codec.convert(served.resource, codec.decode(self.value), kind.version)
+            obj = _converted(served, codec.decode(self.value))
             if derive is not None:
                 obj = derive(obj, kind)
             made = codec.encode(obj)
+            if not made.startswith(kind.prefix):
+                raise ValueError(f"{self.key} does not become a {kind.name} of {kind.api_version}")
             # Most often nothing was to be done; then no second copy is kept.
             found = self._remember(kind.api_version, self.value if made == self.value else made)
         return found  # type: ignore[no-any-return]
@@ -109,6 +111,17 @@ def served_parts(items: Iterable[Item], served: Served, derive: Derive | None = 
         parts.append(memoryview(form)[at:])
         comma = b","
     return parts
+
+
+def _converted(served: Served, obj: Object) -> Object:
+    """The object in the kind's version. Two groups may each call their shape of the same data ``v1``."""
+    resource, kind = served.resource, served.kind
+    source = str(obj["apiVersion"])
+    if source == kind.api_version:
+        return obj
+    if resource.convert is None:
+        return {**obj, "apiVersion": kind.api_version}
+    return resource.convert(obj, source.rpartition("/")[2], kind.version)
 
 
 class _Metadata(msgspec.Struct):

@@ -65,7 +65,7 @@ class Reader:
         self._bodies = ListBodies()
         self._fanout = Fanout(cache)
         self._watching = Watching(cache, self._fanout, clock, rng or random.Random())
-        self._resources = {resource.path: resource for resource in catalog}
+        self._resources = {(resource.group, resource.plural): resource for resource in catalog}
         catalog.on_change(self._follow_catalog)
 
     async def get(self, request: Request, served: Served, namespace: str, name: str) -> Response:
@@ -159,10 +159,10 @@ class Reader:
 
     def _follow_catalog(self) -> None:
         """End the watches of what is no longer served, or is served in another way: clients come again."""
-        present = {resource.path: resource for resource in self._catalog}
-        for path, resource in self._resources.items():
-            if present.get(path) is not resource:
-                self._fanout.end(path)
+        present = {(resource.group, resource.plural): resource for resource in self._catalog}
+        for place, resource in self._resources.items():
+            if present.get(place) is not resource:
+                self._fanout.end(resource.path)
         self._resources = present
 
     async def _render_listing(

@@ -12,10 +12,13 @@ import yaml
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Quotes the words that other readers take for booleans, which PyYAML's own resolver does not know of."""
+    """Quotes text that other readers take for a boolean or a number, though PyYAML's own reader does not."""
 
 
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+.]*[0-9][-+.:_0-9a-fA-FxXoO]*$"), list("-+.0123456789")
+)
 
 
 def write(body: bytes) -> bytes:
