@@ -54,13 +54,17 @@ def dump(anything: Any) -> bytes:
 
 
 def convert(resource: Resource, obj: Object, target: str) -> Object:
-    """The object in another version of its resource; the same object if it is in that version already."""
-    source = str(obj["apiVersion"]).rpartition("/")[2]
-    if source == target:
+    """The object in another version of its resource; the same object if it is in that version already.
+
+    Versions are compared in full: what is stored may be of another group (Events), whose version has the same name.
+    """
+    kind = resource.stored if target == resource.storage else resource.by_version[target]
+    given = str(obj["apiVersion"])
+    if given == kind.api_version:
         return obj
     if resource.convert is None:
-        return {**obj, "apiVersion": resource.by_version[target].api_version}
-    return resource.convert(obj, source, target)
+        return {**obj, "apiVersion": kind.api_version}
+    return resource.convert(obj, given.rpartition("/")[2], target)
 
 
 def serve(resource: Resource, kind: Kind, value: bytes, revision: int) -> bytes:

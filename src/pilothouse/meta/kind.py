@@ -186,7 +186,8 @@ class Resource:
     key: str = ""
     """The store's prefix below the root, where it is not ``<group>/<plural>`` (two groups that share Events)."""
     stored_as: Kind | None = None
-    """The kind that is written to the store where it is not one of ``kinds`` but another group's (Events again)."""
+    """The kind that is written to the store where it is not one of ``kinds`` but another group's (Events again).
+    ``storage`` is then a name that none of ``kinds`` has."""
 
     @property
     def group(self) -> str:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pilothouse.api import kubernetes
 from pilothouse.api.kubernetes.events import convert
+from pilothouse.apiserver import codec
 from pilothouse.meta.kind import Object, Resource
 
 CORE: Object = {
@@ -40,6 +41,19 @@ def test_both_groups_share_one_place_and_one_stored_form() -> None:
 
     assert core.path == grouped.path == "events"
     assert core.stored.api_version == grouped.stored.api_version == "v1"
+
+
+def test_what_one_group_stores_the_other_serves() -> None:
+    core, grouped = resource(""), resource("events.k8s.io")
+    written = convert(CORE, "v1", "v1")
+    stored = codec.encode(codec.convert(grouped, written, grouped.storage))
+
+    assert stored == codec.encode(codec.convert(core, CORE, core.storage))
+    assert (
+        codec.decode(codec.serve(core, core.kinds[0], stored, 7))["involvedObject"] == CORE["involvedObject"]
+    )
+    served = codec.decode(codec.serve(grouped, grouped.kinds[0], stored, 7))
+    assert served == {**written, "metadata": {**written["metadata"], "resourceVersion": "7"}}
 
 
 def test_the_other_group_has_other_names() -> None:

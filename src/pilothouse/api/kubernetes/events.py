@@ -3,7 +3,8 @@
 Kubernetes serves the same events as ``v1`` and as ``events.k8s.io/v1``; an event written through one is read through the other.
 Here both resources have the same key in the store, and what lies there is always the core form: the resource of
 ``events.k8s.io`` names the core kind as the one it is stored as, and ``convert`` turns either shape into the other. It
-goes by the object's own ``apiVersion``, since both versions are called ``v1``.
+goes by the object's own ``apiVersion``, since both groups call their version ``v1``; that is also why the stored form
+needs a name of its own among the versions of the newer group.
 
 The two differ in field names only, so nothing is lost either way.
 """
@@ -21,6 +22,8 @@ from pilothouse.meta.names import qualified_name
 KEY: Final = "events"
 CORE: Final = "v1"
 GROUPED: Final = "events.k8s.io/v1"
+STORED: Final = "core"
+"""What the newer group calls the stored form among its versions."""
 TIME_TO_LIVE: Final = 3600.0
 
 _GROUPED_NAMES: Final = {

@@ -24,6 +24,10 @@ def resources() -> tuple[Resource, ...]:
     )
     return (
         Resource(
-            kinds=(event,), storage="v1", key=events.KEY, convert=events.convert, stored_as=event_kind()
+            kinds=(event,),
+            storage=events.STORED,
+            key=events.KEY,
+            convert=events.convert,
+            stored_as=event_kind(),
         ),
     )
