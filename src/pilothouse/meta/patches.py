@@ -22,6 +22,8 @@ from pilothouse.meta.merging import detached
 MOST_OPERATIONS: Final = 10_000
 MOST_COPIED: Final = 3 * 1024 * 1024
 """How much all ``copy`` operations of a patch may copy together, in bytes; a few of them could fill the memory."""
+DEEPEST: Final = 128
+"""How deeply the result may be nested: operations can stack what they move about higher than any request could be."""
 
 _OPERATIONS: Final = ("add", "copy", "move", "remove", "replace", "test")
 _FAILURES: Final = (
@@ -51,12 +53,13 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
                 if copied > MOST_COPIED:
                     raise _failed(index, operation, f"the patch copies more than {MOST_COPIED} bytes")
             result = _applied(result, operation, index)
-        # Operations may nest what they move about deeper than any request could.
         patched: Any = detached(result)
     except RecursionError:
-        raise errors.unprocessable("the patch can't be applied: the result is nested too deeply") from None
+        raise _too_deep() from None
     if type(patched) is not dict:
         raise errors.unprocessable("the patch can't be applied: the result is not an object")
+    if _is_deeper(patched, DEEPEST):
+        raise _too_deep()
     return patched
 
 
@@ -94,6 +97,27 @@ def _applied(document: Any, operation: dict[str, Any], index: int) -> Any:
         return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
     except _FAILURES as failure:
         raise _failed(index, operation, str(failure) or type(failure).__name__) from None
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Level by level, so that no depth can exhaust the stack."""
+    level = [value]
+    for _ in range(levels):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if type(each) is dict else each)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep() -> StatusError:
+    return errors.unprocessable(
+        f"the patch can't be applied: the result is nested deeper than {DEEPEST} levels"
+    )
 
 
 def _present(document: Any, path: Any) -> bool:
