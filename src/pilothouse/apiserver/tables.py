@@ -51,9 +51,9 @@ def included(params: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=1024)
 def columns_of(kind: Kind) -> tuple[Column, ...]:
-    """A kind's columns, the name always first."""
+    """A kind's columns. Only Kubernetes' own kinds say themselves where the name stands; elsewhere it is first."""
     declared = kind.columns or (AGE,)
-    return declared if declared[0].name == NAME.name else (NAME, *declared)
+    return declared if kind.native and kind.columns else (NAME, *declared)
 
 
 class Layout:

@@ -69,7 +69,9 @@ class SigningKey:
         raw = _decode(signature)
         if len(raw) != 2 * _WIDTH:
             raise ValueError("the token's signature is malformed")
-        der = utils.encode_dss_signature(int.from_bytes(raw[:_WIDTH], "big"), int.from_bytes(raw[_WIDTH:], "big"))
+        der = utils.encode_dss_signature(
+            int.from_bytes(raw[:_WIDTH], "big"), int.from_bytes(raw[_WIDTH:], "big")
+        )
         try:
             self._private.public_key().verify(der, signed.encode(), ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
