@@ -11,6 +11,7 @@ Serving never parses. Only another version than the stored one is decoded, conve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -65,6 +66,13 @@ def convert(resource: Resource, obj: Object, target: str) -> Object:
     if resource.convert is None:
         return {**obj, "apiVersion": kind.api_version}
     return resource.convert(obj, given.rpartition("/")[2], target)
+
+
+def versions_of(resource: Resource) -> Callable[[Object, str], Object] | None:
+    """Conversion by ``apiVersion``, as the records of managed fields need it; None where only the name differs."""
+    if resource.convert is None:
+        return None
+    return lambda obj, api_version: convert(resource, obj, api_version.rpartition("/")[2])
 
 
 def serve(resource: Resource, kind: Kind, value: bytes, revision: int) -> bytes:

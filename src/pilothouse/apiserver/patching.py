@@ -165,10 +165,6 @@ class Patcher:
 
     def _merged(self, call: Call, live: Object | None, applied: Object, chosen: WriteOptions) -> Object:
         served = call.served
-
-        def convert(obj: Object, api_version: str) -> Object:
-            return codec.convert(served.resource, obj, api_version.rpartition("/")[2])
-
         merged = apply(
             live,
             applied,
@@ -179,7 +175,8 @@ class Patcher:
             subresource=call.subresource,
             now=format_time(self._clock.now()),
             reset=reset_fields(call),
-            convert=convert,
+            served=served.resource.schemas,
+            convert=codec.versions_of(served.resource),
         )
         ingest.conform(served.kind, merged, options.IGNORE, [])
         return merged

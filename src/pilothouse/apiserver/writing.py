@@ -215,6 +215,8 @@ class Writer:
             subresource=call.subresource,
             now=format_time(self._clock.now()),
             reset=reset_fields(call),
+            served=call.served.resource.schemas,
+            convert=codec.versions_of(call.served.resource),
         )
 
     def _validate(self, kind: Kind, new: Object, live: Object | None) -> None:

@@ -136,13 +136,19 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def apply_conflict(causes: Sequence[Cause]) -> StatusError:
-    """Server-side apply met fields that other managers own."""
-    noun = "conflict" if len(causes) == 1 else "conflicts"
-    listed = "\n".join(f"- {cause.field}" for cause in causes)
-    message = f"Apply failed with {len(causes)} {noun}: {causes[0].message}: {causes[0].field}"
-    if len(causes) > 1:
-        message = f"Apply failed with {len(causes)} {noun}: {causes[0].message}:\n{listed}"
-    return StatusError(409, "Conflict", message, causes=causes)
+    """Server-side apply met fields that other managers own; each cause says ``conflict with "manager"`` and a field."""
+    if len(causes) == 1:
+        detail = f"1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        by_manager: dict[str, list[str]] = {}
+        for cause in causes:
+            by_manager.setdefault(cause.message, []).append(cause.field)
+        listed = (
+            "\n- ".join([f"{message.replace('conflict', 'conflicts', 1)}:", *fields])
+            for message, fields in by_manager.items()
+        )
+        detail = f"{len(causes)} conflicts: " + "\n".join(listed)
+    return StatusError(409, "Conflict", f"Apply failed with {detail}", causes=causes)
 
 
 def expired(message: str, *, next_page: str = "") -> StatusError:

@@ -202,6 +202,11 @@ class Resource:
         return {kind.version: kind for kind in self.kinds}
 
     @cached_property
+    def schemas(self) -> Mapping[str, Schema]:
+        """The schema of each version that is served, by ``apiVersion``."""
+        return {kind.api_version: kind.schema for kind in self.kinds if kind.served}
+
+    @cached_property
     def stored(self) -> Kind:
         return self.stored_as or self.by_version[self.storage]
 
