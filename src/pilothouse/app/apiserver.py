@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import gc
 import random
 import resource
 import signal
@@ -26,7 +25,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge, tls_context
 from pilothouse.apiserver.limits import InFlight
-from pilothouse.app import addresses
+from pilothouse.app import addresses, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.keys import Keys, agreed_keys, own_keys
 from pilothouse.app.kubeconfig import kubeconfig
@@ -84,7 +83,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                 url = addresses.url(options.host, port)
                 admin = keyring.admin(keys.authority, _now())
                 write_private(folder.admin_kubeconfig, kubeconfig(url, trusted, "admin", admin))
-                _settle_memory()
+                memory.settle()
                 try:
                     yield url, folder, health
                 finally:
@@ -182,16 +181,6 @@ def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     for number in signals:
         loop.add_signal_handler(number, asked)
     return stop
-
-
-def _settle_memory() -> None:
-    """What was made during the start lives as long as the process: the garbage collector need not look at it again.
-
-    Requests make many short-lived objects and few cycles, so it may also look less often.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 def allow_many_connections() -> None:

@@ -130,6 +130,9 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
 
 
 def _run(options: ApiServerOptions) -> None:
+    from pilothouse.app import memory
+
+    memory.start_quietly()
     import asyncio
 
     import uvloop

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+from tests.cli.running import Server, pilothouse
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--listen", "127.0.0.1"], "has no port"),
+        (["--listen", "127.0.0.1:seventy"], "is not a port"),
+        (["--listen", "::1:6443"], "[::1]:6443"),
+        (["--store", "postgres"], "'postgres' is not one of"),
+        (["--store", "etcd"], "--store etcd needs --etcd-servers"),
+        (["--etcd-servers", "http://127.0.0.1:2379"], "--etcd-* flags go with --store etcd"),
+        (["--store", "etcd", "--etcd-servers", "127.0.0.1:2379"], "is not a URL"),
+        (["--compaction-interval", "soon"], "'soon' is not a duration"),
+        (["--compaction-interval", "10ms"], "at least 1s"),
+        (["--token-auth-file", "/nowhere/tokens.csv"], "does not exist"),
+        (["--tls-cert-file", __file__], "go together"),
+        (["--service-cluster-ip-range", "10.0.0.1/8"], "10.96.0.0/16"),
+        (["--max-requests-inflight", "-1"], "-1 is not in the range"),
+        (["--zork"], "--zork"),
+    ],
+)
+def test_wrong_flags(flags, message, tmp_path):
+    done = pilothouse("apiserver", "--data", str(tmp_path / "data"), *flags)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "data").exists()
+
+
+def fails(*flags: str) -> str:
+    done = pilothouse("apiserver", "--listen", "127.0.0.1:0", *flags)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_a_token_file_with_a_mistake(tmp_path):
+    (tmp_path / "tokens.csv").write_text("t1,alice,1\nt2,bob\n")
+    said = fails("--data", str(tmp_path / "data"), "--token-auth-file", str(tmp_path / "tokens.csv"))
+    assert "tokens.csv, line 2" in said
+
+
+def test_a_data_folder_of_a_newer_program(tmp_path):
+    (tmp_path / "format").write_text("99\n")
+    assert "data format 99" in fails("--data", str(tmp_path))
+
+
+def test_a_folder_with_other_things_in_it(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    assert "thesis.tex" in fails("--data", str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_data_folder_that_is_a_file(tmp_path):
+    (tmp_path / "data").touch()
+    assert "is not a folder" in fails("--data", str(tmp_path / "data"))
+
+
+def test_a_data_folder_in_use(tmp_path):
+    with Server(tmp_path / "data") as server:
+        assert str(server.process.pid) in fails("--data", str(tmp_path / "data"))
+
+
+def test_a_port_in_use(tmp_path):
+    with Server(tmp_path / "one", "--store", "memory") as server:
+        said = fails("--data", str(tmp_path / "two"), "--listen", server.url.removeprefix("https://"))
+    assert "can't listen on 127.0.0.1" in said
+
+
+def test_a_certificate_that_is_none(tmp_path):
+    (tmp_path / "tls").write_text("garbage")
+    said = fails(
+        "--data",
+        str(tmp_path / "data"),
+        "--tls-cert-file",
+        str(tmp_path / "tls"),
+        "--tls-private-key-file",
+        str(tmp_path / "tls"),
+    )
+    assert "can't be used" in said

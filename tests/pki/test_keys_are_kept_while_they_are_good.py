@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import datetime
+import stat
+
+import pytest
+from cryptography import x509
+
+from pilothouse.pki.authority import RENEW_BEFORE, Authority, UnusableError, names_of
+from pilothouse.pki.keyring import Keyring
+
+NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
+NAMES = ["localhost", "127.0.0.1", "::1"]
+
+
+def modes(folder):
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+def test_nobody_else_can_read_them(tmp_path):
+    folder = tmp_path / "pki"
+    keyring = Keyring(folder)
+    authority = keyring.authority(NOW)
+    keyring.serving(authority, NAMES, NOW)
+    keyring.admin(authority, NOW)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert modes(folder) == {
+        f"{name}.{kind}": 0o600 for name in ("ca", "apiserver", "admin") for kind in ("crt", "key")
+    }
+
+
+def test_a_second_start_finds_the_same(tmp_path):
+    def start() -> dict[str, bytes]:
+        keyring = Keyring(tmp_path)
+        authority = keyring.authority(NOW)
+        keyring.serving(authority, NAMES, NOW)
+        keyring.admin(authority, NOW)
+        return {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    assert start() == start()
+
+
+def test_other_names_need_another_certificate(tmp_path):
+    keyring = Keyring(tmp_path)
+    authority = keyring.authority(NOW)
+    first = keyring.serving(authority, NAMES, NOW).certificate.read_bytes()
+    again = keyring.serving(authority, list(reversed(NAMES)), NOW).certificate.read_bytes()
+    other = keyring.serving(authority, [*NAMES, "10.0.0.1"], NOW).certificate.read_bytes()
+    assert first == again
+    assert first != other
+
+
+def test_what_is_about_to_expire_is_made_again(tmp_path):
+    keyring = Keyring(tmp_path)
+    authority = keyring.authority(NOW)
+    first = keyring.admin(authority, NOW)
+    later = NOW + datetime.timedelta(days=365) - RENEW_BEFORE
+    assert keyring.admin(authority, later - datetime.timedelta(days=1)) == first
+    assert keyring.admin(authority, later + datetime.timedelta(days=1)) != first
+
+
+def test_what_another_authority_signed_is_made_again(tmp_path):
+    keyring = Keyring(tmp_path)
+    first = keyring.admin(keyring.authority(NOW), NOW)
+    keyring.keep_authority(Authority.make("another", NOW).credential)
+    assert keyring.admin(keyring.authority(NOW), NOW) != first
+
+
+def test_a_half_written_pair_is_made_again(tmp_path):
+    keyring = Keyring(tmp_path)
+    authority = keyring.authority(NOW)
+    keyring.admin(authority, NOW)
+    (tmp_path / "admin.key").write_bytes(authority.client("other", [], NOW).key)
+    admin = keyring.admin(authority, NOW)
+    assert authority.stands_behind(admin, NOW)
+
+
+def test_garbage_is_made_again(tmp_path):
+    keyring = Keyring(tmp_path)
+    authority = keyring.authority(NOW)
+    keyring.admin(authority, NOW)
+    (tmp_path / "admin.crt").write_text("not a certificate")
+    assert authority.stands_behind(keyring.admin(authority, NOW), NOW)
+
+
+def test_the_authority_is_never_replaced_silently(tmp_path):
+    Keyring(tmp_path).authority(NOW)
+    (tmp_path / "ca.key").unlink()
+    with pytest.raises(UnusableError, match=r"ca\.key is missing"):
+        Keyring(tmp_path).authority(NOW)
+    (tmp_path / "ca.key").write_text("garbage")
+    with pytest.raises(UnusableError, match=r"ca\.crt and .*ca\.key"):
+        Keyring(tmp_path).authority(NOW)
+
+
+def test_an_authority_out_of_its_dates_says_so(tmp_path):
+    Keyring(tmp_path).authority(NOW)
+    with pytest.raises(UnusableError, match="not valid at this time"):
+        Keyring(tmp_path).authority(NOW + datetime.timedelta(days=20 * 365))
+
+
+def test_certificates_say_what_they_are_for():
+    authority = Authority.make("test", NOW)
+    serving = authority.serving(NAMES, NOW)
+    assert names_of(serving) == frozenset(NAMES)
+    client = x509.load_pem_x509_certificate(authority.client("admin", ["system:masters"], NOW).certificate)
+    assert client.subject.rfc4514_string() == "CN=admin,O=system:masters"
+    assert names_of(authority.client("admin", [], NOW)) == frozenset()
+
+
+def test_a_secret_is_made_once(tmp_path):
+    made = iter([b"one", b"two"])
+    keyring = Keyring(tmp_path)
+    assert keyring.secret("token.key", lambda: next(made)) == b"one"
+    assert keyring.secret("token.key", lambda: next(made)) == b"one"
+    keyring.keep_secret("token.key", b"from elsewhere")
+    assert keyring.secret("token.key", lambda: next(made)) == b"from elsewhere"
+    assert stat.S_IMODE((tmp_path / "token.key").stat().st_mode) == 0o600
