@@ -228,7 +228,7 @@ class Writer:
         problems += kind.shape.validate(new, live)
         if not problems:
             problems += kind.validate(new, live)
-        if not problems and live is None:
+        if not problems:
             problems += self._admission.refusals(kind, new)
         if problems:
             raise ingest.invalid(kind, new, problems)
