@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication import Authenticator, TokenFileError, Tokens, read_tokens
 from pilothouse.apiserver.authorization import ClosedByDefault
@@ -69,7 +70,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                 authorizer=ClosedByDefault(),
                 clock=SystemClock(),
                 random=random.SystemRandom(),
-                refusals=lambda kind, obj: (),
+                refusals=refused_fields,
                 signing_key=keys.signing,
                 service_addresses=options.service_addresses,
                 history=options.compaction_interval,

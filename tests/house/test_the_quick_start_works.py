@@ -1,0 +1,33 @@
+"""The commands of the quick start, run as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.cli.running import Server
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "quickstart.md"
+
+
+def commands() -> list[str]:
+    """What stands after ``$ kubectl`` in the page."""
+    return re.findall(r"^\$ (kubectl .+)$", PAGE.read_text(), re.M)
+
+
+@pytest.mark.kubectl
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed; scripts/tools/kubectl gets it")
+def test_each_command_succeeds_in_order(tmp_path):
+    assert len(commands()) >= 5
+    with Server(tmp_path / "data") as server:
+        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "HOME": str(tmp_path)}
+        for command in commands():
+            done = subprocess.run(
+                command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+            )
+            assert done.returncode == 0, f"{command}: {done.stderr}"
