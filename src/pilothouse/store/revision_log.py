@@ -92,9 +92,11 @@ class RevisionLog:
         self._connection = _connect(path, vfs)
         self._wal_pages = 0
         execute = self._connection.execute
+        # The log is on disk before a commit returns. In WAL mode that is FULL, and EXTRA is the same; but going over
+        # to WAL deletes a journal, which after a power cut could be back, and undo everything, were its folder not
+        # synced: only EXTRA does that.
+        execute("PRAGMA synchronous = EXTRA").fetchall()
         execute("PRAGMA journal_mode = WAL").fetchall()
-        # In WAL mode FULL means: the log is on disk before a commit returns.
-        execute("PRAGMA synchronous = FULL").fetchall()
         execute(_SCHEMA)
         # Replaces SQLite's automatic checkpoint, which would make some writer wait for it.
         self._connection.set_wal_hook(self._note_wal)

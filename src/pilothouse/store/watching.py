@@ -11,7 +11,7 @@ history, page by page, at the reader's own pace, while changes above a fixed rev
 memory is bounded, nothing is dropped, and only a compaction that overtakes the reader ends its watch.
 
 Two numbers say it all: everything up to ``position`` has been handed out; everything above ``floor`` is in the
-buffer. Live means that the two meet.
+buffer. Live means that the two meet. A third, ``told``, is the last mark that the reader has been given.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Watcher:
     def __init__(self, watchers: Watchers, prefix: str, after: int) -> None:
         self.prefix = prefix
         self.position = after
+        self._told = after
         self._floor = max(after, watchers.revision)
         self._watchers = watchers
         self._buffer: list[Change] = []
@@ -108,13 +109,13 @@ class Watcher:
         revision = self._watchers.revision
         if self._buffer:
             changes, self._buffer = tuple(self._buffer), []
-        elif self._mark_wanted and revision > self.position:
+        elif self._mark_wanted and revision > self._told:
             changes = ()
         else:
             self._mark_wanted = False
             return None
         self._mark_wanted = False
-        self.position = self._floor = revision
+        self.position = self._floor = self._told = revision
         return Batch(changes, revision)
 
     async def _catch_up(self) -> Batch | None:
@@ -128,7 +129,10 @@ class Watcher:
             self.prefix, self.position, self._floor, PAGE
         )
         self.position = complete
-        return Batch(tuple(changes), complete) if changes else None
+        if not changes:
+            return None
+        self._told = complete
+        return Batch(tuple(changes), complete)
 
 
 class Watchers:

@@ -82,6 +82,15 @@ async def test_a_watch_that_catches_up_gets_a_mark_past_its_history(store: Store
         assert [change.key for change in await until(batches, last)] == ["/a/1"]
 
 
+async def test_a_watch_whose_history_holds_nothing_for_it_gets_a_mark(store: Store) -> None:
+    start = await store.revision()
+    for n in range(5):
+        last = await store.create(f"/b/{n}", b"x")
+    async with store.watch("/a/", after=start) as batches:
+        await store.progress()
+        assert await until(batches, last) == []
+
+
 async def test_asking_with_no_watch_open_does_no_harm(store: Store) -> None:
     await store.progress()
     assert await store.create("/a", b"1") > 0

@@ -92,6 +92,7 @@ async def test_a_conflict_shows_a_value_that_can_be_read(store: Store) -> None:
         for _ in range(10):
             entry = await store.get("/a")
             assert entry is not None
+            await asyncio.sleep(0)
             try:
                 await store.update("/a", f"{n}".encode(), revision=entry.revision)
             except Conflict as conflict:
