@@ -71,7 +71,7 @@ class Cache:
         self._collections: dict[str, Collection] = {}
         self._listeners: list[Listener] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._latest = Shared(store.revision)
+        self._latest = Shared(self._ask_latest)
         self._horizon = 0
         self._target = 0
         self._stale = True
@@ -136,7 +136,7 @@ class Cache:
         current = self.store.current
         if current is None:
             try:
-                current = await asyncio.wait_for(self._latest(), PATIENCE)
+                current = await self._latest()
             except (StoreError, TimeoutError):
                 return False
         return current <= self.revision or await self.reached(current)
@@ -163,6 +163,10 @@ class Cache:
         finally:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
+
+    async def _ask_latest(self) -> int:
+        async with asyncio.timeout(PATIENCE):
+            return await self.store.revision()
 
     async def _nudge(self, left: float) -> None:
         try:
@@ -206,6 +210,10 @@ class Cache:
                 self._stale = True
             except StoreError as problem:
                 log.warning("the store does not answer (%s); trying again", problem)
+            except Exception:
+                # Whatever went wrong, a cache that stands still would be worse: every read would wait for it.
+                log.exception("the cache lost its way and is listed anew")
+                self._stale = True
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, longest)
 
@@ -249,10 +257,17 @@ class Cache:
             collection = self.collection(self.path_of(change.key))
             event = collection.apply(change.key, change.revision, change.value, now)
             if event is not None:
-                for listener in self._listeners:
-                    listener.happened(collection, event)
+                self._tell(collection, event)
         self.revision = max(self.revision, batch.revision)
         self._arrive()
+
+    def _tell(self, collection: Collection, event: Event) -> None:
+        for listener in self._listeners:
+            try:
+                listener.happened(collection, event)
+            except Exception:
+                # One listener's fault is not the others'.
+                log.exception("a change of %s was not taken in by %s", event.key, type(listener).__name__)
 
     def _arrive(self) -> None:
         """Tell everyone who waits for the revision that has been reached."""

@@ -22,24 +22,33 @@ _MENTIONED = 10
 log = logging.getLogger(__name__)
 
 
-async def run(cache: Cache, interval: float = INTERVAL) -> None:
-    """Audit until cancelled."""
-    while True:
-        await asyncio.sleep(interval)
-        if not cache.ready:
-            continue
+class Auditor:
+    """Audits a cache at intervals."""
+
+    def __init__(self, cache: Cache, interval: float = INTERVAL) -> None:
+        self._cache = cache
+        self._interval = interval
+
+    async def run(self) -> None:
+        """Audit until cancelled."""
+        while True:
+            await asyncio.sleep(self._interval)
+            if self._cache.ready:
+                await self._audit()
+
+    async def _audit(self) -> None:
         try:
-            problems = await audit(cache)
+            problems = await audit(self._cache)
         except StoreError as problem:
             # History may have been compacted, or the store is away: that says nothing about the cache.
             log.info("the cache could not be audited: %s", problem)
-            continue
+            return
         if problems:
             listed = "; ".join(problems[:_MENTIONED])
             log.error(
                 "the cache differs from the store in %d places and is rebuilt: %s", len(problems), listed
             )
-            cache.rebuild()
+            self._cache.rebuild()
 
 
 async def audit(cache: Cache) -> list[str]:

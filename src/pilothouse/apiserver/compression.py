@@ -75,6 +75,16 @@ def gzip_of(parts: Iterable[Deflated]) -> bytes:
     return b"".join((_HEADER, body.data, _LAST_BLOCK, trailer))
 
 
+@lru_cache(maxsize=256)
+def wanted(accept_encoding: str) -> bool:
+    """Whether an ``Accept-Encoding`` header asks for gzip."""
+    for clause in accept_encoding.lower().split(","):
+        name, _, quality = clause.replace(" ", "").partition(";q=")
+        if name == "gzip":
+            return quality.strip("0.") != "" or not quality
+    return False
+
+
 def combine(first: int, second: int, size: int) -> int:
     """The CRC-32 of two byte strings in a row; ``size`` is the length of the second."""
     return _times(first, _power(size)) ^ second if first else second

@@ -19,7 +19,7 @@ import msgspec
 
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.compression import deflate, gzip_of
+from pilothouse.apiserver.compression import deflate, gzip_of, wanted
 from pilothouse.apiserver.exchange import JSON, Request, Response
 from pilothouse.apiserver.negotiation import clauses
 from pilothouse.base.clock import Clock, SystemClock
@@ -143,6 +143,6 @@ def _answer(request: Request, document: Document, more: tuple[tuple[str, str], .
     headers = (("ETag", tag), ("Vary", "Accept-Encoding, Accept"), *more)
     if tag in request.headers.get("If-None-Match", ""):
         return Response(304, b"", JSON, headers)
-    if "gzip" in request.headers.get("Accept-Encoding", "") and len(document.packed) < len(document.body):
+    if wanted(request.headers.get("Accept-Encoding", "")) and len(document.packed) < len(document.body):
         return Response(200, document.packed, JSON, (*headers, ("Content-Encoding", "gzip")))
     return Response(200, document.body, JSON, headers)

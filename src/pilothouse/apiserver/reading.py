@@ -15,7 +15,7 @@ import random
 
 import msgspec
 
-from pilothouse.apiserver import codec, list_options, listing, tables
+from pilothouse.apiserver import codec, compression, list_options, listing, tables
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.collection import Collection
@@ -173,7 +173,7 @@ class Reader:
         if form.transform == TABLE:
             return await self._finish(request, form, self._table(served, collection, found, include))
         view = _view(selection, collection, form)
-        if form.bare and _takes_gzip(request):
+        if form.bare and compression.wanted(request.headers.get("Accept-Encoding", "")):
             packed = await self._bodies.gzipped(view, found, COMPRESS_FROM)
             if packed is not None:
                 return Response(200, packed, JSON, _GZIPPED)
@@ -205,7 +205,7 @@ class Reader:
     async def _finish(self, request: Request, form: Form, body: bytes) -> Response:
         """JSON in the form that is wanted, compressed if that pays."""
         body = form.write(body)
-        if len(body) >= COMPRESS_FROM and _takes_gzip(request):
+        if len(body) >= COMPRESS_FROM and compression.wanted(request.headers.get("Accept-Encoding", "")):
             return Response(200, await gzip_body(body), form.media, _GZIPPED)
         return Response(200, body, form.media)
 
@@ -227,7 +227,3 @@ def _view(selection: Selection, collection: Collection, form: Form) -> View:
         served.kind.api_version,
         lambda items: served_parts(items, served, derive),
     )
-
-
-def _takes_gzip(request: Request) -> bool:
-    return "gzip" in request.headers.get("Accept-Encoding", "")

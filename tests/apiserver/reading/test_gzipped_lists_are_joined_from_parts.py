@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.apiserver.reading.world import PARTIAL_LIST, TABLE, World, names, new_world
 
-from pilothouse.apiserver.compression import Deflated, combine, deflate, gzip_of, join, store
+from pilothouse.apiserver.compression import Deflated, combine, deflate, gzip_of, join, store, wanted
 
 PAD = "x" * 1000
 
@@ -45,6 +45,23 @@ def test_another_implementation_reads_it(tmp_path: Path) -> None:
     path.write_bytes(gzip_of([store(b"["), deflate(data), store(b","), deflate(data), store(b"]")]))
     unpacked = subprocess.run(["gzip", "-dc", str(path)], capture_output=True, check=True, timeout=30)
     assert unpacked.stdout == b"[" + data + b"," + data + b"]"
+
+
+@pytest.mark.parametrize(
+    ("header", "answer"),
+    [
+        ("", False),
+        ("gzip", True),
+        ("gzip, deflate, br", True),
+        ("br;q=1.0, gzip;q=0.8", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.0", False),
+        ("gzip;q=1", True),
+        ("x-gzip-like", False),
+    ],
+)
+def test_who_wants_it(header: str, answer: bool) -> None:
+    assert wanted(header) is answer
 
 
 async def fill(world: World, count: int) -> None:

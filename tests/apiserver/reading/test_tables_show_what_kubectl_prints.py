@@ -62,12 +62,12 @@ def test_a_cell_has_its_columns_type() -> None:
     assert cells(kind, obj()) == ["eu", None, None, None, None, None]
 
 
-def test_a_column_may_be_a_function_and_name_itself() -> None:
-    kind = with_columns(
-        Column(name="Name", format="name", path=".metadata.name"),
-        Column(name="Summary", cell=lambda thing, now: f"{thing['spec']['a']} at {now:.0f}"),
-    )
-    assert cells(kind, obj(spec={"a": 1})) == ["eu", f"1 at {NOW:.0f}"]
+def test_a_column_may_be_a_function_and_kubernetes_kinds_place_the_name_themselves() -> None:
+    summary = Column(name="Summary", cell=lambda thing, now: f"{thing['spec']['a']} at {now:.0f}")
+    name = Column(name="Name", format="name", path=".metadata.name")
+    assert cells(with_columns(summary), obj(spec={"a": 1})) == ["eu", f"1 at {NOW:.0f}"]
+    native = dataclasses.replace(with_columns(summary, name), native=True)
+    assert cells(native, obj(spec={"a": 1})) == [f"1 at {NOW:.0f}", "eu"]
 
 
 def test_the_first_match_of_a_path_counts() -> None:

@@ -7,7 +7,8 @@ import pytest
 from tests.apiserver.reading.faults import FaultyStore
 from tests.apiserver.reading.world import REGIONS, World, ask, names, world_over
 
-from pilothouse.apiserver.cache_audit import audit
+from pilothouse.apiserver.cache_audit import Auditor, audit
+from pilothouse.apiserver.collection import Collection, Event
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Object
 from pilothouse.store.memory import MemoryStore
@@ -160,6 +161,40 @@ async def test_the_audit_finds_what_is_wrong_and_a_rebuild_mends_it() -> None:
         assert stream.events[-1]["object"]["code"] == 410
         assert names(await world.list()) == ["a", "b"]
         assert await audit(world.cache) == []
+    await store.close()
+
+
+async def test_the_auditor_looks_again_and_again() -> None:
+    store = MemoryStore()
+    async with world_over(store) as world:
+        await world.put("a")
+        auditor = asyncio.create_task(Auditor(world.cache, interval=10).run())
+        await asyncio.sleep(11)
+        world.cache.collection(world.served().resource.path).items.clear()
+        await asyncio.sleep(11)
+        assert names(await world.list()) == ["a"]
+        auditor.cancel()
+    await store.close()
+
+
+async def test_one_listeners_fault_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Clumsy:
+        def happened(self, collection: Collection, event: Event) -> None:
+            raise RuntimeError("tripped")
+
+        def advanced(self) -> None:
+            """Nothing."""
+
+        def broken(self) -> None:
+            """Nothing."""
+
+    store = MemoryStore()
+    async with world_over(store) as world:
+        world.cache.listen(Clumsy())
+        async with world.watching() as (stream, _):
+            await world.put("a")
+            await stream.count(1)
+        assert "tripped" in caplog.text
     await store.close()
 
 
