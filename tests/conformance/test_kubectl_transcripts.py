@@ -12,6 +12,7 @@ command is what the editor does to the file.
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from pathlib import Path
@@ -111,4 +112,9 @@ async def test_case_75_kubectl_prints_what_it_prints_against_kubernetes(
 ) -> None:
     expected = TRANSCRIPTS[name]
 
-    assert await replay(expected, recorded, dbs.namespace, tmp_path) == expected
+    replayed = await replay(expected, recorded, dbs.namespace, tmp_path)
+
+    difference = difflib.unified_diff(
+        expected.splitlines(), replayed.splitlines(), "recorded", "replayed", lineterm=""
+    )
+    assert replayed == expected, "\n".join(difference)
