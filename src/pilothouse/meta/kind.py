@@ -17,6 +17,7 @@ from typing import Any
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.schema import Schema
 from pilothouse.meta.shape import Shape
+from pilothouse.meta.tolerance import without_unique_keys
 
 Object = dict[str, Any]
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -153,7 +154,7 @@ class Kind:
 
     @cached_property
     def shape(self) -> Shape:
-        return Shape(self.schema)
+        return Shape(without_unique_keys(self.schema) if self.native else self.schema)
 
     @cached_property
     def prefix(self) -> bytes:

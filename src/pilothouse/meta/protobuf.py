@@ -214,7 +214,9 @@ class _Wire:
                     items.append(self.value(field, scalar, packed, start, after, depth))
                 else:
                     after = start + 8
-                    items.append(self.value(field, scalar, self.data[start : min(after, end)], start, after, depth))
+                    items.append(
+                        self.value(field, scalar, self.data[start : min(after, end)], start, after, depth)
+                    )
                 start = after
             return
         item = self.value(field, wire_type, value, start, end, depth)

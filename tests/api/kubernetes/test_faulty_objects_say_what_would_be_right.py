@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
 from pilothouse.meta.kind import Object
+
+PEM = b64encode(b"-----BEGIN CERTIFICATE REQUEST-----\n").decode()
 
 SERVICE: Object = {
     "apiVersion": "v1",
@@ -59,7 +62,7 @@ REQUEST: Object = {
     "kind": "CertificateSigningRequest",
     "metadata": {"name": "c"},
     "spec": {
-        "request": "LS0t",
+        "request": PEM,
         "signerName": "kubernetes.io/kube-apiserver-client",
         "usages": ["client auth"],
     },
@@ -240,6 +243,12 @@ FAULTS: list[tuple[Object, str, Any, str]] = [
         "endpoints",
         [{"addresses": []}],
         "endpoints[0].addresses: Required value: must contain at least 1 address",
+    ),
+    (
+        REQUEST,
+        "spec.request",
+        "LS0t",
+        'spec.request: Invalid value: "LS0t": PEM block type must be CERTIFICATE REQUEST',
     ),
     (REQUEST, "spec.usages", [], "spec.usages: Required value"),
     (REQUEST, "spec.usages", ["fun"], 'spec.usages[0]: Unsupported value: "fun"'),

@@ -112,14 +112,13 @@ SPEC_FAULTS: list[tuple[dict[str, Any], str]] = [
         {"restartPolicy": "Maybe"},
         'spec.restartPolicy: Unsupported value: "Maybe": supported values: "Always", "Never"',
     ),
-    ({"terminationGracePeriodSeconds": -1}, "spec.terminationGracePeriodSeconds: Invalid value: -1"),
     (
         {"activeDeadlineSeconds": 0},
         "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647",
     ),
     ({"hostname": "A.b"}, 'spec.hostname: Invalid value: "A.b": a lowercase RFC 1123 label'),
     ({"nodeSelector": {"a b": "c"}}, "spec.nodeSelector"),
-    ({"volumes": [{"name": "a"}, {"name": "a"}]}, "spec.volumes[1]"),
+    ({"volumes": [{"name": "a"}, {"name": "a"}]}, 'spec.volumes[1].name: Duplicate value: "a"'),
     (
         {"volumes": [{"name": "a", "emptyDir": {}, "hostPath": {"path": "/x"}}]},
         "spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type",
@@ -163,7 +162,8 @@ SPEC_FAULTS: list[tuple[dict[str, Any], str]] = [
         {"hostAliases": [{"ip": "nine"}]},
         'spec.hostAliases[0].ip: Invalid value: "nine": must be a valid IP address',
     ),
-    ({"dnsPolicy": "None"}, "spec.dnsConfig.nameservers: Required value"),
+    ({"dnsPolicy": "None"}, "spec.dnsConfig: Required value: must provide `dnsConfig`"),
+    ({"dnsPolicy": "None", "dnsConfig": {}}, "spec.dnsConfig.nameservers: Required value"),
     (
         {"initContainers": [{"name": "db", "image": "x"}]},
         'spec.initContainers[0].name: Duplicate value: "db"',
@@ -212,3 +212,10 @@ def test_every_fault_is_told_at_once(kinds: Any, pod: dict[str, Any]) -> None:
     ]
 
     assert len(kinds.problems(pod)) == 3
+
+
+def test_a_variable_may_be_set_twice(kinds: Any, pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["env"] = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80}, {"containerPort": 80}]
+
+    assert kinds.problems(pod) == []

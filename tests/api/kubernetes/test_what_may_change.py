@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
 from pilothouse.meta.kind import Object
+
+PEM = b64encode(b"-----BEGIN CERTIFICATE REQUEST-----\n").decode()
 
 PODS_MAY = "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
 SETS_MAY = (
@@ -286,7 +289,7 @@ def test_a_certificate_request_never_changes_but_gets_its_verdict(kinds: Any) ->
             "apiVersion": "certificates.k8s.io/v1",
             "kind": "CertificateSigningRequest",
             "metadata": {"name": "c"},
-            "spec": {"request": "LS0t", "signerName": "a.io/b", "usages": ["client auth"]},
+            "spec": {"request": PEM, "signerName": "a.io/b", "usages": ["client auth"]},
         }
     )
     new = copy.deepcopy(stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Final
 
 from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, at, column
@@ -86,8 +87,9 @@ def _validate(new: Object, old: Object | None) -> Problems:
 
 
 def _check_request(spec: Object) -> Problems:
-    if not spec.get("request"):
-        yield FieldError.required("spec.request")
+    request = spec.get("request", "")
+    if not _is_request(request):
+        yield FieldError.invalid("spec.request", request, "PEM block type must be CERTIFICATE REQUEST")
     usages = spec.get("usages") or ()
     if not usages:
         yield FieldError.required("spec.usages")
@@ -102,6 +104,14 @@ def _check_request(spec: Object) -> Problems:
         yield FieldError.invalid(
             "spec.expirationSeconds", seconds, "may not specify a duration less than 600 seconds (10 minutes)"
         )
+
+
+def _is_request(encoded: str) -> bool:
+    """Whether this is PEM of the right kind; what is in it is for the signer to judge."""
+    try:
+        return b"-----BEGIN CERTIFICATE REQUEST-----" in b64decode(encoded)
+    except ValueError:
+        return False
 
 
 def _check_signer(name: str) -> Problems:

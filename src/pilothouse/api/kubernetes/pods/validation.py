@@ -11,7 +11,6 @@ from pilothouse.api.kubernetes.checking import (
     dns_label,
     label_selector,
     named,
-    not_negative,
 )
 from pilothouse.api.kubernetes.pods.containers import check_containers, check_ids
 from pilothouse.api.kubernetes.pods.updates import check_update
@@ -48,9 +47,6 @@ def check_spec(spec: Mapping[str, Any], path: str, claims: Collection[str] = ())
     volumes = spec.get("volumes") or ()
     yield from check_volumes(volumes, f"{path}.volumes")
     yield from check_containers(spec, {*claims, *(each.get("name", "") for each in volumes)}, path)
-    yield from not_negative(
-        f"{path}.terminationGracePeriodSeconds", spec.get("terminationGracePeriodSeconds")
-    )
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _LARGEST_INT32:
         yield FieldError.invalid(
@@ -66,15 +62,23 @@ def check_spec(spec: Mapping[str, Any], path: str, claims: Collection[str] = ())
     yield from check_ids(spec.get("securityContext") or {}, f"{path}.securityContext")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         yield from address(f"{element(f'{path}.hostAliases', index)}.ip", alias.get("ip", ""))
-    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
-        yield FieldError.required(
-            f"{path}.dnsConfig.nameservers",
-            "must provide at least one DNS nameserver when `dnsPolicy` is None",
-        )
+    if spec.get("dnsPolicy") == "None":
+        yield from _check_dns(spec, f"{path}.dnsConfig")
     yield from _check_tolerations(spec, f"{path}.tolerations")
     yield from _check_affinity(spec.get("affinity") or {}, f"{path}.affinity")
     for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         yield from _check_spread(constraint, element(f"{path}.topologySpreadConstraints", index))
+
+
+def _check_dns(spec: Mapping[str, Any], path: str) -> Problems:
+    """A pod that wants nothing of the node's resolver has to bring its own."""
+    config = spec.get("dnsConfig")
+    if config is None:
+        yield FieldError.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
+    elif not config.get("nameservers"):
+        yield FieldError.required(
+            f"{path}.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        )
 
 
 def _check_tolerations(spec: Mapping[str, Any], path: str) -> Problems:
