@@ -40,7 +40,7 @@ class Collection:
         """The revision of the last change; since then a listing is the same at every revision."""
         self.stamp = 0
         self.shape = 0
-        """Moves when the same items begin to look different."""
+        """Moves when an item may look different at the same revision."""
         self.derive: Derive | None = None
 
     def apply(self, key: str, revision: int, value: bytes | None, now: float) -> Event | None:
@@ -70,6 +70,7 @@ class Collection:
         self._keys = sorted(self.items)
         self.history = Ring(revision, self.bounds)
         self.changed = revision
+        self.shape += 1
         self.stamp += 1
 
     def reshape(self, derive: Derive | None) -> None:

@@ -21,6 +21,8 @@ import msgspec
 LEVEL = 1
 """Lists of objects repeat themselves so much that the quickest level comes within a few percent of the best."""
 _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+GZIP_HEADER = len(_HEADER)
+"""So many bytes come before the first part."""
 _LAST_BLOCK = b"\x03\x00"
 _STORED_LIMIT = 0xFFFF
 

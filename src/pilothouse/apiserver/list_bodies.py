@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable
 import msgspec
 
 from pilothouse.apiserver.collection import Collection
-from pilothouse.apiserver.compression import Deflated, deflate, gzip_of, join, store
+from pilothouse.apiserver.compression import EMPTY, GZIP_HEADER, Deflated, deflate, gzip_of, join, store
 from pilothouse.apiserver.items import Buffer, Item
 from pilothouse.apiserver.listing import Listing
 
@@ -33,6 +33,8 @@ SMALLEST = 16 * 1024
 """What is smaller is as quickly made again."""
 _BLOCK_MASK = 0x0F
 _INLINE = 64 * 1024
+_AT_A_TIME = 1024 * 1024
+"""So much is laid out at a time to be deflated; a list may be far larger than one wants to hold twice."""
 _TAIL = b"]}"
 _PACKED_TAIL = store(_TAIL)
 
@@ -69,10 +71,34 @@ class _Block(msgspec.Struct, frozen=True, gc=False):
     packed: Deflated
 
 
+_UNMADE = _Block((), EMPTY)
+
+
+class _Packed(msgspec.Struct, frozen=True):
+    """A whole gzipped body, and where in it the items are: under another head they can be used again."""
+
+    revision: int
+    body: bytes
+    start: int
+    end: int
+    crc: int
+    size: int
+
+    @classmethod
+    def of(cls, revision: int, head: Deflated, items: Deflated) -> _Packed:
+        body = gzip_of((head, items, _PACKED_TAIL))
+        start = GZIP_HEADER + len(head.data)
+        return cls(revision, body, start, start + len(items.data), items.crc, items.size)
+
+    @property
+    def items(self) -> Deflated:
+        return Deflated(self.body[self.start : self.end], self.crc, self.size)
+
+
 class _Kept:
     """What is kept of one view."""
 
-    __slots__ = ("blocks", "packed", "packed_whole", "plain", "shape", "stamp", "weight")
+    __slots__ = ("blocks", "packed", "plain", "shape", "stamp", "weight")
 
     def __init__(self, collection: Collection) -> None:
         self.stamp = collection.stamp
@@ -80,8 +106,7 @@ class _Kept:
         self.weight = 0
         self.plain: tuple[int, int, bytes] | None = None
         """The revision it was made at, where its items begin, the whole body."""
-        self.packed: Deflated | None = None
-        self.packed_whole: tuple[int, bytes] | None = None
+        self.packed: _Packed | None = None
         self.blocks: dict[str, _Block] = {}
 
     def renew(self, collection: Collection) -> None:
@@ -89,7 +114,7 @@ class _Kept:
         if self.stamp == collection.stamp:
             return
         self.stamp = collection.stamp
-        self.plain = self.packed = self.packed_whole = None
+        self.plain = self.packed = None
         if self.shape != collection.shape:
             self.shape = collection.shape
             self.blocks = {}
@@ -98,8 +123,8 @@ class _Kept:
         parts = [block.packed.data for block in self.blocks.values()]
         if self.plain is not None:
             parts.append(self.plain[2])
-        if self.packed is not None and self.packed_whole is not None:
-            parts += [self.packed.data, self.packed_whole[1]]
+        if self.packed is not None:
+            parts.append(self.packed.body)
         return sum(map(len, parts))
 
 
@@ -123,7 +148,7 @@ class ListBodies:
             return kept.plain[2]
         else:
             body = head + kept.plain[2][kept.plain[1] :]
-        if SMALLEST <= len(body) <= self._budget // 2:
+        if SMALLEST <= len(body) <= self._budget // 4:
             kept.plain = (listing.revision, len(head), body)
             self._keep(view, kept)
         return body
@@ -137,44 +162,48 @@ class ListBodies:
                 return None
             return gzip_of((head, *await _deflate_all([items]), _PACKED_TAIL))
         kept = self._find(view)
-        if kept.packed_whole is not None and kept.packed_whole[0] == listing.revision:
-            return kept.packed_whole[1]
         stamp = kept.stamp
-        packed = kept.packed
-        if packed is None:
+        if kept.packed is None:
             gathered = listing.read()
             if sum(len(item.value) for item in gathered) < at_least:
                 return None
-            packed = await self._pack(kept, view, gathered)
-        body = gzip_of((head, packed, _PACKED_TAIL))
+            items_packed = await self._pack(kept, view, gathered)
+        elif kept.packed.revision == listing.revision:
+            return kept.packed.body
+        else:
+            items_packed = kept.packed.items
+        whole = _Packed.of(listing.revision, head, items_packed)
         # While it was deflated the collection may have moved on; the blocks stay good, the whole does not.
-        if kept.stamp == stamp and packed.size >= SMALLEST and len(body) <= self._budget // 2:
-            kept.packed, kept.packed_whole = packed, (listing.revision, body)
-            self._keep(view, kept)
-        return body
+        if kept.stamp == stamp and len(whole.body) <= self._budget // 4:
+            kept.packed = whole
+        self._keep(view, kept)
+        return whole.body
 
     async def _pack(self, kept: _Kept, view: View, items: list[Item]) -> Deflated:
         """The items, deflated: known blocks as they are, the others made now."""
-        shape = kept.shape
-        blocks: dict[str, _Block | None] = {}
-        signatures: list[tuple[int, ...]] = []
-        missing: list[bytes] = []
+        shape, known = kept.shape, kept.blocks
+        blocks: dict[str, _Block] = {}
+        making: list[tuple[str, tuple[int, ...], bytes]] = []
+        size = 0
         for block in _split(items):
             first = block[0].key
-            # The leading block alone has no comma before it.
-            signature = (bool(blocks), *[item.revision for item in block])
-            found = kept.blocks.get(first)
+            leading = not blocks
+            signature = (leading, *[item.revision for item in block])
+            found = known.get(first)
+            blocks[first] = found or _UNMADE
             if found is not None and found.signature == signature:
-                blocks[first] = found
                 continue
-            missing.append(b"".join((b"," if blocks else b"", *view.parts(block))))
-            signatures.append(signature)
-            blocks[first] = None
-        made = map(_Block, signatures, await _deflate_all(missing))
-        complete = {first: block or next(made) for first, block in blocks.items()}
+            # The leading block alone has no comma before it.
+            data = b"".join((b"" if leading else b",", *view.parts(block)))
+            making.append((first, signature, data))
+            size += len(data)
+            if size >= _AT_A_TIME:
+                await _make(blocks, making)
+                making, size = [], 0
+        await _make(blocks, making)
         if kept.shape == shape:
-            kept.blocks = complete
-        return join(block.packed for block in complete.values())
+            kept.blocks = blocks
+        return join(block.packed for block in blocks.values())
 
     def _find(self, view: View) -> _Kept:
         kept = self._kept.get(view.identity)
@@ -209,6 +238,13 @@ def _split(items: list[Item]) -> list[list[Item]]:
     if block:
         blocks.append(block)
     return blocks
+
+
+async def _make(blocks: dict[str, _Block], making: list[tuple[str, tuple[int, ...], bytes]]) -> None:
+    for (first, signature, _), packed in zip(
+        making, await _deflate_all([each[2] for each in making]), strict=True
+    ):
+        blocks[first] = _Block(signature, packed)
 
 
 async def _deflate_all(parts: list[bytes]) -> list[Deflated]:
