@@ -66,14 +66,14 @@ async def test_case_70_a_kopf_operator_sees_creation_update_and_deletion(
 
 
 async def test_case_54_a_kopf_operator_goes_on_after_the_server_was_away(
-    operator: Process, dbs: Databases, server: Server
+    operator: Process, dbs: Databases, lasting: Server
 ) -> None:
     before = await dbs.revision()
     await dbs.create("a")
     await status_becomes(dbs, "a", "Created", 1)
 
-    server.forget_history(dbs.path(), before)
-    server.restart()
+    lasting.forget_history(dbs.path(), before)
+    lasting.restart()
 
     async def is_served() -> bool:
         return (await dbs.http.get(dbs.at("a"))).status == 200

@@ -48,11 +48,11 @@ async def test_case_47_a_selector_leaves_the_remainder_uncounted(five: Databases
 
 
 async def test_case_48_an_expired_token_comes_with_a_fresh_one(
-    five: Databases, http: Http, server: Server
+    five: Databases, http: Http, lasting: Server
 ) -> None:
     first = (await http.get(five.path(), limit=2)).expect(200)
     (await http.delete(five.at("p3"))).expect(200)
-    server.forget_history(five.path(), first["metadata"]["resourceVersion"])
+    lasting.forget_history(five.path(), first["metadata"]["resourceVersion"])
 
     expired = await http.get(five.path(), limit=2, **{"continue": first["metadata"]["continue"]})
     assert (expired.status, expired.reason) == (410, "Expired")

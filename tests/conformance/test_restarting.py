@@ -12,12 +12,12 @@ pytestmark = pytest.mark.conformance
 
 
 async def test_case_73_versions_go_on_and_no_event_is_lost(
-    dbs: Databases, http: Http, server: Server
+    dbs: Databases, http: Http, lasting: Server
 ) -> None:
     before = await dbs.create("a", replicas=1)
     start = int(before["metadata"]["resourceVersion"])
     changed = (await http.patch(dbs.at("a"), {"spec": {"replicas": 2}})).expect(200)
-    server.restart()
+    lasting.restart()
 
     async def is_served() -> bool:
         return (await http.get(dbs.at("a"))).status == 200

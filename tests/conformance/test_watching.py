@@ -83,11 +83,11 @@ async def test_case_53_a_selector_makes_objects_come_and_go(dbs: Databases, http
 
 
 async def test_case_54_a_forgotten_version_is_an_error_event_in_an_ordinary_stream(
-    dbs: Databases, http: Http, server: Server
+    dbs: Databases, http: Http, lasting: Server
 ) -> None:
     before = await dbs.revision()
     await dbs.create("a")
-    server.forget_history(dbs.path(), before)
+    lasting.forget_history(dbs.path(), before)
     async with http.watch(dbs.path(), resourceVersion="1") as watch:
         assert watch.status == 200
         (event,) = await watch.rest()
@@ -132,7 +132,7 @@ async def test_case_55_a_streaming_list_needs_both_options(
 
 
 async def test_case_56_a_bookmark_moves_an_idle_watch_past_other_writes(
-    dbs: Databases, http: Http, server: Server
+    dbs: Databases, http: Http, lasting: Server
 ) -> None:
     async with http.watch(REGIONS):
         pass  # a cache that is filled when first asked for knows nothing of the time before
@@ -149,7 +149,7 @@ async def test_case_56_a_bookmark_moves_an_idle_watch_past_other_writes(
     reached = bookmarks[-1].version
     assert reached >= int(other["metadata"]["resourceVersion"])
 
-    server.forget_history(dbs.path(), start)
+    lasting.forget_history(dbs.path(), start)
     region: Json = {
         "apiVersion": "nav.example.io/v1",
         "kind": "Region",

@@ -76,6 +76,14 @@ def server(server_name: str, fleet: Fleet) -> Server:
     return fleet.get(server_name)
 
 
+@pytest.fixture
+def lasting(server: Server) -> Server:
+    """A server whose objects outlive its process."""
+    if server.target.name == "memory":
+        pytest.skip("what a memory store holds ends with the process")
+    return server
+
+
 @pytest.fixture(scope="session")
 def target(server: Server) -> Target:
     return server.target

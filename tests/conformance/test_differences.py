@@ -1,0 +1,125 @@
+"""Where this server answers otherwise than Kubernetes on purpose: both answers are pinned here.
+
+`docs/differences.md` has the same list, with the reasons; a line of the one belongs to a line of the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.kit import kube
+from tests.kit.databases import V1, Databases, database
+from tests.kit.http import JSON_PATCH, PROTOBUF, Http
+
+pytestmark = pytest.mark.conformance
+
+
+def applied(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": V1, "kind": "Database", "metadata": {"name": "a"}, "spec": spec}
+
+
+@pytest.fixture
+def real(http: Http) -> bool:
+    """Whether the server is Kubernetes' own."""
+    return http.target.name == kube.NAME
+
+
+async def test_a_creation_with_a_resource_version_is_a_bad_request(
+    dbs: Databases, http: Http, real: bool
+) -> None:
+    answer = await http.post(dbs.path(), database("a", metadata={"resourceVersion": "5"}))
+
+    assert answer.status == (500 if real else 400)
+    assert answer.message == "resourceVersion should not be set on objects to be created"
+
+
+async def test_protobuf_for_a_custom_kind_is_refused(dbs: Databases, http: Http, real: bool) -> None:
+    if real:
+        with pytest.raises(aiohttp.ClientError):
+            await http.post(dbs.path(), b"k8s\0\x0a\x00", type=PROTOBUF)
+    else:
+        answer = await http.post(dbs.path(), b"k8s\0\x0a\x00", type=PROTOBUF)
+        assert (answer.status, answer.reason) == (415, "UnsupportedMediaType")
+
+
+@pytest.mark.parametrize(
+    "spec", [{"zap": 1}, {"users": [{"name": "u"}, {"name": "u"}]}], ids=["unknown-field", "duplicate-key"]
+)
+async def test_an_apply_that_does_not_fit_the_schema_is_a_bad_request(
+    dbs: Databases, http: Http, real: bool, spec: dict[str, Any]
+) -> None:
+    answer = await http.apply(dbs.at("a"), applied(engine="pg", **spec), "m1")
+
+    assert answer.status == (500 if real else 400)
+    assert "failed to create typed patch object" in answer.message
+
+
+async def test_a_watch_from_a_version_that_is_no_number_is_a_bad_request(
+    dbs: Databases, http: Http, real: bool
+) -> None:
+    answer = await http.get(dbs.path(), watch="1", resourceVersion="abc")
+
+    assert answer.status == (500 if real else 400)
+
+
+async def test_a_json_patch_that_fails_says_where(dbs: Databases, http: Http, real: bool) -> None:
+    await dbs.create("a")
+
+    answer = await http.patch(
+        dbs.at("a"), [{"op": "test", "path": "/spec/engine", "value": "x"}], type=JSON_PATCH
+    )
+
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert ("/spec/engine" in answer.message) is not real
+
+
+async def test_an_owner_is_blamed_with_its_index(dbs: Databases, http: Http, real: bool) -> None:
+    owner = {"apiVersion": V1, "kind": "Database", "name": "", "uid": "u"}
+
+    answer = await http.post(dbs.path(), database("a", metadata={"ownerReferences": [owner]}))
+
+    index = "" if real else "[0]"
+    assert answer.causes[0].field == f"metadata.ownerReferences{index}.name"
+
+
+async def test_an_apply_that_only_takes_ownership_has_a_time(dbs: Databases, http: Http, real: bool) -> None:
+    await dbs.create("a")
+
+    live = (await http.apply(dbs.at("a"), applied(engine="pg"), "m1")).expect(200)
+
+    (entry,) = (entry for entry in live["metadata"]["managedFields"] if entry["manager"] == "m1")
+    assert ("time" in entry) is not real
+
+
+async def test_words_are_words_in_yaml(dbs: Databases, http: Http, real: bool) -> None:
+    body = b"apiVersion: nav.example.io/v1\nkind: Database\nmetadata: {name: y}\nspec: {engine: pg}\n"
+
+    answer = await http.post(dbs.path(), body, type="application/yaml")
+
+    assert answer.status == (400 if real else 201)
+
+
+async def test_nesting_has_a_limit(dbs: Databases, http: Http, real: bool) -> None:
+    nested: Any = 1
+    for _ in range(200):
+        nested = {"a": nested}
+
+    answer = await http.post(dbs.path(), database("a", extra=nested))
+
+    assert answer.status == (201 if real else 400)
+
+
+async def test_an_unknown_method_is_405_with_its_name(dbs: Databases, http: Http, real: bool) -> None:
+    answer = await http.send("OPTIONS", dbs.path())
+
+    assert answer.status == 405
+    assert answer.message.startswith(" is not supported" if real else "options is not supported")
+
+
+async def test_the_version_says_whose_server_it_is(http: Http, real: bool) -> None:
+    version = (await http.get("/version")).expect(200)
+
+    assert ("+pilothouse" in version["gitVersion"]) is not real
+    assert version["minor"] == ("33" if real else "32")
