@@ -1,0 +1,75 @@
+"""What a server costs before anybody asks it anything: time to ready, and memory with ten thousand objects."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from itertools import count
+
+from bench.api.filling import fill
+from bench.api.memory import Held, held
+from bench.api.rounds import Aim, Measure, Sample
+from bench.api.stage import Stage, fetch
+
+OBJECTS = 10_000
+NAMESPACE = "bench-many"
+SERVERS = ("sqlite", "etcd", "kube")
+
+MEMORY_AIMS = (Aim("sqlite", "kube", at_most=0.25), Aim("sqlite", None, at_most=100), Aim("etcd", "kube"))
+START_AIMS = (Aim("sqlite", None, at_most=1), Aim("sqlite", "kube"), Aim("etcd", "kube"))
+
+MEGABYTE = 1e6
+SETTLED_WITHIN = 30.0
+
+
+def standing(stage: Stage) -> Iterator[Measure]:
+    folders = (stage.folder / f"start-{number}" for number in count())
+
+    def first(name: str) -> Sample:
+        def sample() -> float:
+            with stage.fresh(name, next(folders)) as server:
+                return server.seconds_to_ready
+
+        return sample
+
+    yield Measure("start", "first start to ready", "s", {name: first(name) for name in SERVERS}, START_AIMS)
+
+    with contextlib.ExitStack() as stack:
+        servers = {name: stack.enter_context(stage.fresh(name, next(folders))) for name in SERVERS}
+        path = stage.kind.collection(NAMESPACE)
+        for server in servers.values():
+            asyncio.run(fill(server.access, stage.kind, NAMESPACE, count=OBJECTS))
+            # What an informer does: everything is read once.
+            fetch(server.access, f"{path}?resourceVersion=0", gzip=True)
+        for word in ("rss", "pss"):
+
+            def memory(name: str, word: str = word) -> Sample:
+                return lambda: getattr(_settled(servers[name].pids()), word) / MEGABYTE
+
+            title = f"memory ({word.upper()}), {OBJECTS:,} objects"
+            yield Measure("memory", title, "MB", {name: memory(name) for name in SERVERS}, MEMORY_AIMS)
+
+        def again(name: str) -> Sample:
+            def sample() -> float:
+                servers[name].restart()
+                return servers[name].seconds_to_ready
+
+            return sample
+
+        title = f"start to ready, {OBJECTS:,} objects"
+        yield Measure("start", title, "s", {name: again(name) for name in SERVERS}, START_AIMS)
+
+
+def _settled(pids: list[int]) -> Held:
+    """Memory once it moves by less than a hundredth in two seconds: a collector gives back late."""
+    deadline = time.monotonic() + SETTLED_WITHIN
+    before = held(pids)
+    while time.monotonic() < deadline:
+        time.sleep(2)
+        after = held(pids)
+        if abs(after.rss - before.rss) < before.rss / 100:
+            return after
+        before = after
+    return before

@@ -1,0 +1,57 @@
+"""One change to a thousand watchers: until the last of them has it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from bench.api.access import Access
+from bench.api.objects import Kind, numbered
+from bench.api.rounds import Aim, Measure
+from bench.api.stage import WRITTEN, Stage
+
+WATCHERS = 1000
+SERVERS = ("sqlite", "etcd", "kube")
+AIMS = (Aim("sqlite", "kube", at_most=1 / 3), Aim("etcd", "kube", at_most=1 / 3))
+
+
+def watches(stage: Stage) -> Iterator[Measure]:
+    with contextlib.ExitStack() as stack:
+        crowds = {name: stack.enter_context(Crowd(stage.server(name).access, stage.kind)) for name in SERVERS}
+        for crowd in crowds.values():
+            crowd.change()
+        samples = {name: crowd.change for name, crowd in crowds.items()}
+        yield Measure("watch", f"last of {WATCHERS} watchers", "ms", samples, AIMS)
+
+
+class Crowd:
+    """The process that watches (see `watchers`)."""
+
+    def __init__(self, access: Access, kind: Kind) -> None:
+        argv = [sys.executable, "-m", "bench.api.watchers", str(access.port), str(WATCHERS)]
+        argv += [kind.collection(WRITTEN), kind.at(WRITTEN, numbered(0))]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._hear("watching")
+
+    def __enter__(self) -> Crowd:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def change(self) -> float:
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._hear("milliseconds")
+
+    def _hear(self, word: str) -> float:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise ConnectionError(f"the watching process ended with status {self._process.wait()}")
+        return float(json.loads(line)[word])
