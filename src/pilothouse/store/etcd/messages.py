@@ -19,7 +19,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
 
 _TABLE = """
 ResponseHeader        revision:3:int64
-KeyValue              key:1:bytes create_revision:2:int64 mod_revision:3:int64 value:5:bytes
+KeyValue              key:1:bytes create_revision:2:int64 mod_revision:3:int64 value:5:bytes lease:6:int64
 Event                 type:1:int32 kv:2:KeyValue prev_kv:3:KeyValue
 
 RangeRequest          key:1:bytes range_end:2:bytes limit:3:int64 revision:4:int64 count_only:9:bool
