@@ -211,7 +211,7 @@ class Core:
             raise refusal(request.user, attributes, decision.reason)
         if request.path in version.PATHS:
             return version.answer()
-        answer = self._discovery.answer(request) or self._openapi.answer(request)
+        answer = self._discovery.answer(request) or await self._openapi.answer(request)
         if answer is not None:
             return answer
         if request.path == "/":

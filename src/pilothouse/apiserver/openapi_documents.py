@@ -1,15 +1,20 @@
 """The OpenAPI documents: one for each group and version (v3) with an index, and one of everything (v2).
 
     openapi = OpenApi(catalog)
-    openapi.answer(Request("GET", "/openapi/v3"))    # None for a path that is not OpenAPI's
+    await openapi.answer(Request("GET", "/openapi/v3"))    # None for a path that is not OpenAPI's
 
 They are what kubectl validates, explains and patches by. Each is made when first asked for; after a change of the
 catalogue only those whose kinds changed are made again. The index names every document with the hash of its content:
 a client that asks with that hash may keep the answer for ever, and one that asks with an old hash is sent on.
+
+The one of everything also comes as protobuf: kubectl up to 1.28 asks for that before it writes anything. It takes long
+enough to make that a thread does it.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import cached_property
 from hashlib import sha256
@@ -26,18 +31,24 @@ from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Kind
 from pilothouse.meta.openapi import openapi_v3, root_path
+from pilothouse.meta.openapi_protobuf import openapi_protobuf
 from pilothouse.meta.openapi_v2 import openapi_v2
 
 _ROOT, _INDEX, _V2 = "/openapi/", "/openapi/v3", "/openapi/v2"
 _YEAR = 365 * 24 * 3600
-_ACCEPTED = (JSON, "application/*", "*/*")
+PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_WRITERS: Mapping[str, Callable[[Any], bytes]] = {JSON: codec.dump, PROTOBUF: openapi_protobuf}
+_JSON = dict.fromkeys((JSON, "application/*", "*/*"), JSON)
+# Clients write an @ where the answer's own type has a dot, since that is no character for a media type.
+_JSON_OR_PROTOBUF = _JSON | dict.fromkeys((PROTOBUF, PROTOBUF.replace("v2.v1", "v2@v1")), PROTOBUF)
 
 
 class Document:
     """One document: it is large, and asked for by every kubectl, so it is also kept compressed."""
 
-    def __init__(self, content: Any) -> None:
-        self.body = codec.dump(content)
+    def __init__(self, content: Any, media: str = JSON) -> None:
+        self.media = media
+        self.body = _WRITERS[media](content)
         self.hash = sha256(self.body).hexdigest().upper()
 
     @cached_property
@@ -53,10 +64,11 @@ class OpenApi:
         self._clock = clock
         self._generation = -1
         self._made: dict[str, tuple[tuple[Kind, ...], Document]] = {}
-        self._joined: Document | None = None
+        self._joined: dict[str, Document] = {}
+        self._joining = asyncio.Lock()
         self._index: Document | None = None
 
-    def answer(self, request: Request) -> Response | None:
+    async def answer(self, request: Request) -> Response | None:
         """The answer to a path of OpenAPI's; None for any other."""
         path = request.path.rstrip("/")
         if not path.startswith(_ROOT):
@@ -65,15 +77,15 @@ class OpenApi:
             raise errors.StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {path}")
         self._follow_catalog()
         if path == _V2:
-            return self._v2(request)
+            return _answer(request, await self._v2(_media(request, _JSON_OR_PROTOBUF)))
         if path == _INDEX:
-            _check_accept(request)
+            _media(request, _JSON)
             self._index = self._index or Document({"paths": self._places()})
             return _answer(request, self._index)
         kinds = self._kinds().get(path.removeprefix(f"{_INDEX}/"))
         if kinds is None or not path.startswith(f"{_INDEX}/"):
             return None
-        _check_accept(request)
+        _media(request, _JSON)
         return self._v3(request, path, self._document(kinds))
 
     def _v3(self, request: Request, path: str, document: Document) -> Response:
@@ -88,12 +100,17 @@ class OpenApi:
         )
         return _answer(request, document, forever)
 
-    def _v2(self, request: Request) -> Response:
-        _check_accept(request)
-        if self._joined is None:
-            documents = [msgspec.json.decode(self._document(kinds).body) for kinds in self._kinds().values()]
-            self._joined = Document(openapi_v2(documents))
-        return _answer(request, self._joined)
+    async def _v2(self, media: str) -> Document:
+        async with self._joining:  # Whoever asks for the same meanwhile gets what the first is waiting for.
+            self._follow_catalog()
+            known = self._joined.get(media)
+            if known is None:
+                generation = self._generation
+                bodies = [self._document(kinds).body for kinds in self._kinds().values()]
+                known = await asyncio.to_thread(_join, bodies, media)
+                if generation == self._catalog.generation:
+                    self._joined[media] = known
+            return known
 
     def _places(self) -> dict[str, Any]:
         return {
@@ -126,23 +143,32 @@ class OpenApi:
         if self._generation == self._catalog.generation:
             return
         self._generation = self._catalog.generation
-        self._joined = self._index = None
+        self._joined = {}
+        self._index = None
         present = {f"/{place}" for place in self._kinds()}
         self._made = {place: made for place, made in self._made.items() if place in present}
 
 
-def _check_accept(request: Request) -> None:
-    """406 for protobuf alone: kubectl then does without."""
+def _join(bodies: list[bytes], media: str) -> Document:
+    return Document(openapi_v2(msgspec.json.decode(body) for body in bodies), media)
+
+
+def _media(request: Request, known: Mapping[str, str]) -> str:
+    """The media type of the answer, as the client prefers among those known; 406 if it takes none of them."""
     accept = request.headers.get("Accept", "")
-    if accept and not any(clause.media in _ACCEPTED for clause in clauses(accept)):
-        raise errors.not_acceptable([JSON])
+    if not accept:
+        return JSON
+    for clause in clauses(accept):
+        if clause.media in known:
+            return known[clause.media]
+    raise errors.not_acceptable(sorted(set(known.values())))
 
 
 def _answer(request: Request, document: Document, more: tuple[tuple[str, str], ...] = ()) -> Response:
     tag = f'"{document.hash}"'
     headers = (("ETag", tag), ("Vary", "Accept-Encoding, Accept"), *more)
     if tag in request.headers.get("If-None-Match", ""):
-        return Response(304, b"", JSON, headers)
+        return Response(304, b"", document.media, headers)
     if wanted(request.headers.get("Accept-Encoding", "")) and len(document.packed) < len(document.body):
-        return Response(200, document.packed, JSON, (*headers, ("Content-Encoding", "gzip")))
-    return Response(200, document.body, JSON, headers)
+        return Response(200, document.packed, document.media, (*headers, ("Content-Encoding", "gzip")))
+    return Response(200, document.body, document.media, headers)

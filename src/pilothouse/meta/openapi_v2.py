@@ -3,7 +3,9 @@
     openapi_v2([openapi_v3(kinds) for kinds in by_group_version])
 
 It is the v3 documents joined and rewritten in the older form. What v2 can't say (``anyOf``, ``oneOf``, ``not``, null) is left out, so
-it promises less, and nothing wrong.
+it promises less, and nothing wrong: a value that may be null, or an object that keeps fields it doesn't know, has no type at
+all. kubectl reads the document strictly: no array without items, and neither type nor properties beside a ``$ref``, or it
+refuses the whole.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ _OLD_PREFIX: Final = "#/components/schemas/"
 _PREFIX: Final = "#/definitions/"
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 _UNKNOWN: Final = ("nullable", "anyOf", "oneOf", "not")
+_TYPING: Final = ("type", "format", "properties", "required", "items", "additionalProperties")
 
 
 def openapi_v2(documents: Iterable[Json]) -> Json:
@@ -83,14 +86,24 @@ def _schema(schema: Json) -> Json:
     if reference is not None:
         return {"$ref": reference.replace(_OLD_PREFIX, _PREFIX)}
     said = {key: value for key, value in schema.items() if key not in _UNKNOWN}
-    every = said.get("allOf")
-    if every is not None:
+    every = said.pop("allOf", ())
+    if len(every) == 1 and "$ref" in every[0]:
         # A use of a component with a description of its own; v2 takes both side by side.
-        del said["allOf"]
-        if len(every) == 1 and "$ref" in every[0]:
+        if not schema.get("nullable"):
             said["$ref"] = every[0]["$ref"].replace(_OLD_PREFIX, _PREFIX)
-    if "properties" in said:
-        said["properties"] = {name: _schema(each) for name, each in said["properties"].items()}
+        return said
+    if schema.get("nullable") or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return {key: value for key, value in said.items() if key not in _TYPING}
+    if said.get("type") == "array" and "items" not in said:
+        del said["type"]
+    properties = said.get("properties", {})
+    if "required" in said:
+        # A client that takes null for absent would refuse it.
+        said["required"] = [name for name in said["required"] if not properties.get(name, {}).get("nullable")]
+        if not said["required"]:
+            del said["required"]
+    if properties:
+        said["properties"] = {name: _schema(each) for name, each in properties.items()}
     for key in ("items", "additionalProperties"):
         if isinstance(said.get(key), dict):
             said[key] = _schema(said[key])

@@ -115,6 +115,8 @@ class Components:
             own["default"] = schema.default
         if schema.nullable and not component.nullable:
             own["nullable"] = True
+        if schema.merge_strategy != component.merge_strategy:
+            own["x-kubernetes-patch-strategy"] = schema.merge_strategy
         # OpenAPI 3.0 ignores whatever stands beside a $ref.
         return {**own, "allOf": [reference]} if own else reference
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jsonschema_rs
@@ -12,7 +13,7 @@ from pilothouse.meta.kind import Kind, ScalePaths, Subresource
 from pilothouse.meta.object_meta import object_schema
 from pilothouse.meta.openapi import openapi_v3
 from pilothouse.meta.openapi_v2 import openapi_v2
-from pilothouse.meta.schema import ANY
+from pilothouse.meta.schema import ANY, Schema
 
 DATABASE = Kind(
     group="nav.example.io",
@@ -167,3 +168,47 @@ def test_version_2_joins_documents_and_says_only_what_it_can() -> None:
     assert [each["in"] for each in patch["parameters"]].count("body") == 1
     note = document["definitions"]["io.example.nav.v1.DatabaseSpec"]["properties"]["note"]
     assert "nullable" not in note
+
+
+def test_version_2_gives_no_type_to_what_may_be_null_or_anything() -> None:
+    schema = object_schema(
+        {
+            "spec": Schema(
+                type="object",
+                properties={
+                    "note": Schema(type="string", nullable=True, description="A note."),
+                    "free": Schema(
+                        type="object", preserve_unknown=True, properties={"a": Schema(type="string")}
+                    ),
+                    "list": Schema(type="array"),
+                    "size": Schema(type="integer"),
+                },
+                required=("note", "size"),
+            )
+        }
+    )
+    kind = replace(REGION, schema=schema)
+    spec = openapi_v2([openapi_v3([kind])])["definitions"]["io.example.nav.v1.Region"]["properties"]["spec"]
+
+    assert spec["required"] == ["size"]
+    assert spec["properties"] == {
+        "note": {"description": "A note."},
+        "free": {"x-kubernetes-preserve-unknown-fields": True},
+        "list": {},
+        "size": {"type": "integer"},
+    }
+
+
+def test_how_a_reference_is_patched_stands_beside_it() -> None:
+    used = replace(SCHEMA.properties["spec"], merge_strategy="replace")
+    kind = replace(REGION, schema=object_schema({"spec": used}))
+    document = openapi_v3([kind])
+    name = "io.example.nav.v1.Region"
+
+    assert (
+        document["components"]["schemas"][name]["properties"]["spec"]["x-kubernetes-patch-strategy"]
+        == "replace"
+    )
+    found = openapi_v2([document])["definitions"][name]["properties"]["spec"]
+    assert found["x-kubernetes-patch-strategy"] == "replace"
+    assert found["$ref"].startswith("#/definitions/")
