@@ -62,7 +62,7 @@ def not_negative(path: str, value: int | None) -> Problems:
         yield FieldError.invalid(path, value, "must be greater than or equal to 0")
 
 
-def amount(path: str, value: Any) -> Quantity | None:
+def amount(value: Any) -> Quantity | None:
     """A quantity, or None for a text that is none (which the schema's own check reports)."""
     try:
         return parse_quantity(value)

@@ -42,7 +42,7 @@ def check_claim_spec(spec: Mapping[str, Any], path: str) -> Problems:
     if "storage" not in requests:
         yield FieldError.required(size_path)
     else:
-        size = amount(size_path, requests["storage"])
+        size = amount(requests["storage"])
         if size is not None and size.to_float() <= 0:
             yield FieldError.invalid(size_path, requests["storage"], "must be greater than zero")
     for field in ("storageClassName", "volumeAttributesClassName"):
@@ -118,7 +118,7 @@ def _with_storage(resources: Mapping[str, Any] | None, storage: Any) -> dict[str
 
 
 def _amount(value: Any) -> Quantity | None:
-    return None if value is None else amount("", value)
+    return None if value is None else amount(value)
 
 
 def prepare_volume(volume: Object) -> None:

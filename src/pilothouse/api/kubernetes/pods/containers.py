@@ -203,13 +203,13 @@ def _check_resources(resources: Container, path: str) -> Problems:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for side, amounts in (("limits", limits), ("requests", requests)):
         for name, value in amounts.items():
-            parsed = amount(path, value)
+            parsed = amount(value)
             if parsed is not None and parsed.to_float() < 0:
                 yield FieldError.invalid(
                     entry(f"{path}.{side}", name), value, "must be greater than or equal to 0"
                 )
     for name, value in requests.items():
-        asked, limit = amount(path, value), amount(path, limits[name]) if name in limits else None
+        asked, limit = amount(value), amount(limits[name]) if name in limits else None
         if asked is not None and limit is not None and limit < asked:
             yield FieldError.invalid(
                 f"{path}.requests", value, f"must be less than or equal to {name} limit of {limits[name]}"

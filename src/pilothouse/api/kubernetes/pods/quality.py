@@ -27,5 +27,5 @@ def quality_of_service(spec: Mapping[str, Any]) -> str:
 
 def _of(container: Mapping[str, Any], side: str) -> dict[str, Any]:
     amounts = (container.get("resources") or {}).get(side) or {}
-    found = {name: amount("", amounts[name]) for name in _COUNTED if name in amounts}
+    found = {name: amount(amounts[name]) for name in _COUNTED if name in amounts}
     return {name: value for name, value in found.items() if value}

@@ -64,7 +64,7 @@ def _check_source(volume: Mapping[str, Any], path: str) -> Problems:
             if ".." in (source.get("path") or "").split("/"):
                 yield FieldError.invalid(f"{at}.path", source["path"], "must not contain '..'")
         case "emptyDir":
-            limit = amount(at, source["sizeLimit"]) if "sizeLimit" in source else None
+            limit = amount(source["sizeLimit"]) if "sizeLimit" in source else None
             if limit is not None and limit.to_float() < 0:
                 yield FieldError.forbidden(
                     f"{at}.sizeLimit", "SizeLimit field must be a valid resource quantity"
