@@ -28,7 +28,6 @@ from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Column, Kind, Object, Resource, ScalePaths
 from pilothouse.meta.object_meta import object_schema
 from pilothouse.meta.schema_json import from_json
-from pilothouse.meta.structural import structural_problems
 from pilothouse.meta.versions import api_version_rank
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
@@ -142,6 +141,9 @@ class Definitions:
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
         """What is wrong with the schemas of a definition."""
+        # Imported when first needed: it brings the CEL compiler along, which a server without definitions can spare.
+        from pilothouse.meta.structural import structural_problems
+
         for index, version in enumerate(new["spec"].get("versions") or ()):
             raw = (version.get("schema") or {}).get("openAPIV3Schema")
             if raw is not None:
