@@ -81,8 +81,9 @@ class Client:
 
 async def compare(world: World, clients: list[Client]) -> None:
     assert await world.cache.fresh()
-    await asyncio.sleep(0.01)
     for client in clients:
+        # One that is behind is looked at every now and then, even if its stream is empty by now.
+        await asyncio.sleep(0.2)
         while client.stream.buffered():
             client.stream.drain()
             await asyncio.sleep(0.2)
@@ -136,13 +137,13 @@ async def follow(world: World, query: str, namespace: str, stream: Stream) -> No
         await task
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps=_steps)
 async def test_with_small_objects(steps: list[tuple[Any, ...]]) -> None:
     await run(steps, 10)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps=_steps)
 async def test_with_objects_that_clog_slow_streams(steps: list[tuple[Any, ...]]) -> None:
     await run(steps, 150_000)
