@@ -19,7 +19,6 @@ reached since, with everything below compacted, so that clients that know later 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -64,8 +63,8 @@ WHERE n.revision > ? AND n.revision <= ? AND n.key >= ? AND n.key < ? ORDER BY n
 FIRST_REVISION = 1
 """Where an empty store stands. 0 is a reserved word in the protocol."""
 
-_RESTORE_LEAP = 10**9
-_WRITES_PER_SECOND_AT_MOST = 10**5
+_RESTORE_LEAP = 10**12
+"""More than a store writes in a year of nothing else; a few thousand restores fit into what a float can count."""
 
 _CHECKPOINT_PAGES = 4096
 _CHECKPOINT_BY_FORCE_PAGES = 16 * _CHECKPOINT_PAGES
@@ -102,8 +101,8 @@ class RevisionLog:
         self._connection.set_wal_hook(self._note_wal)
         self.compacted = self._mark("compacted")
         self._swept = self._mark("swept")
-        if self._mark("copied_at"):
-            self.leap(self._mark("copied_at"))
+        if self._mark("copy"):
+            self.leap()
 
     @property
     def revision(self) -> int:
@@ -172,13 +171,11 @@ class RevisionLog:
         self._connection.wal_checkpoint(mode=mode)
         self._wal_pages = 0
 
-    def leap(self, copied_at: int) -> None:
-        """Go on far above any revision that the original of this copy may have reached since ``copied_at``."""
-        elapsed = max(0, int(time.time()) - copied_at)
-        target = self.revision + _RESTORE_LEAP + elapsed * _WRITES_PER_SECOND_AT_MOST
+    def leap(self) -> None:
+        """Go on far above any revision that the original of this copy may have reached since it was made."""
         with self._connection:
-            self.compact(target)
-            self._connection.execute("DELETE FROM mark WHERE name = 'copied_at'")
+            self.compact(self.revision + _RESTORE_LEAP)
+            self._connection.execute("DELETE FROM mark WHERE name = 'copy'")
 
     def close(self) -> None:
         self._connection.close()
@@ -230,7 +227,7 @@ class LogReader:
         self._connection.execute("VACUUM INTO ?", (str(path),))
         copy = apsw.Connection(str(path))
         try:
-            copy.execute("INSERT OR REPLACE INTO mark VALUES ('copied_at', ?)", (int(time.time()),))
+            copy.execute("INSERT OR REPLACE INTO mark VALUES ('copy', 1)")
         finally:
             copy.close()
 

@@ -125,7 +125,7 @@ class SqliteStore:
                 file = folder.private_file(FILE)
                 log = RevisionLog(file, vfs=vfs)
                 if restored:
-                    log.leap(0)
+                    log.leap()
                 return folder, log, LogReader(file, vfs=vfs)
             except apsw.Error as error:
                 folder.release()
