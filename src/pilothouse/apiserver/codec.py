@@ -49,6 +49,12 @@ def decode(value: bytes, revision: int = 0) -> Object:
     return obj
 
 
+def copy(obj: Object) -> Object:
+    """An object of one's own; cheaper than ``copy.deepcopy`` by far."""
+    duplicate: Object = _decoder.decode(_encoder.encode(obj))
+    return duplicate
+
+
 def dump(anything: Any) -> bytes:
     """Plain JSON of anything that is not a stored object."""
     return _encoder.encode(anything)

@@ -38,7 +38,7 @@ def begin(kind: Kind, obj: Object, *, namespace: str, uid: str, now: float) -> N
     metadata["creationTimestamp"] = format_time(now)
     if kind.generation:
         metadata["generation"] = 1
-    if kind.status:
+    if kind.status and not kind.born_with_status:
         obj.pop("status", None)
     kind.prepare_create(obj)
 

@@ -106,7 +106,10 @@ class OpenApi:
             known = self._joined.get(media)
             if known is None:
                 generation = self._generation
-                bodies = [self._document(kinds).body for kinds in self._kinds().values()]
+                bodies = []
+                for kinds in self._kinds().values():
+                    bodies.append(self._document(kinds).body)
+                    await asyncio.sleep(0)  # Each takes milliseconds: other requests get their turn between.
                 known = await asyncio.to_thread(_join, bodies, media)
                 if generation == self._catalog.generation:
                     self._joined[media] = known

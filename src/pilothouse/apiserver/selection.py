@@ -21,6 +21,7 @@ from pilothouse.apiserver.items import Derive, Item
 from pilothouse.meta import errors
 from pilothouse.meta.json_path import compile_first
 from pilothouse.meta.kind import Kind
+from pilothouse.meta.schema import Schema
 from pilothouse.meta.selectors import FieldSelector, LabelSelector
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"
@@ -115,12 +116,22 @@ def _namespace(served: Served, item: Item) -> str:
 
 def _selectable(served: Served, item: Item, derive: Derive | None) -> Mapping[str, str]:
     obj = codec.decode(item.form(served, derive))
-    return {label: _text(find(obj)) for label, find in _paths(served.kind)}
+    return {label: _text(find(obj)) or absent for label, find, absent in _paths(served.kind)}
 
 
 @lru_cache(maxsize=512)
-def _paths(kind: Kind) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    return tuple((label, compile_first(path)) for label, path in kind.selectable.items())
+def _paths(kind: Kind) -> tuple[tuple[str, Callable[[Any], Any], str], ...]:
+    return tuple(
+        (label, compile_first(path), _when_absent(kind, path)) for label, path in kind.selectable.items()
+    )
+
+
+def _when_absent(kind: Kind, path: str) -> str:
+    """How a field that is not there is selected: Kubernetes' own kinds take a missing boolean for false."""
+    node: Schema | None = kind.schema
+    for name in path.strip(".").split("."):
+        node = node.properties.get(name) if node is not None else None
+    return "false" if kind.native and node is not None and node.type == "boolean" else ""
 
 
 def _text(value: Any) -> str:

@@ -85,6 +85,22 @@ class Writer:
 
     async def insert(self, call: Call, obj: Object, chosen: WriteOptions, *, tracked: bool = True) -> Outcome:
         """Store a new object, however it came. ``tracked``: its fields are yet to be credited to its manager."""
+        metadata = obj["metadata"]
+        if metadata.get("name") or not metadata.get("generateName"):
+            return await self._insert(call, obj, chosen, tracked)
+        for _ in range(_GENERATED_TRIES):
+            named = {**metadata, "name": names.generate_name(metadata["generateName"], self._random)}
+            try:
+                return await self._insert(call, codec.copy({**obj, "metadata": named}), chosen, tracked)
+            except errors.StatusError as problem:
+                if problem.reason != "AlreadyExists":
+                    raise
+                taken = problem
+        taken.message += ", the server was not able to generate a unique name for the object"
+        taken.retry_after = 1
+        raise taken
+
+    async def _insert(self, call: Call, obj: Object, chosen: WriteOptions, tracked: bool) -> Outcome:
         kind = call.served.kind
         lifecycle.begin(kind, obj, namespace=call.namespace, uid=new_uid(), now=self._clock.now())
         self._tidy(call, obj["metadata"])
@@ -92,23 +108,15 @@ class Writer:
             self._track(call, None, obj, chosen)
         kind.complete(obj, None)
         await self._admission.admit_create(call, obj)
-        metadata = obj["metadata"]
-        generated = not metadata.get("name") and bool(metadata.get("generateName"))
-        for _ in range(_GENERATED_TRIES if generated else 1):
-            if generated:
-                metadata["name"] = names.generate_name(metadata["generateName"], self._random)
-            self._validate(kind, obj, None)
-            key = call.served.key(call.namespace, metadata["name"])
-            try:
-                return await self._objects.create(call.served, key, obj, dry_run=chosen.dry_run)
-            except Conflict as conflict:
-                taken = conflict.current
-        terminating = taken is not None and "deletionTimestamp" in codec.decode(taken.value)["metadata"]
-        problem = errors.already_exists(kind.plural, kind.group, metadata["name"], terminating=terminating)
-        if generated:
-            problem.message += ", the server was not able to generate a unique name for the object"
-            problem.retry_after = 1
-        raise problem
+        self._validate(kind, obj, None)
+        name = obj["metadata"]["name"]
+        try:
+            key = call.served.key(call.namespace, name)
+            return await self._objects.create(call.served, key, obj, dry_run=chosen.dry_run)
+        except Conflict as conflict:
+            current = conflict.current
+        terminating = current is not None and "deletionTimestamp" in codec.decode(current.value)["metadata"]
+        raise errors.already_exists(kind.plural, kind.group, name, terminating=terminating)
 
     def succeed(
         self, call: Call, new: Object, live: Object, chosen: WriteOptions, *, tracked: bool = True

@@ -106,6 +106,8 @@ class Kind:
     """The protobuf message of a native kind (``k8s.io.api.core.v1.Pod``)."""
     status: bool = False
     """Has a ``/status`` subresource, so that the main endpoint leaves ``status`` alone."""
+    born_with_status: bool = False
+    """Takes ``status`` when it is created, though it has ``/status`` (a Node registers with its status)."""
     scale: ScalePaths | None = None
     subresources: tuple[Subresource, ...] = ()
     virtual: bool = False

@@ -93,6 +93,7 @@ def _nodes() -> Kind:
         namespaced=False,
         short_names=("no",),
         status=True,
+        born_with_status=True,
         columns=nodes.NODE_COLUMNS,
         selectable={"spec.unschedulable": ".spec.unschedulable"},
         default=nodes.default_node,
