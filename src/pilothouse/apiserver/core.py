@@ -18,6 +18,7 @@ from ipaddress import IPv4Network
 from random import Random
 
 from pilothouse.apiserver import codec, namespaces, scaling, version
+from pilothouse.aio.ring import Bounds
 from pilothouse.apiserver.addresses import SERVICE_RANGE, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
@@ -25,6 +26,7 @@ from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import Attributes, Authorizer, refusal
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.cache_audit import Auditor
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.compacting import Compactor
@@ -74,7 +76,7 @@ class Core:
         self._authorizer = authorizer
         self._clock = clock
         self.catalog = Catalog(resources)
-        self.cache = Cache(store, self.catalog, clock)
+        self.cache = Cache(store, self.catalog, clock, bounds=Bounds(age=history))
         self._objects = Objects(store, self.cache)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
         self._addresses = ServiceAddresses(self.cache, service_addresses, random)
@@ -90,15 +92,16 @@ class Core:
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
         self._compactor = Compactor(store, history)
+        self._auditor = Auditor(self.cache)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the store and serve what is in it; everything stops with the context."""
-        parts = (self.cache, self._definitions, self._compactor)
+        parts = (self.cache, self._definitions, self._compactor, self._auditor)
         tasks = [asyncio.create_task(part.run()) for part in parts]
         try:
             await make_namespaces(self.catalog, self._objects, self._clock)
-            await self.cache.fresh()
+            await self.cache.filled()
             yield
         finally:
             self.reader.end_watches()

@@ -110,7 +110,7 @@ class Definitions:
         self._cache = cache
         self._objects = objects
         self._clock = clock
-        self._served_by_us: set[tuple[str, str]] = set()
+        self._served_by_us: dict[tuple[str, str], int] = {}
         self._terminating: set[tuple[str, str]] = set()
         self._work = asyncio.Event()
 
@@ -219,22 +219,24 @@ class Definitions:
             self._withdraw(identity)
             return
         definition = codec.decode(value)
-        if conditions.condition_is((definition.get("status") or {}).get("conditions"), "Established"):
-            resource = resource_of(definition)
-            # Objects written under the first schema are as it wants them; only after a change may some not be.
-            changed = definition["metadata"].get("generation", 1) > 1
-            self._cache.reshape(resource.path, _derive if changed else None)
-            self._served_by_us.add(identity)
-            self._catalog.add(resource)
-        else:
-            self._withdraw(identity)
         if "deletionTimestamp" in definition["metadata"]:
             self._terminating.add(identity)
             self._work.set()
+        if not conditions.condition_is((definition.get("status") or {}).get("conditions"), "Established"):
+            self._withdraw(identity)
+            return
+        generation = definition["metadata"].get("generation", 1)
+        if self._served_by_us.get(identity) == generation:
+            # Only labels or status changed. Serving it anew would end its watches.
+            return
+        resource = resource_of(definition)
+        # Objects written under the first schema are as it wants them; only after a change may some not be.
+        self._cache.reshape(resource.path, _derive if generation > 1 else None)
+        self._served_by_us[identity] = generation
+        self._catalog.add(resource)
 
     def _withdraw(self, identity: tuple[str, str]) -> None:
-        if identity in self._served_by_us:
-            self._served_by_us.discard(identity)
+        if self._served_by_us.pop(identity, None) is not None:
             self._catalog.remove(*identity)
 
     # How a definition goes
