@@ -57,6 +57,17 @@ async def test_a_flood_of_warnings_is_cut(serve, dial):
     warnings = (await (await dial(await serve(warn))).get("/api")).all("Warning")
     assert 10 <= len(warnings) < 20
     assert sum(map(len, warnings)) < 5000
+    assert warnings[-1].endswith('further warnings are left out"')
+
+
+async def test_no_answer_has_more_headers_than_clients_take(serve, dial):
+    async def warn(request: Request) -> Response:
+        request.warnings += [f"unknown field {number}" for number in range(200)]
+        return Response(200, b"{}")
+
+    reply = await (await dial(await serve(warn))).get("/api")
+    assert len(reply.headers) < 100
+    assert reply.all("Warning")[-1] == '299 - "140 further warnings are left out"'
 
 
 async def test_an_answer_may_say_how_it_is_cached(serve, dial):

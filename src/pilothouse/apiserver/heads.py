@@ -22,6 +22,8 @@ Headers = Iterable[tuple[str, str]]
 WARNINGS_TOTAL = 4096
 """Characters of warnings in all; past it each is cut to ``WARNING_CUT``, and what still does not fit is left out."""
 WARNING_CUT = 256
+WARNINGS_MOST = 60
+"""Python's own HTTP client gives up on an answer with more than 100 headers."""
 _PRIVATE = b"Cache-Control: no-cache, private\r\n"
 _BODILESS = frozenset({204, 304})
 
@@ -110,11 +112,13 @@ def quoted(warnings: Sequence[str]) -> list[str]:
         texts = [text[:WARNING_CUT] for text in texts]
     kept: list[str] = []
     left = WARNINGS_TOTAL
-    for text in texts:
+    for text in texts[:WARNINGS_MOST]:
         left -= len(text)
         if left < 0:
             break
         kept.append(text.replace("\\", "\\\\").replace('"', '\\"'))
+    if len(kept) < len(texts):
+        kept.append(f"{len(texts) - len(kept)} further warnings are left out")
     return kept
 
 
