@@ -18,13 +18,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.long
 def test_installed_into_a_clean_environment(tmp_path):
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT], check=True
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT],
+        check=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
     venv.create(tmp_path / "venv", with_pip=True)
     bin = tmp_path / "venv" / "bin"
     subprocess.run([bin / "python", "-m", "pip", "install", "--quiet", wheel], check=True)
-    said = subprocess.run([bin / "pilothouse", "version"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    said = subprocess.run(
+        [bin / "pilothouse", "version"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert said.stdout == f"pilothouse {pilothouse.__version__}\n"
     with Server(tmp_path / "data", command=(str(bin / "pilothouse"),)) as server:
         assert server.get("/api/v1/namespaces/default").status == 200

@@ -45,7 +45,9 @@ def test_scripts_can_be_run(script):
 
 def test_every_make_target_is_explained():
     makefile = (ROOT / "Makefile").read_text()
-    help_text = subprocess.run(["make", "-s", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
+    help_text = subprocess.run(
+        ["make", "-s", "-C", ROOT, "help"], capture_output=True, text=True, check=True
+    ).stdout
     (phony,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.M)
     assert {f"make {target}" for target in phony.split()} - {"make help", "make setup"} <= {
         line[: line.index("  ")] for line in help_text.splitlines()

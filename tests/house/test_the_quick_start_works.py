@@ -21,13 +21,22 @@ def commands() -> list[str]:
 
 
 @pytest.mark.kubectl
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed; scripts/tools/kubectl gets it")
+@pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="kubectl is not installed; scripts/tools/kubectl gets it"
+)
 def test_each_command_succeeds_in_order(tmp_path):
     assert len(commands()) >= 5
     with Server(tmp_path / "data") as server:
         environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "HOME": str(tmp_path)}
         for command in commands():
             done = subprocess.run(
-                command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+                command,
+                shell=True,
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
             )
             assert done.returncode == 0, f"{command}: {done.stderr}"
