@@ -223,8 +223,6 @@ class SqliteStore:
         self._check_kept(after)
         return found
 
-    # --- deciding a write: on the loop ---
-
     async def _write(
         self, key: str, value: bytes | None, revision: int, ttl: float, guard: Guard | None
     ) -> int:
@@ -289,8 +287,6 @@ class SqliteStore:
 
         deletion.add_done_callback(again)
 
-    # --- committing: in the writing thread ---
-
     def _commit(self, rows: Sequence[Row]) -> None:
         if self._in_doubt:
             # These writes were decided before the truth was known: find it out, and let them fail too.
@@ -310,8 +306,6 @@ class SqliteStore:
         if self._landed:
             self._durable = self._landed[-1].revision
         self._in_doubt = False
-
-    # --- taking note of a commit: on the loop again ---
 
     def _applied(self, rows: Sequence[Row]) -> None:
         changes = []
@@ -341,8 +335,6 @@ class SqliteStore:
         if landed:
             self._applied(landed)
         self._settle(list(self._busy))
-
-    # --- the rest ---
 
     async def _keep_house(self) -> None:
         """Compact and checkpoint, in short calls between commits."""
