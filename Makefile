@@ -3,6 +3,7 @@
 BIN = $(or $(PILOTHOUSE_VENV),.venv)/bin
 PYTEST = $(BIN)/pytest
 WORKERS = auto
+WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
 .PHONY: help setup up test test-long conformance soak bench check clean
@@ -26,7 +27,9 @@ up: setup
 check: setup
 	@scripts/check
 
+# Without kubectl its tests are skipped, each saying so.
 test: setup
+	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl || true
 	@scripts/check static
 	$(PYTEST) -n $(WORKERS) -m "not long"
 
@@ -35,16 +38,17 @@ test-long: setup
 	@$(MAKE) --no-print-directory conformance
 
 conformance: setup
-	@scripts/tools/etcd
-	@scripts/tools/kube
+	@$(WITH_GO) scripts/tools/etcd
+	@$(WITH_GO) scripts/tools/kube
+	@$(WITH_GO) scripts/tools/kubectl
 	PILOTHOUSE_TARGET=kube $(PYTEST) -n $(WORKERS) tests/conformance
 
 soak: setup
 	PILOTHOUSE_SOAK=1 $(PYTEST) -m long --timeout=14400
 
 bench: setup
-	@scripts/tools/etcd
-	@scripts/tools/kube
+	@$(WITH_GO) scripts/tools/etcd
+	@$(WITH_GO) scripts/tools/kube
 	$(BIN)/python -m bench.api
 
 clean:
