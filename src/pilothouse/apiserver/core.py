@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from random import Random
 
-from pilothouse.apiserver import codec, namespaces, scaling, version
 from pilothouse.aio.ring import Bounds
+from pilothouse.apiserver import codec, namespaces, scaling, version
 from pilothouse.apiserver.addresses import SERVICE_RANGE, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
