@@ -27,9 +27,8 @@ up: setup
 check: setup
 	@scripts/check
 
-# Without kubectl its tests are skipped, each saying so.
 test: setup
-	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl || true
+	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl
 	@scripts/check static
 	$(PYTEST) -n $(WORKERS) -m "not long"
 

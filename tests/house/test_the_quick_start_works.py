@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.cli.running import Server
+from tests.kit import tools
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"
@@ -21,13 +21,15 @@ def commands() -> list[str]:
 
 
 @pytest.mark.kubectl
-@pytest.mark.skipif(
-    shutil.which("kubectl") is None, reason="kubectl is not installed; scripts/tools/kubectl gets it"
-)
 def test_each_command_succeeds_in_order(tmp_path):
     assert len(commands()) >= 5
     with Server(tmp_path / "data") as server:
-        environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "HOME": str(tmp_path)}
+        environment = {
+            **os.environ,
+            "PATH": f"{tools.find('kubectl').parent}:{os.environ['PATH']}",
+            "KUBECONFIG": str(server.kubeconfig),
+            "HOME": str(tmp_path),
+        }
         for command in commands():
             done = subprocess.run(
                 command,
