@@ -109,22 +109,34 @@ def _repeated_keys(data: bytes, value: Any) -> list[str]:
     if b"\\u" not in data and len(_KEY.findall(data)) == len(_KEY.findall(msgspec.json.encode(value))):
         return []
     found: list[str] = []
-    _walk(json.loads(data, object_pairs_hook=_Pairs), "", found)
-    return found
+    _walk(json.loads(data, object_pairs_hook=_Pairs), [], found)
+    return list(dict.fromkeys(found))
 
 
 class _Pairs(list[tuple[str, Any]]):
     """An object's members as they came, repeats included."""
 
 
-def _walk(value: Any, path: str, found: list[str]) -> None:
+def _walk(value: Any, way: list[str | int], found: list[str]) -> None:
+    # The way is spelled out for repeats alone, and not for all of very many: paths can be as long as the body.
     if isinstance(value, _Pairs):
-        seen: set[str] = set()
+        seen: dict[str, int] = {}
         for name, inner in value:
-            if name in seen and child(path, name) not in found:
-                found.append(child(path, name))
-            seen.add(name)
-            _walk(inner, child(path, name), found)
+            way.append(name)
+            seen[name] = seen.get(name, 0) + 1
+            if seen[name] == 2 and len(found) < yaml_bodies.MOST_REPEATS:
+                found.append(_spelled(way)[: yaml_bodies.LONGEST_PATH])
+            _walk(inner, way, found)
+            way.pop()
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _walk(inner, element(path, index), found)
+            way.append(index)
+            _walk(inner, way, found)
+            way.pop()
+
+
+def _spelled(way: list[str | int]) -> str:
+    path = ""
+    for step in way:
+        path = child(path, step) if isinstance(step, str) else element(path, step)
+    return path

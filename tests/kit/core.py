@@ -1,0 +1,163 @@
+"""The API server's core over a store in memory, asked without a network.
+
+    with CoreServer() as server:
+        created = server.send("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}})
+        created.status, created.json
+        server.revision                                  # the store's: it moves with every write and nothing else
+        server.watched("/api/v1/configmaps", "limit=5")  # what a watch sends of itself, without waiting for more
+
+Calls block, which is what a hypothesis test needs: the event loop turns only while a request is being answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from pilothouse.api.kubernetes.pod_fields import refused_fields
+from pilothouse.api.registry import resources
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authorization import MASTERS, ClosedByDefault
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
+from pilothouse.base.clock import SystemClock
+from pilothouse.pki.jwt import SigningKey
+from pilothouse.store.memory import MemoryStore
+
+ADMIN = User("admin", groups=(MASTERS, "system:authenticated"))
+_PATIENCE = 20.0
+_TURNS = 25
+"""Turns of the loop after which a watch has sent what it has; nothing in it waits for a clock before that."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A complete answer."""
+
+    status: int
+    body: bytes
+    content_type: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def message(self) -> str:
+        return str(self.json.get("message", ""))
+
+    def expect(self, *statuses: int) -> Any:
+        """The decoded body, once the status is one of these."""
+        assert self.status in statuses, f"expected {statuses}, got {self.status}: {self.body[:2000]!r}"
+        return self.json
+
+
+class CoreServer:
+    """A core that runs for as long as the context is open."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self._store = MemoryStore()
+        self.core = self._runner.run(self._start())
+
+    def __enter__(self) -> CoreServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._stop())
+        self._runner.close()
+
+    @property
+    def revision(self) -> int:
+        return self._store.current
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        type: str = "application/json",
+        accept: str = "",
+        query: str = "",
+        agent: str = "fuzz/1",
+    ) -> Answered:
+        """Any request; a body that is not bytes is sent as JSON. A stream is cut off after its first events."""
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        headers = {"User-Agent": agent}
+        if body is not None:
+            headers["Content-Type"] = type
+        if accept:
+            headers["Accept"] = accept
+        request = Request(method, path, query=query, headers=headers, body=data, user=ADMIN)
+        return self._runner.run(self._answer(request))
+
+    def watched(self, path: str, query: str = "", *, accept: str = "") -> list[dict[str, Any]]:
+        """The events that a watch begins with."""
+        answer = self.send("GET", path, query=f"watch=1&{query}", accept=accept)
+        assert answer.status == 200, answer.body
+        return [json.loads(line) for line in answer.body.splitlines()]
+
+    def settle(self) -> None:
+        """Let what follows from earlier requests happen."""
+        self._runner.run(self._turn())
+
+    async def _start(self) -> Core:
+        core = Core(
+            self._store,
+            resources(),
+            authenticator=Authenticator(),
+            authorizer=ClosedByDefault(),
+            clock=SystemClock(),
+            random=random.Random(1),
+            refusals=refused_fields,
+            signing_key=SigningKey.generate(),
+        )
+        await self._stack.enter_async_context(core.running())
+        return core
+
+    async def _stop(self) -> None:
+        await self._stack.aclose()
+        await self._store.close()
+
+    async def _answer(self, request: Request) -> Answered:
+        async with asyncio.timeout(_PATIENCE):
+            answer = await self.core.answer(request)
+        if isinstance(answer, Response):
+            return Answered(answer.status, answer.body, answer.content_type, request.warnings)
+        return Answered(answer.status, await self._beginning(answer), answer.content_type, request.warnings)
+
+    async def _beginning(self, answer: Streaming) -> bytes:
+        sink = _Kept()
+        stream = asyncio.ensure_future(answer.run(sink))
+        await self._turn()
+        stream.cancel()
+        (ended,) = await asyncio.gather(stream, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
+        return b"".join(sink.chunks)
+
+    async def _turn(self) -> None:
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
+
+class _Kept:
+    """A sink that keeps what it is given."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+
+    def write(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk.data)
+
+    def buffered(self) -> int:
+        return 0
