@@ -62,10 +62,18 @@ class ApiServer(abc.ABC):
             raise
         self.seconds_to_ready = time.monotonic() - began
 
-    def restart(self) -> None:
-        """The same data and address, another process."""
+    def pause(self) -> None:
+        """End its processes; its data stays."""
         # A graceful end waits for what is open; nothing here depends on it.
         self._process.kill()
+        if self.etcd:
+            self.etcd.stop()
+
+    def resume(self) -> None:
+        """The same data and address, other processes."""
+        if self.etcd:
+            self.etcd.begin()
+            self.etcd.wait_until_healthy()
         self.start()
 
     def pids(self) -> list[int]:

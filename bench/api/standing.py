@@ -1,4 +1,7 @@
-"""What a server costs before anybody asks it anything: time to ready, and memory with ten thousand objects."""
+"""What a server costs before anybody asks it anything: time to ready, and memory with ten thousand objects.
+
+Memory is that of the API server's process and of its etcd's, if it has one, after everything was read once.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 
+from bench.api.contenders import ApiServer
 from bench.api.filling import fill
 from bench.api.memory import Held, held
 from bench.api.rounds import Aim, Measure, Sample
@@ -37,29 +41,42 @@ def standing(stage: Stage) -> Iterator[Measure]:
     yield Measure("start", "first start to ready", "s", {name: first(name) for name in SERVERS}, START_AIMS)
 
     with contextlib.ExitStack() as stack:
-        servers = {name: stack.enter_context(stage.fresh(name, next(folders))) for name in SERVERS}
+        servers: dict[str, ApiServer] = {}
+        memory: dict[str, Held] = {}
         path = stage.kind.collection(NAMESPACE)
-        for server in servers.values():
+        for name in SERVERS:
+            server = servers[name] = stack.enter_context(stage.fresh(name, next(folders)))
             asyncio.run(fill(server.access, stage.kind, NAMESPACE, count=OBJECTS))
             # What an informer does: everything is read once.
             fetch(server.access, f"{path}?resourceVersion=0", gzip=True)
-        for word in ("rss", "pss"):
-
-            def memory(name: str, word: str = word) -> Sample:
-                return lambda: getattr(_settled(servers[name].pids()), word) / MEGABYTE
-
-            title = f"memory ({word.upper()}), {OBJECTS:,} objects"
-            yield Measure("memory", title, "MB", {name: memory(name) for name in SERVERS}, MEMORY_AIMS)
+            memory[name] = _settled(server.pids())
+            # The next one must not share its pages with this one.
+            server.pause()
+        title = f"memory (RSS), {OBJECTS:,} objects"
+        yield Measure(
+            "memory", title, "MB", {n: _constant(m.rss / MEGABYTE) for n, m in memory.items()}, MEMORY_AIMS
+        )
+        title = f"memory (PSS), {OBJECTS:,} objects"
+        yield Measure(
+            "memory", title, "MB", {n: _constant(m.pss / MEGABYTE) for n, m in memory.items()}, MEMORY_AIMS
+        )
 
         def again(name: str) -> Sample:
             def sample() -> float:
-                servers[name].restart()
-                return servers[name].seconds_to_ready
+                servers[name].resume()
+                seconds = servers[name].seconds_to_ready
+                servers[name].pause()
+                return seconds
 
             return sample
 
         title = f"start to ready, {OBJECTS:,} objects"
         yield Measure("start", title, "s", {name: again(name) for name in SERVERS}, START_AIMS)
+
+
+def _constant(value: float) -> Sample:
+    """Memory does not swing from round to round: it is taken once."""
+    return lambda: value
 
 
 def _settled(pids: list[int]) -> Held:

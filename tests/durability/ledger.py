@@ -64,7 +64,7 @@ class History:
     revision: int
     events: list[Seen] = field(default_factory=list)
     now: dict[str, Found] = field(default_factory=dict)
-    resumed: int = 0
+    opened: int = 0
     relisted: int = 0
 
     def add(self, event: Seen) -> None:
