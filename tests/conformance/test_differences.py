@@ -93,12 +93,13 @@ async def test_an_apply_that_only_takes_ownership_has_a_time(dbs: Databases, htt
     assert ("time" in entry) is not real
 
 
-async def test_words_are_words_in_yaml(dbs: Databases, http: Http, real: bool) -> None:
-    body = b"apiVersion: nav.example.io/v1\nkind: Database\nmetadata: {name: y}\nspec: {engine: pg}\n"
+async def test_metadata_of_the_wrong_type_is_blamed_on_its_field(
+    dbs: Databases, http: Http, real: bool
+) -> None:
+    answer = await http.post(dbs.path(), database("a", metadata={"labels": {"k": 1}}))
 
-    answer = await http.post(dbs.path(), body, type="application/yaml")
-
-    assert answer.status == (400 if real else 201)
+    assert answer.status == (400 if real else 422)
+    assert ("metadata.labels" in "".join(cause.field for cause in answer.causes)) is not real
 
 
 async def test_nesting_has_a_limit(dbs: Databases, http: Http, real: bool) -> None:

@@ -24,13 +24,20 @@ async def write(dbs: Databases, replicas: int) -> Json:
 async def test_a_change_back_is_a_change(dbs: Databases) -> None:
     await dbs.create("a", replicas=1)
 
-    versions = [int((await write(dbs, n % 2 + 1))["metadata"]["resourceVersion"]) for n in range(1, ROUNDS + 1)]
+    versions = [
+        int((await write(dbs, n % 2 + 1))["metadata"]["resourceVersion"]) for n in range(1, ROUNDS + 1)
+    ]
 
     assert versions == sorted(set(versions))
 
 
 async def test_an_apply_sees_who_wrote_just_before(dbs: Databases, http: Http) -> None:
-    body = {"apiVersion": V1, "kind": "Database", "metadata": {"name": "a"}, "spec": {"engine": "pg", "replicas": 1}}
+    body = {
+        "apiVersion": V1,
+        "kind": "Database",
+        "metadata": {"name": "a"},
+        "spec": {"engine": "pg", "replicas": 1},
+    }
     statuses = []
     for _ in range(ROUNDS):
         (await http.apply(dbs.at("a"), body, "applier", force="true")).expect(200, 201)

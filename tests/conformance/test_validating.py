@@ -85,6 +85,27 @@ async def test_case_23_null_is_dropped_unless_the_field_is_nullable(dbs: Databas
     assert (await dbs.read("a"))["spec"] == {"engine": "pg", "replicas": 1, "note": None}
 
 
+@pytest.mark.parametrize(
+    ("written", "status"),
+    [(b"y", 422), (b"no", 422), (b"1.10", 422), (b"13:00", 201), (b"'no'", 201)],
+    ids=["y", "no", "number", "time", "quoted"],
+)
+async def test_yaml_words_mean_what_they_mean_in_kubernetes(
+    dbs: Databases, http: Http, written: bytes, status: int
+) -> None:
+    body = (
+        b"apiVersion: nav.example.io/v1\nkind: Database\nmetadata: {name: a}\nspec: {engine: pg, owner: %s}\n"
+    )
+
+    answer = await http.post(dbs.path(), body % written, type="application/yaml")
+
+    assert answer.status == status
+    if status == 422:
+        assert blamed(answer) == [("FieldValueTypeInvalid", "spec.owner")]
+    else:
+        assert answer.json["spec"]["owner"] == written.decode().strip("'")
+
+
 async def test_case_24_a_body_that_is_not_json_is_400(dbs: Databases, http: Http) -> None:
     broken = await http.post(dbs.path(), b"{bad")
     assert (broken.status, broken.reason) == (400, "BadRequest")
