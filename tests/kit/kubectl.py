@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +77,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """One kubectl with one kubeconfig; `home` holds its discovery cache."""
+    """One kubectl with one kubeconfig; `home` holds its discovery cache and its temporary files."""
 
     binary: Binary
     kubeconfig: Path
@@ -102,7 +101,13 @@ class Kubectl:
         self, *args: str, editor: str = "", folder: Path | None = None
     ) -> AsyncIterator[asyncio.subprocess.Process]:
         """A running kubectl, ended with the block."""
-        env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "KUBECONFIG": str(self.kubeconfig)}
+        self.home.mkdir(parents=True, exist_ok=True)
+        env = {
+            "HOME": str(self.home),
+            "TMPDIR": str(self.home),
+            "PATH": os.environ["PATH"],
+            "KUBECONFIG": str(self.kubeconfig),
+        }
         if editor:
             env["KUBE_EDITOR"] = editor
         process = await asyncio.create_subprocess_exec(
@@ -121,8 +126,3 @@ class Kubectl:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-
-
-def has_diff() -> bool:
-    """Whether the program that `kubectl diff` calls is there."""
-    return shutil.which("diff") is not None
