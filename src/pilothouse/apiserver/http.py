@@ -11,6 +11,8 @@ Stopping is graceful: no new connections, streams end properly, what is in fligh
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import ssl
 from pathlib import Path
 
@@ -24,6 +26,8 @@ from pilothouse.apiserver.limits import Deadlines, InFlight
 
 BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
 
 
 def tls_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
@@ -66,11 +70,25 @@ class Edge:
         self._listeners: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
-        """Accept connections from here on; the port, which is a free one if 0 was asked for."""
+        """Accept connections from here on; the port, which is a free one if 0 was asked for.
+
+        A name with several addresses is listened to on all of them, at the same port.
+        """
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for address in dict.fromkeys(entry[4][0] for entry in found):
+            try:
+                port = await self._listen_at(str(address), port, tls)
+            except OSError as problem:
+                if not self._listeners:
+                    raise
+                log.warning("not listening at %s, another address of %s: %s", address, host, problem)
+        return port
+
+    async def _listen_at(self, address: str, port: int, tls: ssl.SSLContext) -> int:
+        listener = await asyncio.get_running_loop().create_server(
             _Listener(self._shared),
-            host,
+            address,
             port,
             ssl=tls,
             backlog=BACKLOG,

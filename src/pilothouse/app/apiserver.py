@@ -24,17 +24,17 @@ from pilothouse.apiserver.authentication import Authenticator, TokenFileError, T
 from pilothouse.apiserver.authorization import ClosedByDefault
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge, tls_context
+from pilothouse.apiserver.http import Edge
 from pilothouse.apiserver.limits import InFlight
 from pilothouse.app import addresses, memory
 from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.identity import Identity
 from pilothouse.app.keys import Keys, agreed_keys, own_keys
-from pilothouse.app.kubeconfig import kubeconfig
-from pilothouse.app.options import ApiServerOptions, StartError
+from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
+from pilothouse.app.renewing import Renewal
 from pilothouse.base.clock import SystemClock
-from pilothouse.pki.authority import Authority, UnusableError
-from pilothouse.pki.files import write_private
-from pilothouse.pki.keyring import Keyring, Pair
+from pilothouse.pki.authority import UnusableError
+from pilothouse.pki.keyring import Keyring
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.opening import StoreOptions, opened
 
@@ -79,14 +79,17 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
             async with core.running():
                 in_flight = InFlight(options.max_requests_in_flight, options.max_mutating_requests_in_flight)
                 edge = Edge(core.answer, authenticator=authenticator, health=health, in_flight=in_flight)
-                pair, trusted = _certificate(options, keys.authority, keyring)
-                port = await _listen(edge, options, _tls(options, pair, keyring))
-                url = addresses.url(options.host, port)
-                admin = keyring.admin(keys.authority, _now())
-                write_private(folder.admin_kubeconfig, kubeconfig(url, trusted, "admin", admin))
+                identity = Identity(options, folder, keyring, keys.authority)
+                context = identity.tls()
+                url = addresses.url(options.host, await _listen(edge, options, context))
+                identity.admit_admin(url)
+                renewal = Renewal(context, identity.pair, lambda: identity.admit_admin(url))
                 memory.settle()
                 try:
-                    yield url, folder, health
+                    async with asyncio.TaskGroup() as group:
+                        renewing = group.create_task(renewal.run())
+                        yield url, folder, health
+                        renewing.cancel()
                 finally:
                     await edge.stop(GRACE_SECONDS)
     except (StoreError, UnusableError) as problem:
@@ -97,7 +100,7 @@ async def _listen(edge: Edge, options: ApiServerOptions, tls: ssl.SSLContext) ->
     try:
         return await edge.listen(options.host, options.port, tls)
     except OSError as problem:
-        raise StartError(f"can't listen on {options.host}:{options.port}: {_say(problem)}") from None
+        raise StartError(f"can't listen on {options.host}:{options.port}: {explain(problem)}") from None
 
 
 def _store_options(options: ApiServerOptions, folder: DataFolder) -> StoreOptions:
@@ -119,33 +122,11 @@ async def _keys(options: ApiServerOptions, store: Store, keyring: Keyring) -> Ke
     return await agreed_keys(store, keyring, _now()) if options.store == "etcd" else own_keys(keyring, _now())
 
 
-def _certificate(options: ApiServerOptions, authority: Authority, keyring: Keyring) -> tuple[Pair, bytes]:
-    """What the server shows, and what a client has to trust for it."""
-    if options.tls_cert_file is None or options.tls_private_key_file is None:
-        return keyring.serving(authority, addresses.names(options.host), _now()), authority.certificate
-    pair = Pair(options.tls_cert_file, options.tls_private_key_file)
-    return pair, _read(options.tls_cert_file)
-
-
-def _tls(options: ApiServerOptions, pair: Pair, keyring: Keyring) -> ssl.SSLContext:
-    """Client certificates may be our own authority's or, where given, another's."""
-    try:
-        context = tls_context(pair.certificate, pair.key, keyring.authority_file)
-    except (OSError, ssl.SSLError) as problem:
-        raise StartError(f"{pair.certificate} and {pair.key} can't be used: {_say(problem)}") from None
-    if options.client_ca_file is not None:
-        try:
-            context.load_verify_locations(options.client_ca_file)
-        except (OSError, ssl.SSLError) as problem:
-            raise StartError(f"--client-ca-file {options.client_ca_file}: {_say(problem)}") from None
-    return context
-
-
 def _tokens(file: Path | None) -> Tokens:
     if file is None:
         return {}
     try:
-        return read_tokens(_read(file).decode(), str(file))
+        return read_tokens(read_file(file).decode(), str(file))
     except UnicodeDecodeError as problem:
         raise StartError(f"{file} is not UTF-8: {problem}") from None
     except TokenFileError as problem:
@@ -189,17 +170,6 @@ def allow_many_connections() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as problem:
-        raise StartError(f"{file} can't be read: {_say(problem)}") from None
-
-
-def _say(problem: OSError) -> str:
-    return problem.strerror or getattr(problem, "reason", "") or str(problem)
 
 
 def _now() -> datetime.datetime:

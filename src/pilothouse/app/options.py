@@ -70,3 +70,16 @@ def default_data() -> Path:
     home = os.environ.get("XDG_DATA_HOME")
     base = Path(home) if home and Path(home).is_absolute() else Path.home() / ".local" / "share"
     return base / "pilothouse"
+
+
+def read_file(file: Path) -> bytes:
+    """A file that a flag names. Raises ``StartError`` if it can't be read."""
+    try:
+        return file.read_bytes()
+    except OSError as problem:
+        raise StartError(f"{file} can't be read: {explain(problem)}") from None
+
+
+def explain(problem: OSError) -> str:
+    """What went wrong, without numbers."""
+    return problem.strerror or getattr(problem, "reason", "") or str(problem)
