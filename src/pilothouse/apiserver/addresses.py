@@ -8,13 +8,13 @@ practically don't.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from random import Random
 
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.cache import Cache
 from pilothouse.meta import errors
-from pilothouse.meta.fields import FieldError
+from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 
 SERVICE_RANGE = IPv4Network("127.96.0.0/16")
@@ -39,6 +39,26 @@ class ServiceAddresses:
             _keep(new["spec"], old.get("spec") or {})
         self._complete(new, old)
 
+    def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
+        """What was asked for and can't be had: a second address, a node port outside the range or in use."""
+        spec = new["spec"]
+        addresses = spec.get("clusterIPs") or []
+        if len(addresses) > 1:
+            detail = "may only hold one value: services here have one address, of IPv4"
+            yield FieldError.invalid("spec.clusterIPs", addresses, detail)
+        if spec.get("type") not in ("NodePort", "LoadBalancer"):
+            return
+        kept = {port.get("nodePort") for port in ((old or {}).get("spec") or {}).get("ports") or []}
+        used = self._node_ports() - kept
+        for index, port in enumerate(spec.get("ports") or []):
+            asked = port.get("nodePort")
+            path = f"{element('spec.ports', index)}.nodePort"
+            if asked and asked not in NODE_PORTS:
+                detail = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+                yield FieldError.invalid(path, asked, detail)
+            elif asked in used:
+                yield FieldError.invalid(path, asked, "provided port is already allocated")
+
     def _complete(self, service: Object, old: Object | None) -> None:
         spec = service["spec"]
         if spec.get("type") == "ExternalName":
@@ -50,7 +70,7 @@ class ServiceAddresses:
         if asked and asked != _HEADLESS and not kept:
             self._check(service, asked)
         spec["clusterIP"] = asked or self._free_address()
-        spec["clusterIPs"] = [spec["clusterIP"]]
+        spec["clusterIPs"] = spec.get("clusterIPs") or [spec["clusterIP"]]
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         spec.setdefault("internalTrafficPolicy", "Cluster")
@@ -61,7 +81,7 @@ class ServiceAddresses:
     def _check(self, service: Object, asked: str) -> None:
         detail = ""
         try:
-            inside = IPv4Network(asked).subnet_of(self._addresses)
+            inside = IPv4Address(asked) in self._addresses
         except ValueError:
             detail = "must be a valid IPv4 address, None or empty"
         else:
@@ -85,7 +105,7 @@ class ServiceAddresses:
         raise errors.internal(f"no free address was found in {self._addresses}")
 
     def _give_ports(self, ports: list[Object]) -> None:
-        used = {port.get("nodePort") for spec in self._specs() for port in spec.get("ports") or []}
+        used = self._node_ports()
         for port in ports:
             tries = 0
             while not port.get("nodePort"):
@@ -102,6 +122,10 @@ class ServiceAddresses:
         self._recent[given] = None
         if len(self._recent) > 1024:
             del self._recent[next(iter(self._recent))]
+
+    def _node_ports(self) -> set[int]:
+        ports = (port.get("nodePort") for spec in self._specs() for port in spec.get("ports") or [])
+        return {port for port in ports if port}
 
     def _used(self) -> Iterator[str]:
         for spec in self._specs():

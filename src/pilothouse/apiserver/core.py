@@ -18,7 +18,7 @@ from ipaddress import IPv4Network
 from random import Random
 
 from pilothouse.aio.ring import Bounds
-from pilothouse.apiserver import codec, namespaces, scaling, version
+from pilothouse.apiserver import codec, namespaces, scaling, tables, version
 from pilothouse.apiserver.addresses import SERVICE_RANGE, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
@@ -36,6 +36,7 @@ from pilothouse.apiserver.definitions import Definitions
 from pilothouse.apiserver.discovery import Discovery
 from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
 from pilothouse.apiserver.grammar import Place, locate, verb_of
+from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.apiserver.patching import Patcher
@@ -52,6 +53,7 @@ from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
+_WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,8 @@ class Core:
         adopt(self.catalog, "", "services", self._addresses)
         self.cache.listen(self._definitions)
         self.reader = Reader(self.catalog, self.cache, clock)
-        self._writer = Writer(self._objects, Admission(self._objects, refusals), clock, random)
+        admission = Admission(self._objects, refusals)
+        self._writer = Writer(self._objects, admission, clock, random, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
         self.tokens = Tokens(signing_key, self._objects, self.cache, clock)
@@ -137,6 +140,8 @@ class Core:
             request.warnings.append(served.kind.deprecation)
         namespace = place.namespace if served.kind.namespaced else ""
         call = Call(request, served, verb, namespace, place.name, place.subresource, params)
+        if verb in _WRITE_VERBS:
+            _check_answerable(call)
         return await self._dispatch(call)
 
     async def _dispatch(self, call: Call) -> Answer:
@@ -248,7 +253,7 @@ class Core:
             raise refusal(request.user, attributes, decision.reason)
 
     def _may_create(self, call: Call) -> None:
-        """An apply that creates needs the right to create as well."""
+        """An apply or an update that creates needs the right to create as well."""
         kind = call.served.kind
         attributes = Attributes(
             "create",
@@ -285,6 +290,13 @@ def _fits(kind: Kind, place: Place, verb: str) -> bool:
     if kind.namespaced:
         return place.namespaced or (not place.name and verb in ("list", "watch"))
     return not place.namespaced
+
+
+def _check_answerable(call: Call) -> None:
+    """Refuse, before anything is written, an answer that could not be given after."""
+    form = negotiate(call.request, Endpoint.LIST if call.verb == "deletecollection" else Endpoint.OBJECT)
+    if form.transform == TABLE:
+        tables.included(call.params)
 
 
 def _subresource_verbs(kind: Kind, name: str) -> tuple[str, ...]:

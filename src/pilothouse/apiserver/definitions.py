@@ -110,7 +110,7 @@ class Definitions:
         self._cache = cache
         self._objects = objects
         self._clock = clock
-        self._served_by_us: dict[tuple[str, str], int] = {}
+        self._served_by_us: dict[tuple[str, str], tuple[str, int]] = {}
         self._terminating: set[tuple[str, str]] = set()
         self._work = asyncio.Event()
 
@@ -174,8 +174,12 @@ class Definitions:
         plural, kind = names.get("plural", ""), names.get("kind", "")
         wanted = {plural, names.get("singular", ""), *(names.get("shortNames") or ())} - {""}
         for resource in self._catalog:
-            if resource.group != group or resource.plural == plural:
+            if resource.group != group:
                 continue
+            if resource.plural == plural:
+                if (group, plural) in self._served_by_us:
+                    continue
+                return "BuiltIn", f'"{plural}" of {group} is served by this server itself'
             other = resource.kinds[0]
             if kind in (other.name, other.list_name):
                 return "KindConflict", f'"{kind}" is already in use'
@@ -225,14 +229,25 @@ class Definitions:
         if not conditions.condition_is((definition.get("status") or {}).get("conditions"), "Established"):
             self._withdraw(identity)
             return
-        generation = definition["metadata"].get("generation", 1)
-        if self._served_by_us.get(identity) == generation:
+        metadata = definition["metadata"]
+        generation = metadata.get("generation", 1)
+        state = (metadata["uid"], generation)
+        if self._served_by_us.get(identity) == state:
             # Only labels or status changed. Serving it anew would end its watches.
             return
-        resource = resource_of(definition)
+        if identity not in self._served_by_us and self._catalog.resource(group, plural) is not None:
+            log.error("the definition %s is not served: this server has such a kind itself", name)
+            return
+        try:
+            resource = resource_of(definition)
+        except (LookupError, TypeError, ValueError, StopIteration) as problem:
+            # Valid by the rules of whoever wrote it, which may have been another release. The rest goes on.
+            log.error("the definition %s can't be served: %r", name, problem)
+            self._withdraw(identity)
+            return
         # Objects written under the first schema are as it wants them; only after a change may some not be.
         self._cache.reshape(resource.path, _derive if generation > 1 else None)
-        self._served_by_us[identity] = generation
+        self._served_by_us[identity] = state
         self._catalog.add(resource)
 
     def _withdraw(self, identity: tuple[str, str]) -> None:
@@ -255,7 +270,7 @@ class Definitions:
 
     async def _empty(self, group: str, plural: str) -> None:
         resource = self._catalog.resource(group, plural)
-        if resource is not None:
+        if resource is not None and (group, plural) in self._served_by_us:
             served = Served(resource, resource.stored)
             # Only the first pass over an object marks it; after that its finalizers' owners are waited for.
             for item in self._cache.collection(resource.path).below(served.prefix()):

@@ -9,6 +9,8 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
 from pilothouse.apiserver.objects import Removal
 from pilothouse.apiserver.writing import Writer
+from pilothouse.meta import names
+from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 
 
@@ -23,6 +25,13 @@ async def finalize(call: Call, writer: Writer) -> Response:
     uid = str(sent["metadata"].get("uid") or "")
     revision = str(sent["metadata"].get("resourceVersion") or "")
     finalizers = (sent.get("spec") or {}).get("finalizers") or []
+    problems = [
+        FieldError.invalid(element("spec.finalizers", index), each, wrong)
+        for index, each in enumerate(finalizers)
+        if (wrong := names.qualified_name(each))
+    ]
+    if problems:
+        raise ingest.invalid(kind, sent, problems)
 
     def change(live: Object) -> Any:
         lifecycle.check_preconditions(kind, live, uid=uid, revision=revision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from pilothouse.meta.fields import FieldError
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 BACKGROUND, FOREGROUND, ORPHAN = "Background", "Foreground", "Orphan"
 _MANAGER_LIMIT = 128
+_LONGEST_GRACE = 2**31 - 1
+_NUMBER = re.compile(r"[-+]?[0-9]{1,20}")
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
@@ -86,6 +89,11 @@ def delete_options(request: Request, params: Mapping[str, str]) -> DeleteOptions
         if value.get("kind", "DeleteOptions") != "DeleteOptions":
             raise errors.bad_request(f"the body of a delete must be DeleteOptions, not {value['kind']!r}")
         given = value
+    return delete_options_of(given, params)
+
+
+def delete_options_of(given: Mapping[str, Any], params: Mapping[str, str]) -> DeleteOptions:
+    """Options of a delete that were sent as an object, completed by the query; 422 with every problem."""
     problems: list[FieldError] = []
     dry_run = given.get("dryRun") or ([params["dryRun"]] if params.get("dryRun") else [])
     if not isinstance(dry_run, list) or any(each != "All" for each in dry_run):
@@ -109,6 +117,9 @@ def delete_options(request: Request, params: Mapping[str, str]) -> DeleteOptions
     if not isinstance(preconditions, dict):
         problems.append(FieldError.type_invalid("preconditions", preconditions, "must be an object"))
         preconditions = {}
+    for field, value in preconditions.items():
+        if field in ("uid", "resourceVersion") and not isinstance(value, str | None):
+            problems.append(FieldError.type_invalid(f"preconditions.{field}", value, "must be a string"))
     if problems:
         raise errors.invalid("DeleteOptions", "meta.k8s.io", "", problems)
     return DeleteOptions(
@@ -116,19 +127,20 @@ def delete_options(request: Request, params: Mapping[str, str]) -> DeleteOptions
         grace=grace,
         propagation=propagation,
         orphan_dependents=orphan,
-        uid=str(preconditions.get("uid") or ""),
-        revision=str(preconditions.get("resourceVersion") or ""),
+        uid=preconditions.get("uid") or "",
+        revision=preconditions.get("resourceVersion") or "",
     )
 
 
 def _integer(value: Any, path: str, problems: list[FieldError]) -> int | None:
     if value is None or value == "":
         return None
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
+    given = value
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        given = int(value)
+    if isinstance(given, bool) or not isinstance(given, int):
         problems.append(FieldError.type_invalid(path, value, "must be an integer"))
         return None
-    if number < 0 or isinstance(value, bool):
-        problems.append(FieldError.invalid(path, value, "must be greater than or equal to 0"))
-    return number
+    if not 0 <= given <= _LONGEST_GRACE:
+        problems.append(FieldError.invalid(path, value, f"must be between 0 and {_LONGEST_GRACE}, inclusive"))
+    return given

@@ -14,7 +14,7 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.decoding import Body
 from pilothouse.apiserver.exchange import Response
 from pilothouse.apiserver.objects import Outcome
-from pilothouse.apiserver.options import STRICT, WriteOptions
+from pilothouse.apiserver.options import STRICT, WARN, WriteOptions
 from pilothouse.apiserver.writing import Writer, reset_fields
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
@@ -191,9 +191,11 @@ class Patcher:
         metadata.setdefault("name", call.name)
         lifecycle.check_name(metadata, call.name)
         lifecycle.place(kind, metadata, call.namespace)
-        if body.duplicates and chosen.validation == STRICT:
-            listed = ", ".join(f'duplicate field "{path}"' for path in body.duplicates)
-            raise ingest.unhandled(kind, f"strict decoding error: {listed}")
+        repeated = [f'duplicate field "{path}"' for path in body.duplicates]
+        if repeated and chosen.validation == STRICT:
+            raise ingest.unhandled(kind, f"strict decoding error: {', '.join(repeated)}")
+        if chosen.validation == WARN:
+            call.request.warnings.extend(repeated)
 
 
 def read_edit(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:

@@ -12,7 +12,8 @@ from pilothouse.apiserver.exchange import Response
 from pilothouse.apiserver.objects import Objects
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
-from pilothouse.meta import conditions, errors
+from pilothouse.meta import conditions, errors, names
+from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object
 from pilothouse.meta.selectors import LabelSelector
 
@@ -36,6 +37,12 @@ class Pods:
         node = target.get("name") if isinstance(target, dict) else None
         if not isinstance(node, str) or not node or target.get("kind", "Node") not in ("Node", "Minion", ""):
             raise errors.bad_request("target of a Binding must be a Node with a name")
+        added = (binding.get("metadata") or {}).get("annotations") or {}
+        problems = [*names.validate_annotations(added, "metadata.annotations")]
+        if wrong := names.subdomain(node):
+            problems.append(FieldError.invalid("target.name", node, wrong))
+        if problems:
+            raise errors.invalid("Binding", "", call.name, problems)
         now = format_time(self._clock.now())
 
         def change(pod: Object) -> Object:
@@ -53,7 +60,6 @@ class Pods:
             status = dict(pod.get("status") or {})
             scheduled = {"type": "PodScheduled", "status": "True"}
             status["conditions"] = conditions.with_condition(status.get("conditions"), scheduled, now=now)
-            added = (binding.get("metadata") or {}).get("annotations") or {}
             if added:
                 metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **added}}
             return {**pod, "metadata": metadata, "spec": {**spec, "nodeName": node}, "status": status}
@@ -68,18 +74,13 @@ class Pods:
         given = eviction.get("deleteOptions") or {}
         if not isinstance(given, dict):
             raise errors.bad_request("deleteOptions of an Eviction must be an object")
-        preconditions = given.get("preconditions") or {}
-        how = options.DeleteOptions(
-            dry_run=chosen.dry_run or bool(given.get("dryRun")),
-            grace=given.get("gracePeriodSeconds"),
-            propagation=given.get("propagationPolicy") or "",
-            uid=preconditions.get("uid") or "",
-            revision=preconditions.get("resourceVersion") or "",
-        )
+        how = options.delete_options_of(given, {"dryRun": "All"} if chosen.dry_run else {})
         found = await self._objects.find(call.key)
         if found is None:
             raise errors.not_found("pods", "", call.name)
         pod = codec.decode(found.value, found.revision)
+        # Before the budget is touched: an eviction that is refused must not have spent anything.
+        lifecycle.check_preconditions(call.served.kind, pod, uid=how.uid, revision=how.revision)
         if _needs_budget(pod):
             await self._spend(call, pod, how.dry_run)
         change = lifecycle.deletion(call.served.kind, how, self._clock.now())
@@ -96,9 +97,8 @@ class Pods:
         if not budgets:
             return
         if len(budgets) > 1:
-            raise errors.internal(
-                f"the pod {call.name} is covered by more than one disruption budget: {budgets}"
-            )
+            detail = f"more than one disruption budget covers it, and an eviction can spend from one only: {budgets}"
+            raise errors.conflict("pods", "", call.name, detail)
         now = format_time(self._clock.now())
 
         def change(budget: Object) -> Object:

@@ -7,8 +7,10 @@ from typing import Any
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object, ScalePaths
+from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 API_VERSION = "autoscaling/v1"
+_LEAST, _MOST = -(2**31), 2**31 - 1
 
 
 def scale_of(kind: Kind, obj: Object) -> Object:
@@ -17,11 +19,15 @@ def scale_of(kind: Kind, obj: Object) -> Object:
     metadata = obj["metadata"]
     replicas = _get(obj, paths.spec)
     if replicas is None:
-        raise errors.internal(f'the spec replicas field "{paths.spec}" does not exist')
+        raise _unscalable(kind, obj, FieldError.required(paths.spec.lstrip("."), "it is what /scale shows"))
     status: dict[str, Any] = {"replicas": _get(obj, paths.status) or 0}
+    for path, number in ((paths.spec, replicas), (paths.status, status["replicas"])):
+        if not _is_integer(number):
+            problem = FieldError.type_invalid(path.lstrip("."), number, "must be an integer to be scaled by")
+            raise _unscalable(kind, obj, problem)
     selector = _get(obj, paths.selector) if paths.selector else None
     if selector is not None:
-        status["selector"] = selector if isinstance(selector, str) else _selector_text(selector)
+        status["selector"] = _selector_text(kind, obj, selector)
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
@@ -42,8 +48,8 @@ def check_scale(value: Any, name: str) -> Object:
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         raise errors.bad_request("metadata and spec of a Scale must be objects")
     replicas = spec.get("replicas", 0)
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise errors.bad_request("spec.replicas of a Scale must be an integer")
+    if not _is_integer(replicas) or not _LEAST <= replicas <= _MOST:
+        raise errors.bad_request("spec.replicas of a Scale must be an integer of 32 bits")
     if replicas < 0:
         problem = FieldError.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.invalid("Scale", "autoscaling", name, [problem])
@@ -56,7 +62,13 @@ def with_replicas(kind: Kind, live: Object, replicas: int) -> Object:
     result = dict(live)
     at = result
     for part in parts[:-1]:
-        at[part] = dict(at.get(part) or {})
+        inner = at.get(part) or {}
+        if not isinstance(inner, dict):
+            problem = FieldError.type_invalid(
+                ".".join(parts), inner, f"{part} must be an object to be scaled"
+            )
+            raise _unscalable(kind, live, problem)
+        at[part] = dict(inner)
         at = at[part]
     at[parts[-1]] = replicas
     result["metadata"] = dict(live["metadata"])
@@ -77,18 +89,22 @@ def _get(obj: Any, path: str) -> Any:
     return obj
 
 
-def _selector_text(selector: dict[str, Any]) -> str:
-    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
-    for each in selector.get("matchExpressions") or []:
-        operator, key, values = (
-            each.get("operator"),
-            each.get("key"),
-            ",".join(sorted(each.get("values") or [])),
-        )
-        if operator == "In":
-            terms.append(f"{key} in ({values})")
-        elif operator == "NotIn":
-            terms.append(f"{key} notin ({values})")
-        else:
-            terms.append(key if operator == "Exists" else f"!{key}")
-    return ",".join(terms)
+def _selector_text(kind: Kind, obj: Object, selector: Any) -> str:
+    if isinstance(selector, str):
+        return selector
+    path = _paths(kind).selector.lstrip(".")
+    if not isinstance(selector, dict):
+        raise _unscalable(kind, obj, FieldError.type_invalid(path, selector, "must be a label selector"))
+    try:
+        return str(LabelSelector.from_object(selector))
+    except SelectorError as problem:
+        raise _unscalable(kind, obj, FieldError.invalid(path, selector, problem.message)) from None
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _unscalable(kind: Kind, obj: Object, problem: FieldError) -> errors.StatusError:
+    """An object that has no scale as it stands: 422 that says which of its fields is to blame."""
+    return errors.invalid(kind.name, kind.group, obj["metadata"]["name"], [problem])

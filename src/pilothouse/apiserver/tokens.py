@@ -149,7 +149,7 @@ def _wanted(spec: Any) -> tuple[int, list[str], dict[str, Any]]:
     bound = spec.get("boundObjectRef") or {}
     if not isinstance(bound, dict):
         problems.append(FieldError.type_invalid("spec.boundObjectRef", bound, "must be an object"))
-    elif bound and bound.get("kind") not in _BINDABLE:
+    elif bound and bound.get("kind") not in tuple(_BINDABLE):
         problems.append(FieldError.not_supported("spec.boundObjectRef.kind", bound.get("kind"), _BINDABLE))
     elif bound and not isinstance(bound.get("name"), str):
         problems.append(FieldError.required("spec.boundObjectRef.name"))

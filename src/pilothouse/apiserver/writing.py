@@ -33,7 +33,15 @@ _GENERATED_TRIES = 8
 class Writer:
     """Writes to whole objects and to their status."""
 
-    def __init__(self, objects: Objects, admission: Admission, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        admission: Admission,
+        clock: Clock,
+        random: Random,
+        may_create: Callable[[Call], None],
+    ) -> None:
+        self._may_create = may_create
         self._random = random
         self._objects = objects
         self._admission = admission
@@ -60,26 +68,28 @@ class Writer:
         lifecycle.place(kind, sent["metadata"], call.namespace)
         revision = self._pinned(kind, sent)
         uid = str(sent["metadata"].get("uid") or "")
-        again = False
+        used = False
+
+        def fresh() -> Object:
+            # A try may use up the object that was sent; the next one starts from the body again.
+            nonlocal used
+            if used:
+                body = decoding.read(call.request, native=kind.native)
+                return ingest.take(kind, body, options.IGNORE, [])
+            used = True
+            return sent
 
         def change(live: Object) -> Any:
-            nonlocal again
             lifecycle.check_preconditions(kind, live, uid=uid, revision=revision)
-            # The first try may use up the object; a retry on a fresher live one starts from the body again.
-            new = (
-                ingest.take(kind, decoding.read(call.request, native=kind.native), options.IGNORE, [])
-                if again
-                else sent
-            )
-            again = True
-            return self.succeed(call, new, live, chosen)
+            return self.succeed(call, fresh(), live, chosen)
 
         try:
             outcome = await self.amend(call, change, chosen)
         except errors.StatusError as problem:
             if problem.code != 404 or not kind.create_on_update or call.subresource or revision:
                 raise
-            outcome = await self.insert(call, sent, chosen)
+            self._may_create(call)
+            outcome = await self.insert(call, fresh(), chosen)
             return self.respond(call, outcome, 201)
         return self.respond(call, outcome, 200)
 
