@@ -95,3 +95,12 @@ async def test_a_name_is_free_at_once(dbs: Databases, http: Http) -> None:
         (await http.delete(dbs.at("a"))).expect(200)
 
     assert len(uids) == ROUNDS
+
+
+async def test_a_dry_run_sees_what_was_written_just_before(dbs: Databases, http: Http) -> None:
+    await dbs.create("a")
+    for n in range(ROUNDS):
+        written = await write(dbs, n % 2 + 2)
+        dry = (await http.patch(dbs.at("a"), {"metadata": {"labels": {"k": "v"}}}, dryRun="All")).expect(200)
+        assert dry["spec"] == written["spec"]
+        assert dry["metadata"]["resourceVersion"] == written["metadata"]["resourceVersion"]
