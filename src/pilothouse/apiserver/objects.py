@@ -129,7 +129,8 @@ class Objects:
     async def _amend(
         self, served: Served, name: str, key: str, change: Change, guard: Guard | None, dry_run: bool
     ) -> Outcome:
-        live = self._guesses.peek(key) if self._store.current is None else None
+        # A guess from the cache saves a read, and the store tells when it was wrong: but only if something is written.
+        live = self._guesses.peek(key) if self._store.current is None and not dry_run else None
         certain = live is None
         if certain:
             live = await self.find(key)
@@ -137,9 +138,11 @@ class Objects:
             if live is None:
                 raise errors.not_found(served.kind.plural, served.kind.group, name)
             try:
-                return await self._attempt(served, key, live, change, guard, dry_run)
+                outcome = await self._attempt(served, key, live, change, guard, dry_run)
+                if certain or outcome.changed:
+                    return outcome
+                live = await self.find(key)
             except errors.StatusError:
-                # The change was refused. If it saw a guess from the cache, only the latest value may refuse it.
                 if certain:
                     raise
                 live = await self.find(key)
