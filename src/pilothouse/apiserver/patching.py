@@ -114,7 +114,10 @@ class Patcher:
         lifecycle.check_name(metadata, call.name)
         lifecycle.place(kind, metadata, call.namespace)
         pinned = str(metadata.get("resourceVersion") or before["resourceVersion"])
-        lifecycle.check_preconditions(kind, live, uid=str(metadata.get("uid") or ""), revision=pinned)
+        lifecycle.check_preconditions(kind, live, uid="", revision=pinned)
+        if metadata.get("uid") not in (None, "", before["uid"]):
+            problem = FieldError.invalid("metadata.uid", metadata["uid"], "field is immutable")
+            raise ingest.invalid(kind, new, [problem])
         try:
             ingest.conform(kind, new, chosen.validation, call.request.warnings, repeated=repeated)
         except ingest.StrictError as strict:

@@ -19,7 +19,9 @@ from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.merging import detached
 
-MOST_OPERATIONS: Final = 10_000
+MOST_SHOWN: Final = 100
+"""So many characters of a value are shown in a message."""
+_OPERATIONS: Final = 10_000
 MOST_COPIED: Final = 3 * 1024 * 1024
 """How much all ``copy`` operations of a patch may copy together, in bytes; a few of them could fill the memory."""
 DEEPEST: Final = 128
@@ -95,6 +97,9 @@ def _applied(document: Any, operation: dict[str, Any], index: int) -> Any:
         raise _failed(index, operation, "there is nothing to test")
     try:
         return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
+    except jsonpatch.JsonPatchTestFailed:
+        found = msgspec.json.encode(jsonpointer.JsonPointer(path).resolve(document)).decode()
+        raise _failed(index, operation, f"the value there is {found[:_SHOWN]}") from None
     except _FAILURES as failure:
         raise _failed(index, operation, str(failure) or type(failure).__name__) from None
 
