@@ -29,10 +29,11 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from pilothouse.apiserver import bodies, health
 from pilothouse.apiserver.authentication import Authenticator, certified_user
 from pilothouse.apiserver.codec import dump
-from pilothouse.apiserver.exchange import Answer, Chunk, Request, Response, Streaming, User
+from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, User
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.limits import Deadlines, InFlight, allowance
+from pilothouse.apiserver.sinks import ChunkedSink, PlainSink
 from pilothouse.apiserver.targets import split
 from pilothouse.meta.errors import StatusError, bad_request, internal, timeout, too_many_requests
 
@@ -371,40 +372,6 @@ class Connection(web.RequestHandler):
             answer.status, answer.content_type, len(answer.body), audit=heads.mint(), keep=False
         )
         self.transport.write(head + answer.body)
-
-
-class ChunkedSink:
-    """A stream over a connection, with HTTP's chunk framing."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def write(self, chunk: Chunk) -> None:
-        transport = self._connection.transport
-        if transport is not None:
-            transport.write(chunk.framed)
-
-    def buffered(self) -> int:
-        transport = self._connection.transport
-        return transport.get_write_buffer_size() if transport is not None else 0
-
-    @property
-    def closed(self) -> bool:
-        transport = self._connection.transport
-        return transport is None or transport.is_closing()
-
-
-class PlainSink(ChunkedSink):
-    """The same for HTTP/1.0, which has no chunks."""
-
-    __slots__ = ()
-
-    def write(self, chunk: Chunk) -> None:
-        transport = self._connection.transport
-        if transport is not None:
-            transport.write(chunk.data)
 
 
 def refusal(error: StatusError) -> Response:
