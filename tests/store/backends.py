@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from pilothouse.pki.sealing import SealingKeys
 from pilothouse.store.etcd import EtcdStore
 from pilothouse.store.interface import Store
 from pilothouse.store.memory import MemoryStore
+from pilothouse.store.sealing import Sealed
+from pilothouse.store.shifting import Shifted
 from pilothouse.store.sqlite import SqliteStore
 
 
@@ -50,13 +53,33 @@ class SqliteBackend:
     async def open(self) -> Store:
         for store in self._stores:
             await store.close()
-        store = await SqliteStore.open(self._folder, largest=self.largest, progress_every=0.2)
+        store = await SqliteStore.open(self._folder, largest=1 << 20, progress_every=0.2)
         self._stores.append(store)
         return store
 
     async def close(self) -> None:
         for store in self._stores:
             await store.close()
+
+
+class SealedBackend(SqliteBackend):
+    """SQLite, with every value sealed."""
+
+    name = "sealed"
+    largest = (1 << 20) - 200
+    """What sealing adds has to fit too."""
+
+    async def open(self) -> Store:
+        return Sealed(await super().open(), SealingKeys({"a": bytes(32)}), covers=("",))
+
+
+class ShiftedBackend(SqliteBackend):
+    """SQLite, with its revisions moved up as after a restore."""
+
+    name = "shifted"
+
+    async def open(self) -> Store:
+        return Shifted(await super().open(), by=10**12)
 
 
 class EtcdBackend:

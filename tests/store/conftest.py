@@ -1,4 +1,4 @@
-"""The three backends, as fixtures. `store` runs a test on each of them."""
+"""The backends, as fixtures. `store` runs a test on each of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.kit.etcd import EtcdServer
-from tests.store.backends import Backend, EtcdBackend, MemoryBackend, SqliteBackend
+from tests.store.backends import (
+    Backend,
+    EtcdBackend,
+    MemoryBackend,
+    SealedBackend,
+    ShiftedBackend,
+    SqliteBackend,
+)
 
 from pilothouse.store.interface import Store
 
@@ -20,12 +27,18 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer
     server.stop()
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("etcd", marks=pytest.mark.etcd)])
+@pytest.fixture(
+    params=["memory", "sealed", "shifted", "sqlite", pytest.param("etcd", marks=pytest.mark.etcd)]
+)
 async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
     """A backend and the stores that a test opens on it; all are closed at the end."""
     made: Backend
     if request.param == "memory":
         made = MemoryBackend()
+    elif request.param == "sealed":
+        made = SealedBackend(tmp_path / "store")
+    elif request.param == "shifted":
+        made = ShiftedBackend(tmp_path / "store")
     elif request.param == "sqlite":
         made = SqliteBackend(tmp_path / "store")
     else:

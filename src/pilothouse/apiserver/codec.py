@@ -16,7 +16,9 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.meta import errors
 from pilothouse.meta.kind import Kind, Object, Resource
+from pilothouse.store.interface import why_unreadable
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder()
@@ -42,8 +44,14 @@ def with_revision(value: bytes, revision: int) -> bytes:
 
 
 def decode(value: bytes, revision: int = 0) -> Object:
-    """A stored value as an object of the caller's own, with its ``resourceVersion`` if a revision is given."""
-    obj: Object = _decoder.decode(value)
+    """A stored value as an object of the caller's own, with its ``resourceVersion`` if a revision is given.
+
+    500 for one that can't be made out: it is sealed, and its key is not here.
+    """
+    try:
+        obj: Object = _decoder.decode(value)
+    except msgspec.DecodeError as problem:
+        raise errors.internal(why_unreadable(value) or f"a stored value is not JSON: {problem}") from None
     if revision:
         obj["metadata"]["resourceVersion"] = str(revision)
     return obj

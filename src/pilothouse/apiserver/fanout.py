@@ -196,6 +196,9 @@ class Fanout:
             events, group.pending = group.pending, []
             try:
                 self._send(group, events)
+            except StatusError as problem:
+                for watcher in list(group.members):
+                    watcher.end(problem)
             except Exception:
                 # A conversion that fails must not silence the other views.
                 log.exception("a change of %s can't be shown", group.collection.path)
@@ -247,6 +250,9 @@ class Fanout:
         self.flush()
         try:
             synced = self._advance(watcher)
+        except StatusError as problem:
+            watcher.end(problem)
+            return
         except Exception:
             log.exception("an object of %s can't be shown", watcher.group.collection.path)
             watcher.end(errors.internal(f"an object of {watcher.group.collection.path} can't be shown"))

@@ -41,7 +41,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
     def labels(self) -> Mapping[str, str]:
         found = self._recall("labels")
         if found is None:
-            found = self._remember("labels", _labels.decode(self.value).metadata.labels or {})
+            found = self._remember("labels", _labels_of(self.value))
         return found  # type: ignore[no-any-return]
 
     def form(self, served: Served, derive: Derive | None = None) -> bytes:
@@ -133,3 +133,11 @@ class _Labelled(msgspec.Struct):
 
 
 _labels = msgspec.json.Decoder(_Labelled)
+
+
+def _labels_of(value: bytes) -> Mapping[str, str]:
+    try:
+        return _labels.decode(value).metadata.labels or {}
+    except msgspec.DecodeError:
+        codec.decode(value)  # knows how to say what is wrong
+        raise

@@ -67,6 +67,19 @@ class Guard(msgspec.Struct, frozen=True):
     """The revision at which that key must stand; 0 for a key that must not exist."""
 
 
+_UNREADABLE = b"\0unreadable: "
+
+
+def unreadable(reason: str) -> bytes:
+    """What stands in the place of a value that the store has and can't make out. It is no JSON."""
+    return _UNREADABLE + reason.encode()
+
+
+def why_unreadable(value: bytes) -> str:
+    """The reason, if ``value`` stands in the place of one that can't be made out; else nothing."""
+    return value[len(_UNREADABLE) :].decode() if value.startswith(_UNREADABLE) else ""
+
+
 class StoreError(Exception):
     """Something a store can answer besides success."""
 

@@ -23,12 +23,13 @@ async def test_reads_of_a_closed_store_are_refused(store: Store) -> None:
 
 
 async def test_writes_to_a_closed_store_are_refused(store: Store) -> None:
+    revision = await store.revision()
     await store.close()
     calls = (
         store.create("/a", b"1"),
-        store.update("/a", b"1", revision=1),
-        store.delete("/a", revision=1),
-        store.compact(1),
+        store.update("/a", b"1", revision=revision),
+        store.delete("/a", revision=revision),
+        store.compact(revision),
         store.progress(),
     )
     for call in calls:
@@ -37,9 +38,10 @@ async def test_writes_to_a_closed_store_are_refused(store: Store) -> None:
 
 
 async def test_a_watch_of_a_closed_store_is_refused(store: Store) -> None:
+    revision = await store.revision()
     await store.close()
     with pytest.raises(Unavailable):
-        async with store.watch("/", after=1) as batches:
+        async with store.watch("/", after=revision) as batches:
             await anext(batches)
 
 
