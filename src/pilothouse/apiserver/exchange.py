@@ -28,6 +28,16 @@ class User(msgspec.Struct, frozen=True):
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 
 
+class Verdict(Protocol):
+    """What was decided about a request, as its audit record tells it."""
+
+    @property
+    def allowed(self) -> bool: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
 class Request(msgspec.Struct):
     """What was asked. ``path`` is decoded, ``query`` is as it came, header names are matched without case."""
 
@@ -40,6 +50,12 @@ class Request(msgspec.Struct):
     peer: str = ""
     warnings: list[str] = []
     """Texts for ``Warning`` headers; whoever handles the request adds to it."""
+    impersonator: User | None = None
+    """Who authenticated, where ``user`` is somebody else whom they impersonate."""
+    verdict: Verdict | None = None
+    """Set by whoever authorizes."""
+    crashed: bool = False
+    """The answer is that of a handler that broke."""
 
     def params(self) -> dict[str, str]:
         """The query's parameters; of one that is repeated, the first."""

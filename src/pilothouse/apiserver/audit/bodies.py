@@ -1,0 +1,131 @@
+"""Bodies as audit records tell them: JSON on one line, or nothing where a body can't be read or may not be told."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from pilothouse.apiserver import decoding
+from pilothouse.apiserver.audit import confidential
+from pilothouse.apiserver.audit.sight import Sight
+from pilothouse.apiserver.exchange import JSON, Request, Response
+from pilothouse.meta.errors import StatusError
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Identity(msgspec.Struct, frozen=True, rename="camel"):
+    """What an object's metadata says about which object it is."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+UNKNOWN = Identity()
+
+
+class _Identified(msgspec.Struct):
+    metadata: Identity = UNKNOWN
+
+
+class Refusal(msgspec.Struct):
+    """What a Status says of a failure."""
+
+    reason: str = ""
+    message: str = ""
+    details: Raw | UnsetType = UNSET
+
+
+_identified = msgspec.json.Decoder(_Identified)
+_refusal = msgspec.json.Decoder(Refusal)
+
+
+def identity(sight: Sight) -> Identity:
+    """The object that a write is about: of a creation, as it was created; else as it was sent."""
+    answer = sight.answer
+    if answer is not None and sight.status == 201 and answer.content_type == JSON:
+        made = _identity(plain(answer))
+        return Identity(made.name, made.namespace, made.uid)
+    sent = sight.request
+    return _identity(sent.body) if decoding.media_type(sent.headers) == JSON else UNKNOWN
+
+
+def _identity(body: bytes) -> Identity:
+    try:
+        return _identified.decode(body).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return UNKNOWN
+
+
+def refusal(answer: Response) -> Refusal:
+    """What the answer to a refused request says; nothing where it is not a Status."""
+    if answer.content_type != JSON:
+        return Refusal()
+    try:
+        return _refusal.decode(plain(answer))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Refusal()
+
+
+def sent(request: Request, *, managed_fields: bool) -> Raw | UnsetType:
+    """The body of a request."""
+    if not request.body:
+        return UNSET
+    media = decoding.media_type(request.headers)
+    try:
+        if media == decoding.PROTOBUF:
+            value = decoding.read_protobuf(request.body).value
+        elif media.endswith("yaml"):
+            value = decoding.read_yaml(request.body).value
+        else:
+            value = msgspec.json.decode(request.body)
+    except (StatusError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return UNSET
+    return _told(value, managed_fields)
+
+
+def answered(answer: Response, *, managed_fields: bool) -> Raw | UnsetType:
+    """The body of an answer."""
+    try:
+        body = plain(answer)
+        if answer.content_type.partition(";")[0] == JSON:
+            if managed_fields and b"\n" not in body and body[:1] == b"{" and not confidential.mentions(body):
+                return Raw(body)
+            return _told(msgspec.json.decode(body), managed_fields)
+        if answer.content_type.partition(";")[0] == decoding.YAML:
+            return _told(decoding.read_yaml(body).value, managed_fields)
+    except (StatusError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    return UNSET
+
+
+def plain(answer: Response) -> bytes:
+    """An answer's body without its compression."""
+    if ("Content-Encoding", "gzip") in answer.headers:
+        return zlib.decompress(answer.body, _GZIP)
+    return answer.body
+
+
+def _told(value: Any, managed_fields: bool) -> Raw | UnsetType:
+    if confidential.is_object(value):
+        return UNSET
+    if not managed_fields:
+        _forget_managers(value)
+    return Raw(msgspec.json.encode(value))
+
+
+def _forget_managers(value: Any) -> None:
+    """In place: the value was decoded for the record alone."""
+    if not isinstance(value, dict):
+        return
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    items = value.get("items")
+    for item in items if isinstance(items, list) else ():
+        _forget_managers(item)

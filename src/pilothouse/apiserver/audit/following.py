@@ -1,0 +1,210 @@
+"""The trail as it grows: what was asked for so far, then each record as it happens, of all instances.
+
+A follower's answer is JSON lines: records, and now and then a ``Status``: ``Success`` once all of the past has been told,
+``Failure`` for a peer that can't be asked or a follower that was too slow and has to ask again. An instance that asks a peer
+uses the same answer, so it knows when the peer's past is complete, puts all pasts in order, and goes on from there.
+
+Records reach the one who gathers them at different speeds. So each is held back for a moment, in which an earlier one may
+still arrive; on a server without peers there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+
+import msgspec
+
+from pilothouse.apiserver.audit.follower import Follower
+from pilothouse.apiserver.audit.peers import Asking, PeerError
+from pilothouse.apiserver.audit.question import Question, stamp_of
+from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.exchange import Chunk, Sink
+from pilothouse.apiserver.instances import Instance
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import format_micro_time
+
+HOLD = 1.0
+"""Seconds that a record waits for earlier ones of other instances."""
+LOOK = 0.25
+PEERS_INTERVAL = 5.0
+"""Seconds between looks for instances that have come, and attempts to reach those that could not be reached."""
+PAST_SECONDS = 20.0
+"""How long the past of a peer is waited for."""
+MOST_WAITING = 20_000
+MOST_BUFFERED = 4 * 1024 * 1024
+PAST_TOLD = msgspec.json.encode(
+    {"kind": "Status", "apiVersion": "v1", "status": "Success", "message": "the past has been told"}
+)
+
+
+class Following:
+    """One follower's answer."""
+
+    def __init__(
+        self,
+        trail: Trail | None,
+        peers: Asking,
+        question: Question,
+        params: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        self._trail = trail
+        self._peers = peers
+        self._question = question
+        self._params = params
+        self._clock = clock
+        self._inbox = Follower(MOST_WAITING)
+        self._streams: dict[str, _PeerStream] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, sink: Sink) -> None:
+        """Write until the client has gone."""
+        with ExitStack() as stack:
+            if self._trail is not None:
+                # Before the past is read: what is seen meanwhile is in one of the two, or in both.
+                stack.enter_context(self._trail.followed(self._inbox))
+            try:
+                await self._tell_past(sink)
+                await self._tell_more(sink)
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _tell_past(self, sink: Sink) -> None:
+        await self._join(sink, self._params)
+        own = [] if self._trail is None else await self._trail.told(self._question)
+        overlap = set(own)
+        inbox = [line for line in self._inbox.taken() if line not in overlap]
+        waiting = [stream.caught_up.wait() for stream in self._streams.values()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PAST_SECONDS):
+                await asyncio.gather(*waiting)
+        for stream in self._streams.values():
+            if not stream.caught_up.is_set():
+                _write(
+                    sink, [failure(f"{stream.peer.id} has not told its past within {PAST_SECONDS:g} seconds")]
+                )
+        parts = [own, *(stream.past for stream in self._streams.values())]
+        _write(sink, [*in_order(parts, self._question.limit), PAST_TOLD + b"\n"])
+        for line in inbox:
+            self._inbox.give(line)
+
+    async def _tell_more(self, sink: Sink) -> None:
+        held: list[tuple[str, bytes]] = []
+        looked = self._clock.monotonic()
+        while not sink.closed and not self._inbox.behind:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await self._inbox.wait()
+            for line in self._inbox.taken():
+                if line.startswith(b'{"kind":"Status"'):
+                    _write(sink, [line])
+                elif self._question.matches(line):
+                    heapq.heappush(held, (stamp_of(line), line))
+            if sink.buffered() < MOST_BUFFERED:
+                _write(sink, self._due(held))
+            if self._clock.monotonic() - looked >= PEERS_INTERVAL:
+                looked = self._clock.monotonic()
+                await self._join(
+                    sink, {**self._params, "since": format_micro_time(self._clock.now() - PEERS_INTERVAL)}
+                )
+        if self._inbox.behind:
+            _write(sink, [failure("records came faster than they were taken; ask again for what is missing")])
+
+    def _due(self, held: list[tuple[str, bytes]]) -> list[bytes]:
+        hold = HOLD if self._streams else 0.0
+        until = format_micro_time(self._clock.now() - hold)
+        due: list[bytes] = []
+        while held and (not hold or held[0][0] <= until):
+            due.append(heapq.heappop(held)[1])
+        return due
+
+    async def _join(self, sink: Sink, params: Mapping[str, str]) -> None:
+        """Follow those peers that are not followed yet."""
+        if self._question.local:
+            return
+        try:
+            peers = await self._peers.others()
+        except PeerError as problem:
+            _write(sink, [failure(str(problem))])
+            return
+        there = {peer.id for peer in peers}
+        self._streams = {name: each for name, each in self._streams.items() if name in there}
+        for peer in peers:
+            if peer.id not in self._streams:
+                stream = self._streams[peer.id] = _PeerStream(self._peers, peer, params, self._inbox)
+                self._tasks.append(asyncio.create_task(stream.run()))
+
+
+class _PeerStream:
+    """One peer's part: its past, then what it gives into the inbox. It is asked again when its answer ends."""
+
+    def __init__(self, peers: Asking, peer: Instance, params: Mapping[str, str], inbox: Follower) -> None:
+        self.peer = peer
+        self.past: list[bytes] = []
+        self.caught_up = asyncio.Event()
+        """Its past is complete, or it turned out that it can't be had."""
+        self._peers = peers
+        self._params = params
+        self._inbox = inbox
+        self._last = ""
+        self._at_last: set[bytes] = set()
+
+    async def run(self) -> None:
+        told = ""
+        while True:
+            try:
+                await self._listen()
+                why = "its answer ended"
+            except PeerError as problem:
+                why = str(problem)
+            if why != told:
+                self._inbox.give(
+                    failure(f"the records of {self.peer.id} at {self.peer.url} may be missing: {why}")
+                )
+            told = why
+            self.caught_up.set()
+            await asyncio.sleep(PEERS_INTERVAL)
+
+    async def _listen(self) -> None:
+        params = {**self._params, "since": self._last} if self._last else dict(self._params)
+        async with self._peers.lines(self.peer, params) as lines:
+            async for line in lines:
+                if line.startswith(PAST_TOLD):
+                    self.caught_up.set()
+                elif line not in self._at_last:
+                    self._note(line)
+                    if self.caught_up.is_set():
+                        self._inbox.give(line)
+                    else:
+                        self.past.append(line)
+
+    def _note(self, line: bytes) -> None:
+        """Where to go on from, should the answer break off: the last moment told of, and what was told of it."""
+        stamp = stamp_of(line)
+        if stamp > self._last:
+            self._last = stamp
+            self._at_last.clear()
+        if stamp == self._last:
+            self._at_last.add(line)
+
+
+def in_order(parts: Iterable[list[bytes]], limit: int) -> list[bytes]:
+    """The newest lines of several instances, in order of time."""
+    return sorted((line for part in parts for line in part), key=stamp_of)[-limit:]
+
+
+def failure(message: str) -> bytes:
+    """A line that says what is missing."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message}
+    return msgspec.json.encode(status) + b"\n"
+
+
+def _write(sink: Sink, lines: list[bytes]) -> None:
+    if lines:
+        sink.write(Chunk.of(b"".join(lines)))

@@ -1,0 +1,99 @@
+"""The trail as the API tells it: ``GET /pilothouse/v1/audit``, JSON lines, of all instances, in order of time.
+
+The instance asked reads its own files, asks its peers for theirs, and merges. A peer that can't be asked is told of in a
+``Warning``; what the others have is served. With ``follow`` the answer goes on with what happens from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from pilothouse.apiserver.audit.following import Following, in_order
+from pilothouse.apiserver.audit.peers import PATH, Asking, PeerError
+from pilothouse.apiserver.audit.question import Question, Resolve
+from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming
+from pilothouse.apiserver.instances import Instance
+from pilothouse.base.clock import Clock
+from pilothouse.meta.errors import StatusError
+
+LINES = "application/jsonl"
+PATIENCE = 20.0
+"""Seconds that a peer may take for a question that has an end."""
+
+
+class Page:
+    """Answers questions about the trail."""
+
+    def __init__(self, trail: Trail | None, peers: Asking, resolve: Resolve, clock: Clock) -> None:
+        self._trail = trail
+        self._peers = peers
+        self._resolve = resolve
+        self._clock = clock
+
+    async def answer(self, request: Request) -> Answer:
+        """Who may ask has been settled before."""
+        if request.method not in ("GET", "HEAD"):
+            raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {PATH}")
+        params = request.params()
+        question = Question.parse(params, self._resolve, self._clock.now())
+        peers = [] if question.local else await self._others(request)
+        if self._trail is None and not peers:
+            raise StatusError(
+                404,
+                "NotFound",
+                "no audit records are kept here: the server was started without --audit-log-path",
+            )
+        asked = _forwarded(params, question)
+        if question.follow:
+            following = Following(self._trail, self._peers, question, asked, self._clock)
+            return Streaming(following.run, LINES)
+        parts = await asyncio.gather(self._own(question), *(self._of(peer, asked, request) for peer in peers))
+        return Response(200, b"".join(in_order(parts, question.limit)), LINES)
+
+    async def _others(self, request: Request) -> list[Instance]:
+        try:
+            return await self._peers.others()
+        except PeerError as problem:
+            request.warnings.append(str(problem))
+            return []
+
+    async def _own(self, question: Question) -> list[bytes]:
+        return [] if self._trail is None else await self._trail.told(question)
+
+    async def _of(self, peer: Instance, asked: Mapping[str, str], request: Request) -> list[bytes]:
+        found: list[bytes] = []
+        try:
+            async with asyncio.timeout(PATIENCE), self._peers.lines(peer, asked) as lines:
+                async for line in lines:
+                    found.append(line)
+        except (PeerError, TimeoutError) as problem:
+            why = str(problem) or f"no answer within {PATIENCE:g} seconds"
+            request.warnings.append(f"the records of {peer.id} at {peer.url} are missing: {why}")
+            return []
+        return found
+
+
+def _forwarded(params: Mapping[str, str], question: Question) -> dict[str, str]:
+    """The question as a peer is asked it: the same moment for all."""
+    return {**params, "since": question.since} if question.since else dict(params)
+
+
+def resolver(catalog: Catalog) -> Resolve:
+    """Finds resources by what people call them: plural, singular, kind or short name, with or without their group."""
+
+    def resolve(text: str) -> frozenset[tuple[str, str]]:
+        name, _, group = text.lower().partition(".")
+        return frozenset(
+            (resource.group, resource.plural)
+            for resource in catalog
+            if (not group or group == resource.group)
+            and any(
+                name in (kind.plural, kind.singular, kind.name.lower(), *kind.short_names)
+                for kind in resource.kinds
+            )
+        )
+
+    return resolve

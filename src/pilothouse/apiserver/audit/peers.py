@@ -1,0 +1,113 @@
+"""Asking the other instances for their part of the trail.
+
+    async with Peers.open(instances, certificate, key) as peers:
+        for peer in await peers.others():
+            async with peers.lines(peer, {"user": "alice"}) as lines:
+                async for line in lines: ...
+
+They are asked as any client asks, at the address and with the authority that they announced, with a certificate of the
+authority that all instances share. What they are asked for is their own records alone, so nobody asks in circles.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlencode
+
+import aiohttp
+
+from pilothouse.apiserver.instances import Instance, Instances
+from pilothouse.store.interface import StoreError
+
+PATH = "/pilothouse/v1/audit"
+CONNECT_SECONDS = 5.0
+_READ_BUFFER = 2**20
+
+
+class PeerError(Exception):
+    """A peer that did not answer as it should; the message says what happened."""
+
+
+Lines = AbstractAsyncContextManager[AsyncIterator[bytes]]
+
+
+class Asking(Protocol):
+    """How the rest of the trail is reached."""
+
+    async def others(self) -> list[Instance]:
+        """Whom there is to ask. Raises ``PeerError``."""
+
+    def lines(self, peer: Instance, params: Mapping[str, str]) -> Lines:
+        """What a peer answers, line by line. Entering or reading raises ``PeerError``."""
+
+
+class Alone:
+    """A server that shares its store with nobody."""
+
+    async def others(self) -> list[Instance]:
+        return []
+
+    def lines(self, peer: Instance, params: Mapping[str, str]) -> Lines:
+        raise PeerError(f"{peer.id} is no peer of a server on its own")
+
+
+class Peers:
+    """The other instances on the same store."""
+
+    def __init__(
+        self, instances: Instances, certificate: Path, key: Path, session: aiohttp.ClientSession
+    ) -> None:
+        self._instances = instances
+        self._certificate = certificate
+        self._key = key
+        self._session = session
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, instances: Instances, certificate: Path, key: Path) -> AsyncIterator[Peers]:
+        """``certificate`` and ``key`` are what this instance shows to the others."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        connector = aiohttp.TCPConnector(force_close=True, limit=0)
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, read_bufsize=_READ_BUFFER
+        ) as session:
+            yield cls(instances, certificate, key, session)
+
+    async def others(self) -> list[Instance]:
+        try:
+            return await self._instances.others()
+        except StoreError as problem:
+            raise PeerError(f"the store does not say who the other instances are: {problem}") from None
+
+    @asynccontextmanager
+    async def lines(self, peer: Instance, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        url = f"{peer.url}{PATH}?{urlencode({**params, 'local': 'true'})}"
+        try:
+            async with self._session.get(url, ssl=self._trust(peer)) as answer:
+                if answer.status != 200:
+                    said = (await answer.content.read(500)).decode(errors="replace")
+                    raise PeerError(f"it answers {answer.status}: {said}")
+                yield _lines(answer.content)
+        except (aiohttp.ClientError, OSError) as problem:
+            raise PeerError(str(problem) or type(problem).__name__) from None
+
+    def _trust(self, peer: Instance) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=peer.authority)
+        context.load_cert_chain(self._certificate, self._key)
+        return context
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length, as they come."""
+    rest = bytearray()
+    async for data in content.iter_any():
+        rest += data
+        if b"\n" in data:
+            *whole, last = bytes(rest).split(b"\n")
+            for line in whole:
+                yield line + b"\n"
+            rest = bytearray(last)

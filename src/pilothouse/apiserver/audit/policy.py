@@ -1,0 +1,171 @@
+"""How much is told of which request: an ordered list of rules, of which the first that matches decides.
+
+    policy = Policy(rules=(Rule(level=Level.NONE, verbs=frozenset({"watch"})), Rule(level=Level.METADATA)))
+    policy.treatment(user, "get", locate(path), path).level      # Level.METADATA
+
+The meaning is that of ``audit.k8s.io/v1`` policies: an empty list in a rule matches everything, a request that no rule
+matches is not recorded. The user whom rules look at is the one who authenticated, not whom they impersonate.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.grammar import Place
+
+RECEIVED, STARTED, COMPLETE, PANIC = "RequestReceived", "ResponseStarted", "ResponseComplete", "Panic"
+STAGES = (RECEIVED, STARTED, COMPLETE, PANIC)
+_LABELS = ("None", "Metadata", "Request", "RequestResponse")
+_REMEMBERED = 4096
+
+
+class Level(IntEnum):
+    """How much is told."""
+
+    NONE = 0
+    METADATA = 1
+    REQUEST = 2
+    REQUEST_RESPONSE = 3
+
+    @property
+    def label(self) -> str:
+        return _LABELS[self]
+
+    @classmethod
+    def parse(cls, label: str) -> Level:
+        """Raises ``ValueError`` for a word that is no level."""
+        return cls(_LABELS.index(label))
+
+
+LEVELS = _LABELS
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """Resources of one group: ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; none means all of the group's."""
+
+    group: str = ""
+    resources: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def match(self, place: Place) -> bool:
+        if place.group != self.group:
+            return False
+        if not self.resources:
+            return True
+        if self.names and place.name not in self.names:
+            return False
+        resource, subresource = place.plural, place.subresource
+        whole = f"{resource}/{subresource}" if subresource else resource
+        if "*" in self.resources or whole in self.resources or f"{resource}/*" in self.resources:
+            return True
+        return bool(subresource) and f"*/{subresource}" in self.resources
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request has to be like, and what is told of it then."""
+
+    level: Level
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    verbs: frozenset[str] = frozenset()
+    resources: tuple[Resources, ...] = ()
+    namespaces: frozenset[str] = frozenset()
+    """``""`` is what has no namespace."""
+    paths: tuple[str, ...] = ()
+    """Exact, or with ``*`` at the end."""
+    omit_stages: frozenset[str] = frozenset()
+    omit_managed_fields: bool | None = None
+
+    def match(self, user: User, verb: str, place: Place, path: str) -> bool:
+        if self.users and user.name not in self.users:
+            return False
+        if self.groups and self.groups.isdisjoint(user.groups):
+            return False
+        if self.verbs and verb not in self.verbs:
+            return False
+        if self.resources or self.namespaces:
+            return place.is_resource and self._match_resource(place)
+        if self.paths:
+            return not place.is_resource and any(_covers(each, path) for each in self.paths)
+        return True
+
+    def _match_resource(self, place: Place) -> bool:
+        if self.namespaces and place.namespace not in self.namespaces:
+            return False
+        return not self.resources or any(each.match(place) for each in self.resources)
+
+
+class Treatment(msgspec.Struct, frozen=True):
+    """What is told of a request."""
+
+    level: Level
+    omit_stages: frozenset[str] = frozenset()
+    omit_managed_fields: bool = False
+
+
+NOTHING = Treatment(Level.NONE)
+
+
+class Policy:
+    """Rules, and what they have in common."""
+
+    def __init__(
+        self,
+        rules: tuple[Rule, ...],
+        *,
+        omit_stages: frozenset[str] = frozenset(),
+        omit_managed_fields: bool = False,
+    ) -> None:
+        self.rules = rules
+        self._treatments = [
+            Treatment(
+                rule.level,
+                omit_stages | rule.omit_stages,
+                omit_managed_fields if rule.omit_managed_fields is None else rule.omit_managed_fields,
+            )
+            for rule in rules
+        ]
+        self._remembered: dict[tuple[str, tuple[str, ...], str, str], Treatment] = {}
+
+    @property
+    def wants_answers(self) -> bool:
+        """Whether any rule has the bodies of answers told."""
+        return any(rule.level is Level.REQUEST_RESPONSE for rule in self.rules)
+
+    def treatment(self, user: User, verb: str, place: Place, path: str) -> Treatment:
+        """What the first rule that matches says. Clients ask the same again and again, so answers are remembered."""
+        key = (user.name, user.groups, verb, path)
+        found = self._remembered.get(key)
+        if found is None:
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[key] = self._decide(user, verb, place, path)
+        return found
+
+    def _decide(self, user: User, verb: str, place: Place, path: str) -> Treatment:
+        for rule, treatment in zip(self.rules, self._treatments, strict=True):
+            if rule.match(user, verb, place, path):
+                return treatment
+        return NOTHING
+
+
+def _covers(pattern: str, path: str) -> bool:
+    return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
+
+
+DEFAULT = Policy(
+    (
+        Rule(level=Level.NONE, paths=("/healthz*", "/livez*", "/readyz*", "/version", "/version/")),
+        Rule(
+            level=Level.NONE,
+            verbs=frozenset({"get", "update", "patch"}),
+            resources=(Resources("coordination.k8s.io", frozenset({"leases"})),),
+        ),
+        Rule(level=Level.METADATA),
+    )
+)
+"""Where no policy is given: that something was asked and by whom, for everything but health, version and the renewing of
+leases, which would be most of the lines and tell least."""

@@ -1,0 +1,153 @@
+"""What somebody wants to see of the trail: the query of a request for it, understood.
+
+    Question.parse({"user": "alice", "object": "pods/web-0", "since": "1h"}, resolve, now)
+
+A record is told of by its line. Lines are our own and compact, so most that don't match are passed by on their bytes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from pilothouse.apiserver.grammar import is_true
+from pilothouse.base.duration import DurationError, parse_duration
+from pilothouse.base.times import TimeError, format_micro_time, parse_time
+from pilothouse.meta.errors import StatusError, bad_request
+
+DEFAULT_LIMIT = 1000
+MOST = 100_000
+_PARAMETERS = ("user", "verb", "object", "namespace", "since", "limit", "follow", "local")
+
+Resolve = Callable[[str], frozenset[tuple[str, str]]]
+"""The groups and plurals of the resources that go by a name."""
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+
+
+class _Reference(msgspec.Struct):
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    api_group: str = msgspec.field(name="apiGroup", default="")
+
+
+_NO_USER = _User()
+_NO_REFERENCE = _Reference()
+
+
+class Told(msgspec.Struct, rename="camel"):
+    """The parts of a record that questions are about."""
+
+    stage_timestamp: str
+    verb: str = ""
+    user: _User = _NO_USER
+    impersonated_user: _User = _NO_USER
+    object_ref: _Reference = _NO_REFERENCE
+
+
+_told = msgspec.json.Decoder(Told)
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records, and how many of them: the newest ``limit``."""
+
+    user: str = ""
+    verb: str = ""
+    namespace: str = ""
+    resources: frozenset[tuple[str, str]] = frozenset()
+    """Groups and plurals; a group of ``*`` is any."""
+    name: str = ""
+    since: str = ""
+    """As records write it, so that texts compare like times."""
+    limit: int = DEFAULT_LIMIT
+    follow: bool = False
+    local: bool = False
+    """Of this instance alone."""
+
+    @classmethod
+    def parse(cls, params: Mapping[str, str], resolve: Resolve, now: float) -> Question:
+        """Raises 400 for what is not understood."""
+        if unknown := sorted(set(params) - set(_PARAMETERS)):
+            raise bad_request(f"unknown parameter {unknown[0]!r}; known are {', '.join(_PARAMETERS)}")
+        kind, _, name = params.get("object", "").partition("/")
+        return cls(
+            user=params.get("user", ""),
+            verb=params.get("verb", "").lower(),
+            namespace=params.get("namespace", ""),
+            resources=resolve(kind) or frozenset({("*", kind.lower())}) if kind else frozenset(),
+            name=name,
+            since=_moment(params["since"], now) if params.get("since") else "",
+            limit=_limit(params["limit"]) if params.get("limit") else DEFAULT_LIMIT,
+            follow=is_true(params.get("follow")),
+            local=is_true(params.get("local")),
+        )
+
+    def matches(self, line: bytes) -> bool:
+        """Whether a line is among what is asked for."""
+        told = self.read(line)
+        return told is not None and told.stage_timestamp >= self.since
+
+    def read(self, line: bytes) -> Told | None:
+        """A line that is asked for, if not of its time; None for others and for what is not a record."""
+        if not all(needle in line for needle in self._needles()):
+            return None
+        told = told_by(line)
+        return told if told is not None and self._fits(told) else None
+
+    def _fits(self, told: Told) -> bool:
+        reference = told.object_ref
+        if self.user and self.user not in (told.user.username, told.impersonated_user.username):
+            return False
+        if self.verb and told.verb != self.verb:
+            return False
+        if self.namespace and reference.namespace != self.namespace:
+            return False
+        if self.name and reference.name != self.name:
+            return False
+        kinds = {(reference.api_group, reference.resource), ("*", reference.resource)}
+        return not self.resources or not kinds.isdisjoint(self.resources)
+
+    def _needles(self) -> list[bytes]:
+        wanted = (self.user, self.verb, self.namespace, self.name)
+        return [msgspec.json.encode(each) for each in wanted if each]
+
+
+def told_by(line: bytes) -> Told | None:
+    """What a line tells; None for one that is no record, such as the rest of one that was cut off."""
+    try:
+        return _told.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def stamp_of(line: bytes) -> str:
+    """When a record's stage was reached; empty for what is no record."""
+    told = told_by(line)
+    return told.stage_timestamp if told else ""
+
+
+def _moment(text: str, now: float) -> str:
+    try:
+        return format_micro_time(parse_time(text))
+    except TimeError:
+        pass
+    try:
+        return format_micro_time(now - parse_duration(text))
+    except (DurationError, OverflowError, OSError, ValueError):
+        raise _wrong(
+            "since", text, "a duration such as 90s or 1h, or a time such as 2006-01-02T15:04:05Z"
+        ) from None
+
+
+def _limit(text: str) -> int:
+    if not (text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= MOST):
+        raise _wrong("limit", text, f"a number from 1 to {MOST}")
+    return int(text)
+
+
+def _wrong(name: str, text: str, right: str) -> StatusError:
+    return bad_request(f"{name}: {text!r} is not {right}")

@@ -1,0 +1,237 @@
+"""Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` for a stage of a request.
+
+    Recorder(policy, "host-1").line(sight)
+    # b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'
+
+A line holds what the policy wants told and nothing that is confidential. It is made after the request was answered. Most
+requests repeat much of those before (user, address, object), so those parts are kept as ready JSON.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from pilothouse.apiserver.audit import bodies, confidential
+from pilothouse.apiserver.audit.policy import Level, Policy
+from pilothouse.apiserver.audit.sight import Sight
+from pilothouse.apiserver.exchange import Request, User
+from pilothouse.apiserver.grammar import Place, locate, verb_of
+
+KIND, API_VERSION = "Event", "audit.k8s.io/v1"
+INSTANCE = "pilothouse.io/instance"
+_DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
+_LONGEST_AGENT = 1024
+_NOBODY = Raw(b"{}")
+_encode = msgspec.json.Encoder().encode
+
+
+class Event(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """The record, in the order in which its fields are written."""
+
+    kind: str
+    api_version: str
+    level: str
+    audit_id: str = msgspec.field(name="auditID")
+    stage: str
+    request_uri: str = msgspec.field(name="requestURI")
+    verb: str
+    user: Raw
+    impersonated_user: Raw | UnsetType = UNSET
+    source_ips: Raw | UnsetType = msgspec.field(name="sourceIPs", default=UNSET)
+    user_agent: str = ""
+    object_ref: Raw | UnsetType = UNSET
+    response_status: Raw | UnsetType = UNSET
+    request_object: Raw | UnsetType = UNSET
+    response_object: Raw | UnsetType = UNSET
+    request_received_timestamp: str = ""
+    stage_timestamp: str = ""
+    annotations: Raw | UnsetType = UNSET
+
+
+class Recorder:
+    """Makes records by a policy. ``instance`` is put into each, so that a merged trail tells who served what."""
+
+    def __init__(self, policy: Policy, instance: str) -> None:
+        self.policy = policy
+        self._instance = instance
+        self._stamps = _Stamps()
+        self._annotations: dict[tuple[bool, str] | None, Raw] = {}
+
+    def line(self, sight: Sight) -> bytes | None:
+        """The record of a stage; None where the policy wants none."""
+        request, arrival = sight.request, sight.arrival
+        place = locate(request.path)
+        verb = _verb(request, place)
+        actor = request.impersonator or request.user
+        treatment = self.policy.treatment(actor, verb, place, request.path)
+        level = treatment.level
+        if level is Level.NONE or sight.stage in treatment.omit_stages:
+            return None
+        if level > Level.METADATA and confidential.is_place(place):
+            level = Level.METADATA
+        event = Event(
+            KIND,
+            API_VERSION,
+            level.label,
+            arrival.audit_id,
+            sight.stage,
+            _readable(arrival.target),
+            verb,
+            _NOBODY if sight.status == 401 else _user(actor),
+            UNSET if request.impersonator is None else _user(request.user),
+            _sources(
+                request.peer, request.headers.get("X-Forwarded-For", ""), request.headers.get("X-Real-Ip", "")
+            ),
+            _agent(request.headers.get("User-Agent", "")),
+            _reference(sight, place, verb) if place.plural else UNSET,
+            _outcome(sight, place),
+            UNSET,
+            UNSET,
+            self._stamps.text(arrival.received),
+            self._stamps.text(sight.moment),
+            self._annotated(request),
+        )
+        if level > Level.METADATA and place.plural:
+            keep = not treatment.omit_managed_fields
+            event.request_object = bodies.sent(request, managed_fields=keep)
+            if level is Level.REQUEST_RESPONSE and sight.answer is not None:
+                event.response_object = bodies.answered(sight.answer, managed_fields=keep)
+        return _encode(event) + b"\n"
+
+    def _annotated(self, request: Request) -> Raw:
+        verdict = request.verdict
+        key = None if verdict is None else (verdict.allowed, verdict.reason)
+        found = self._annotations.get(key)
+        if found is None:
+            notes = {INSTANCE: self._instance}
+            if verdict is not None:
+                notes = {
+                    _DECISION: "allow" if verdict.allowed else "forbid",
+                    _REASON: verdict.reason,
+                    **notes,
+                }
+            if len(self._annotations) > 1000:
+                self._annotations.clear()
+            found = self._annotations[key] = Raw(_encode(notes))
+        return found
+
+
+class _Stamps:
+    """Moments as text, to the microsecond. Most fall into the second of the one before."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._head = ""
+
+    def text(self, moment: float) -> str:
+        second = int(moment)
+        if second != self._second:
+            self._second = second
+            self._head = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+        return f"{self._head}{int((moment - second) * 1_000_000):06d}Z"
+
+
+def _verb(request: Request, place: Place) -> str:
+    if not place.plural:
+        return request.method.lower()
+    params = request.params() if "watch" in request.query else {}
+    return verb_of(request.method, place, params) or request.method.lower()
+
+
+def _user(user: User) -> Raw:
+    if user.extra:
+        return Raw(_encode({**_described(user.name, user.uid, user.groups), "extra": user.extra}))
+    return _plain_user(user.name, user.uid, user.groups)
+
+
+@lru_cache(maxsize=4096)
+def _plain_user(name: str, uid: str, groups: tuple[str, ...]) -> Raw:
+    return Raw(_encode(_described(name, uid, groups)))
+
+
+def _described(name: str, uid: str, groups: tuple[str, ...]) -> dict[str, Any]:
+    described: dict[str, Any] = {"username": name}
+    if uid:
+        described["uid"] = uid
+    if groups:
+        described["groups"] = groups
+    return described
+
+
+@lru_cache(maxsize=4096)
+def _sources(peer: str, forwarded: str, real: str) -> Raw:
+    """Whom proxies say they speak for, then who is connected. What is not an address is left out."""
+    named = [*forwarded.split(","), real, peer.rpartition(":")[0].strip("[]")]
+    found: list[str] = []
+    for text in named:
+        try:
+            address = str(ip_address(text.strip()))
+        except ValueError:
+            continue
+        if address not in found:
+            found.append(address)
+    return Raw(_encode(found))
+
+
+@lru_cache(maxsize=1024)
+def _agent(text: str) -> str:
+    cut = text if len(text) <= _LONGEST_AGENT else text[:_LONGEST_AGENT] + "...TRUNCATED"
+    return _readable(cut)
+
+
+def _readable(text: str) -> str:
+    """Without what can't be written as UTF-8: bytes that were not text when they came."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _reference(sight: Sight, place: Place, verb: str) -> Raw:
+    if verb == "create" and not place.subresource and sight.answer is not None:
+        return _encode_reference(place, bodies.identity(sight))
+    if verb == "update":
+        return _encode_reference(place, bodies.identity(sight))
+    return _plain_reference(place)
+
+
+@lru_cache(maxsize=8192)
+def _plain_reference(place: Place) -> Raw:
+    return _encode_reference(place, bodies.UNKNOWN)
+
+
+def _encode_reference(place: Place, identity: bodies.Identity) -> Raw:
+    parts = (
+        ("resource", place.plural),
+        ("namespace", place.namespace or (identity.namespace if place.namespaced else "")),
+        ("name", place.name or identity.name),
+        ("uid", identity.uid),
+        ("apiGroup", place.group),
+        ("apiVersion", place.version),
+        ("resourceVersion", identity.resource_version),
+        ("subresource", place.subresource),
+    )
+    return Raw(_encode({name: _readable(value) for name, value in parts if value}))
+
+
+def _outcome(sight: Sight, place: Place) -> Raw:
+    answer = sight.answer
+    if sight.status < 400 or answer is None:
+        return _code(sight.status)
+    told = bodies.refusal(answer)
+    outcome: dict[str, Any] = {"metadata": {}, "status": "Failure"}
+    if told.reason:
+        outcome["reason"] = told.reason
+    if told.message and confidential.may_tell_refusal(place, sight.status, sight.request.body):
+        outcome["message"] = told.message
+        if told.details is not UNSET:
+            outcome["details"] = told.details
+    return Raw(_encode({**outcome, "code": sight.status}))
+
+
+@lru_cache(maxsize=256)
+def _code(status: int) -> Raw:
+    return Raw(b'{"metadata":{},"code":%d}' % status)

@@ -1,0 +1,37 @@
+"""What is noted of a request while it is answered: references only, so that noting costs next to nothing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pilothouse.apiserver.exchange import Request, Response
+
+GONE = 499
+"""The status of a request whose client went away before there was an answer."""
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """A request as it came in."""
+
+    audit_id: str
+    target: str
+    """Path and query as they stood in the request line."""
+    received: float
+
+
+class Sight(msgspec.Struct, frozen=True, gc=False):
+    """One stage of one request."""
+
+    arrival: Arrival
+    request: Request
+    stage: str
+    moment: float
+    status: int
+    answer: Response | None = None
+    """The whole answer where its body is needed: of refusals, of writes, and where the policy wants bodies."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept alive by keeping this."""
+        answer = self.answer
+        return len(self.request.body) + (len(answer.body) if answer is not None else 0)
