@@ -14,14 +14,17 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from multidict import CIMultiDict
+
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import MASTERS, ClosedByDefault
+from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
 from pilothouse.base.clock import SystemClock
@@ -87,15 +90,18 @@ class CoreServer:
         accept: str = "",
         query: str = "",
         agent: str = "fuzz/1",
+        user: User = ADMIN,
+        headers: Mapping[str, str] | None = None,
     ) -> Answered:
         """Any request; a body that is not bytes is sent as JSON. A stream is cut off after its first events."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        headers = {"User-Agent": agent}
+        sent = CIMultiDict(headers or {})
+        sent["User-Agent"] = agent
         if body is not None:
-            headers["Content-Type"] = type
+            sent["Content-Type"] = type
         if accept:
-            headers["Accept"] = accept
-        request = Request(method, path, query=query, headers=headers, body=data, user=ADMIN)
+            sent["Accept"] = accept
+        request = Request(method, path, query=query, headers=sent, body=data, user=user)
         return self._runner.run(self._answer(request))
 
     def watched(self, path: str, query: str = "", *, accept: str = "") -> list[dict[str, Any]]:
@@ -113,7 +119,6 @@ class CoreServer:
             self._store,
             resources(),
             authenticator=Authenticator(),
-            authorizer=ClosedByDefault(),
             clock=SystemClock(),
             random=random.Random(1),
             refusals=refused_fields,

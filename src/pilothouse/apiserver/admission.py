@@ -13,15 +13,18 @@ from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
 
 Refusals = Callable[[Kind, Object], Iterable[FieldError]]
+WriteCheck = Callable[[Call, Object, Object | None], None]
+"""Raises to refuse a write: the call, the object as it would be, and as it was (None for one that is new)."""
 UNDELETABLE = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
 class Admission:
     """The checks, in their order."""
 
-    def __init__(self, objects: Objects, refusals: Refusals) -> None:
+    def __init__(self, objects: Objects, refusals: Refusals, check_rights: WriteCheck) -> None:
         self._objects = objects
         self._refusals = refusals
+        self._check_rights = check_rights
 
     async def admit_create(self, call: Call, obj: Object) -> None:
         """Nothing is born into a namespace that doesn't exist or is going away."""
@@ -44,6 +47,10 @@ class Admission:
             )
             detail = f"unable to create new content in namespace {call.namespace} {because}"
             raise errors.forbidden(kind.plural, kind.group, name, detail, causes=[cause])
+
+    def admit_write(self, call: Call, new: Object, old: Object | None) -> None:
+        """Nobody hands on rights that they don't have."""
+        self._check_rights(call, new, old)
 
     def admit_delete(self, call: Call) -> None:
         """The namespaces that the system needs stay."""

@@ -4,36 +4,28 @@
     if not decision.allowed:
         raise refusal(user, attributes, decision.reason)
 
-``Authorizer`` is the seam: an implementation answers for a user and the attributes of a request, without I/O. This
-one is closed by default: the administrators' group may do anything, everyone may see health and version, whoever is
-authenticated may also discover what is served and ask about themselves; nothing else is allowed.
+``Authorizer`` is the seam: an implementation answers for a user and the attributes of a request, without I/O. It may
+allow, deny, or have no opinion. A ``Chain`` asks one after the other and takes the first that has one; if none has,
+the answer is no. So whoever restricts (a node to its pods, a pilot to its cluster) goes ahead of whoever grants, and
+nothing that is granted can widen the restriction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
 
-from pilothouse.apiserver.authentication import AUTHENTICATED
 from pilothouse.apiserver.exchange import User
 from pilothouse.apiserver.grammar import Place
 from pilothouse.meta.errors import StatusError, forbidden
 
 MASTERS = "system:masters"
-_PUBLIC = ("/healthz", "/livez", "/readyz", "/version")
-_DISCOVERY = ("/api", "/apis", "/openapi")
-_ABOUT_ONESELF = frozenset(
-    {
-        ("authentication.k8s.io", "selfsubjectreviews"),
-        ("authorization.k8s.io", "selfsubjectaccessreviews"),
-        ("authorization.k8s.io", "selfsubjectrulesreviews"),
-    }
-)
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What a request is about: a resource, or (with ``resource`` empty) a path."""
+    """What a request is about: a resource, or a path that is no resource's (see ``of_path``)."""
 
     verb: str
     path: str = ""
@@ -43,6 +35,12 @@ class Attributes(msgspec.Struct, frozen=True):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    is_path: bool = False
+
+    @classmethod
+    def of_path(cls, verb: str, path: str) -> Attributes:
+        """A request for discovery, metrics and the like."""
+        return cls(verb, path, is_path=True)
 
     @classmethod
     def of_place(cls, verb: str, place: Place, path: str = "", *, name: str = "") -> Attributes:
@@ -60,13 +58,15 @@ class Attributes(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Allowed or not, and why."""
+    """Allowed, denied for good, or neither, and why."""
 
     allowed: bool
     reason: str = ""
+    denied: bool = False
 
 
 NO_OPINION = Decision(False)
+_MASTER = Decision(True)
 
 
 class Authorizer(Protocol):
@@ -76,44 +76,41 @@ class Authorizer(Protocol):
         """May this user do that?"""
 
 
-class ClosedByDefault:
-    """Only ``system:masters`` may do anything; see the module's description for what the others may."""
+class Masters:
+    """Members of ``system:masters`` may do anything, whatever the state of the store."""
 
     def decide(self, user: User, attributes: Attributes) -> Decision:
-        if MASTERS in user.groups:
-            return _MASTER
-        if attributes.resource:
-            return self._resource(user, attributes)
-        if attributes.verb not in ("get", "head"):
-            return NO_OPINION
-        if _below(attributes.path, _PUBLIC):
-            return _PUBLIC_INFO
-        if AUTHENTICATED in user.groups and _below(attributes.path, _DISCOVERY):
-            return _DISCOVERS
-        return NO_OPINION
-
-    def _resource(self, user: User, attributes: Attributes) -> Decision:
-        about = (attributes.group, attributes.resource)
-        if attributes.verb == "create" and about in _ABOUT_ONESELF and AUTHENTICATED in user.groups:
-            return _ASKS_ABOUT_ONESELF
-        return NO_OPINION
+        return _MASTER if MASTERS in user.groups else NO_OPINION
 
 
-_MASTER = Decision(True, f"member of {MASTERS}")
-_PUBLIC_INFO = Decision(True, "health and version are public")
-_DISCOVERS = Decision(True, "whoever is authenticated may discover what is served")
-_ASKS_ABOUT_ONESELF = Decision(True, "whoever is authenticated may ask about themselves")
+class Chain:
+    """Several authorizers as one: the first that has an opinion is right."""
+
+    def __init__(self, authorizers: Iterable[Authorizer]) -> None:
+        self._authorizers = tuple(authorizers)
+
+    def decide(self, user: User, attributes: Attributes) -> Decision:
+        reasons = []
+        for authorizer in self._authorizers:
+            decision = authorizer.decide(user, attributes)
+            if decision.allowed or decision.denied:
+                return decision
+            if decision.reason:
+                reasons.append(decision.reason)
+        return Decision(False, "\n".join(reasons)) if reasons else NO_OPINION
 
 
-def _below(path: str, roots: tuple[str, ...]) -> bool:
-    """``path`` is one of ``roots`` or below it."""
-    return any(path == root or path.startswith(root + "/") for root in roots)
+def demand(authorizer: Authorizer, user: User, attributes: Attributes) -> None:
+    """403 unless the user may do that."""
+    decision = authorizer.decide(user, attributes)
+    if not decision.allowed:
+        raise refusal(user, attributes, decision.reason)
 
 
 def refusal(user: User, attributes: Attributes, reason: str = "") -> StatusError:
     """The 403, worded as Kubernetes words it."""
     because = f": {reason}" if reason else ""
-    if not attributes.resource:
+    if attributes.is_path:
         detail = f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"{because}'
         return forbidden("", "", "", detail)
     what = attributes.resource

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from random import Random
@@ -23,7 +23,7 @@ from pilothouse.apiserver.addresses import SERVICE_RANGE, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
 from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import Attributes, Authorizer, refusal
+from pilothouse.apiserver.authorization import Attributes, Chain, Masters, refusal
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.cache_audit import Auditor
@@ -36,11 +36,17 @@ from pilothouse.apiserver.definitions import Definitions
 from pilothouse.apiserver.discovery import Discovery
 from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
 from pilothouse.apiserver.grammar import Place, locate, verb_of
+from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.apiserver.patching import Patcher
 from pilothouse.apiserver.pods import Pods
+from pilothouse.apiserver.rbac.aggregation import Aggregation
+from pilothouse.apiserver.rbac.authorizer import Rbac
+from pilothouse.apiserver.rbac.escalation import Escalation
+from pilothouse.apiserver.rbac.grants import GROUP as RBAC_GROUP
+from pilothouse.apiserver.rbac.reconciling import make_roles
 from pilothouse.apiserver.reading import Reader
 from pilothouse.apiserver.reviews import Reviews
 from pilothouse.apiserver.tokens import Tokens
@@ -49,11 +55,14 @@ from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Resource
+from pilothouse.meta.selectors import FieldSelector, SelectorError
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+Page = Callable[[Request], Awaitable[Answer]]
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +76,6 @@ class Core:
         resources: Iterable[Resource],
         *,
         authenticator: Authenticator,
-        authorizer: Authorizer,
         clock: Clock,
         random: Random,
         refusals: Refusals,
@@ -75,36 +83,47 @@ class Core:
         service_addresses: IPv4Network = SERVICE_RANGE,
         history: float = 300.0,
     ) -> None:
-        self._authorizer = authorizer
         self._clock = clock
         self.catalog = Catalog(resources)
         self.cache = Cache(store, self.catalog, clock, bounds=Bounds(age=history))
         self._objects = Objects(store, self.cache)
+        self._rbac = Rbac(self.cache)
+        self._authorizer = Chain([Masters(), self._rbac])
+        self._aggregation = Aggregation(self.catalog, self.cache, self._objects, clock)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
         self._addresses = ServiceAddresses(self.cache, service_addresses, random)
         adopt(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
         adopt(self.catalog, "", "services", self._addresses)
-        self.cache.listen(self._definitions)
+        for listener in (self._rbac, self._aggregation, self._definitions):
+            self.cache.listen(listener)
         self.reader = Reader(self.catalog, self.cache, clock)
-        admission = Admission(self._objects, refusals)
+        admission = Admission(self._objects, refusals, Escalation(self._authorizer, self._rbac).check)
         self._writer = Writer(self._objects, admission, clock, random, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
         self.tokens = Tokens(signing_key, self._objects, self.cache, clock)
-        self._reviews = Reviews(authenticator, authorizer, clock)
+        self._reviews = Reviews(authenticator, self._authorizer, self._rbac, clock)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
         self._compactor = Compactor(store, history)
         self._auditor = Auditor(self.cache)
+        self._pages: dict[str, Page] = {}
+
+    def serve(self, path: str, page: Page) -> None:
+        """Have a path answered that is no resource's. Who may ask is settled before, as for every path."""
+        self._pages[path] = page
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the store and serve what is in it; everything stops with the context."""
-        parts = (self.cache, self._definitions, self._compactor, self._auditor)
+        parts = (self.cache, self._definitions, self._aggregation, self._compactor, self._auditor)
         tasks = [asyncio.create_task(part.run()) for part in parts]
         try:
             await make_namespaces(self.catalog, self._objects, self._clock)
+            await make_roles(self.catalog, self._objects, self._clock)
             await self.cache.filled()
+            await self.cache.fresh()
+            await self._aggregation.settle()
             yield
         finally:
             self.reader.end_watches()
@@ -122,11 +141,13 @@ class Core:
             raise
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
+            request.crashed = True
             return failure(
                 errors.internal("the server met a condition that it did not expect; its log says more")
             )
 
     async def _route(self, request: Request) -> Answer:
+        impersonate(request, self._authorizer)
         place = locate(request.path)
         if not place.plural:
             return await self._path(request)
@@ -142,7 +163,17 @@ class Core:
         call = Call(request, served, verb, namespace, place.name, place.subresource, params)
         if verb in _WRITE_VERBS:
             _check_answerable(call)
+            if served.kind.group == RBAC_GROUP:
+                return await self._write_rights(call)
         return await self._dispatch(call)
+
+    async def _write_rights(self, call: Call) -> Answer:
+        """A write to roles or bindings is judged by what counts now, and counts itself once it is answered."""
+        if not await self.cache.fresh():
+            raise errors.unavailable("who holds which rights is not known for certain; please try again")
+        answer = await self._dispatch(call)
+        await self.cache.fresh()
+        return answer
 
     async def _dispatch(self, call: Call) -> Answer:
         kind = call.served.kind
@@ -213,12 +244,11 @@ class Core:
     async def _path(self, request: Request) -> Answer:
         """A path that is no resource's: discovery, OpenAPI, version."""
         verb = _READ_VERBS.get(request.method, request.method.lower())
-        attributes = Attributes(verb, request.path)
-        decision = self._authorizer.decide(request.user, attributes)
-        if not decision.allowed:
-            raise refusal(request.user, attributes, decision.reason)
+        self._demand(request, Attributes.of_path(verb, request.path))
         if request.path in version.PATHS:
             return version.answer()
+        if page := self._pages.get(request.path):
+            return await page(request)
         answer = self._discovery.answer(request) or await self._openapi.answer(request)
         if answer is not None:
             return answer
@@ -237,6 +267,7 @@ class Core:
             "/openapi/v3",
             "/readyz",
             "/version",
+            *self._pages,
         ]
         for group, versions in self.catalog.groups().items():
             if group:
@@ -248,7 +279,10 @@ class Core:
         if verb in ("list", "watch", "deletecollection") and "fieldSelector" in params:
             name = _pinned_name(params["fieldSelector"])
         attributes = Attributes.of_place(verb, place, request.path, name=name)
-        decision = self._authorizer.decide(request.user, attributes)
+        self._demand(request, attributes)
+
+    def _demand(self, request: Request, attributes: Attributes) -> None:
+        request.verdict = decision = self._authorizer.decide(request.user, attributes)
         if not decision.allowed:
             raise refusal(request.user, attributes, decision.reason)
 
@@ -264,9 +298,7 @@ class Core:
             namespace=call.namespace,
             name=call.name,
         )
-        decision = self._authorizer.decide(call.request.user, attributes)
-        if not decision.allowed:
-            raise refusal(call.request.user, attributes, decision.reason)
+        self._demand(call.request, attributes)
         self._definitions.check_create(kind)
 
     async def _delete_collection(self, call: Call) -> Answer:
@@ -311,8 +343,8 @@ def _subresource_verbs(kind: Kind, name: str) -> tuple[str, ...]:
 
 
 def _pinned_name(selector: str) -> str:
-    for term in selector.split(","):
-        field, _, value = term.partition("=")
-        if field == "metadata.name":
-            return value.lstrip("=")
-    return ""
+    """The name that a field selector asks for; empty if it doesn't, or is none (which the list itself will refuse)."""
+    try:
+        return FieldSelector.parse(selector).exact("metadata.name") or ""
+    except SelectorError:
+        return ""

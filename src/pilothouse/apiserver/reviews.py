@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
-from pilothouse.apiserver import codec, decoding, ingest, options
+from pilothouse.apiserver import codec, decoding, ingest, lifecycle, options
 from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import MASTERS, Attributes, Authorizer
+from pilothouse.apiserver.authorization import Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response, User
+from pilothouse.apiserver.rbac.rules import Rule
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Object
+from pilothouse.meta.kind import Kind, Object
+
+_RIGHTS = "authorization.k8s.io"
+
+
+class Holdings(Protocol):
+    """Who holds which rules."""
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """A user's rules in a namespace, and which roles could not be found."""
 
 
 class Reviews:
     """Answers every virtual kind."""
 
-    def __init__(self, authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> None:
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, holdings: Holdings, clock: Clock
+    ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
+        self._holdings = holdings
         self._clock = clock
         self._answers: dict[str, Callable[[Call, Object], dict[str, Any]]] = {
             "SelfSubjectReview": self._self_subject,
             "TokenReview": self._token,
             "SelfSubjectAccessReview": self._self_access,
             "SubjectAccessReview": self._access,
-            "LocalSubjectAccessReview": self._local_access,
+            "LocalSubjectAccessReview": self._access,
             "SelfSubjectRulesReview": self._rules,
         }
 
@@ -39,7 +52,9 @@ class Reviews:
         chosen = options.write_options(call.request, call.params, "CreateOptions")
         body = decoding.read(call.request, native=True)
         obj = ingest.take(kind, body, chosen.validation, call.request.warnings)
-        problems = [*kind.shape.validate(obj), *kind.validate(obj, None)]
+        lifecycle.place(kind, obj["metadata"], call.namespace)
+        problems = [*kind.shape.validate(obj), *_unexpected_metadata(kind, obj["metadata"])]
+        problems = problems or [*kind.validate(obj, None)]
         if problems:
             raise ingest.invalid(kind, obj, problems)
         status = self._answers[kind.name](call, obj)
@@ -62,82 +77,61 @@ class Reviews:
         return {"authenticated": True, "user": user_info(user), "audiences": spec.get("audiences") or []}
 
     def _self_access(self, call: Call, review: Object) -> dict[str, Any]:
-        return self._decide(call, call.request.user, review)
+        return self._decide(call.request.user, review)
 
     def _access(self, call: Call, review: Object) -> dict[str, Any]:
-        spec = review.get("spec") or {}
-        if not spec.get("user") and not spec.get("groups"):
-            problem = FieldError.invalid("spec.user", "", "at least one of user or group must be specified")
-            raise ingest.invalid(call.served.kind, review, [problem])
-        user = User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()))
-        return self._decide(call, user, review)
+        spec = review["spec"]
+        extra = {name: tuple(values or ()) for name, values in (spec.get("extra") or {}).items()}
+        user = User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), extra)
+        return self._decide(user, review)
 
-    def _local_access(self, call: Call, review: Object) -> dict[str, Any]:
-        attributes = (review.get("spec") or {}).get("resourceAttributes") or {}
-        if attributes.get("namespace") != call.namespace:
-            detail = f"must match metadata.namespace: {call.namespace}"
-            problem = FieldError.invalid(
-                "spec.resourceAttributes.namespace", attributes.get("namespace"), detail
-            )
-            raise ingest.invalid(call.served.kind, review, [problem])
-        return self._access(call, review)
-
-    def _decide(self, call: Call, user: User, review: Object) -> dict[str, Any]:
-        spec = review.get("spec") or {}
-        resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-        if (resource is None) == (path is None):
-            detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-            problem = FieldError.invalid("spec.resourceAttributes", resource, detail)
-            raise ingest.invalid(call.served.kind, review, [problem])
-        if resource is not None:
-            asked = Attributes(
-                resource.get("verb") or "",
-                group=resource.get("group") or "",
-                version=resource.get("version") or "",
-                resource=resource.get("resource") or "*",
-                subresource=resource.get("subresource") or "",
-                namespace=resource.get("namespace") or "",
-                name=resource.get("name") or "",
-            )
-        else:
-            asked = Attributes((path or {}).get("verb") or "", path=(path or {}).get("path") or "")
-        decision = self._authorizer.decide(user, asked)
+    def _decide(self, user: User, review: Object) -> dict[str, Any]:
+        decision = self._authorizer.decide(user, _asked(review["spec"]))
         status: dict[str, Any] = {"allowed": decision.allowed}
+        if decision.denied:
+            status["denied"] = True
         if decision.reason:
             status["reason"] = decision.reason
         return status
 
     def _rules(self, call: Call, review: Object) -> dict[str, Any]:
-        if not (review.get("spec") or {}).get("namespace"):
+        namespace = (review.get("spec") or {}).get("namespace")
+        if not namespace:
             raise errors.bad_request("no namespace on request")
-        if MASTERS in call.request.user.groups:
-            resources = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-            paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-        else:
-            resources = [
-                {
-                    "verbs": ["create"],
-                    "apiGroups": ["authentication.k8s.io", "authorization.k8s.io"],
-                    "resources": [
-                        "selfsubjectreviews",
-                        "selfsubjectaccessreviews",
-                        "selfsubjectrulesreviews",
-                    ],
-                }
-            ]
-            public = [
-                "/healthz",
-                "/livez",
-                "/readyz",
-                "/version",
-                "/api",
-                "/api/*",
-                "/apis",
-                "/apis/*",
-                "/openapi/*",
-            ]
-            paths = [{"verbs": ["get"], "nonResourceURLs": public}]
-        return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
+        rules, absences = self._holdings.rules_of(call.request.user, namespace)
+        status: dict[str, Any] = {
+            "resourceRules": [rule.write() for rule in rules if rule.resources],
+            "nonResourceRules": [rule.write() for rule in rules if rule.urls],
+            "incomplete": False,
+        }
+        if absences:
+            status["evaluationError"] = ", ".join(absences)
+        return status
+
+
+def _asked(spec: Object) -> Attributes:
+    """What an access review is about."""
+    resource = spec.get("resourceAttributes")
+    if resource is None:
+        path = spec["nonResourceAttributes"]
+        return Attributes.of_path(path.get("verb") or "", path.get("path") or "")
+    return Attributes(
+        resource.get("verb") or "",
+        group=resource.get("group") or "",
+        version=resource.get("version") or "*",
+        resource=resource.get("resource") or "",
+        subresource=resource.get("subresource") or "",
+        namespace=resource.get("namespace") or "",
+        name=resource.get("name") or "",
+    )
+
+
+def _unexpected_metadata(kind: Kind, metadata: Object) -> Iterator[FieldError]:
+    """A question about rights is about nothing but what its spec says."""
+    given = {name for name, value in metadata.items() if value} - {"managedFields"}
+    if kind.group == _RIGHTS and kind.name != "SelfSubjectRulesReview" and given - {"namespace"}:
+        allowed = " except for namespace" if kind.namespaced else ""
+        yield FieldError.invalid("metadata", metadata, f"must be empty{allowed}")
 
 
 def user_info(user: User) -> dict[str, Any]:

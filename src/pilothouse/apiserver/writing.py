@@ -118,6 +118,7 @@ class Writer:
             self._track(call, None, obj, chosen)
         kind.complete(obj, None)
         await self._admission.admit_create(call, obj)
+        self._admission.admit_write(call, obj, None)
         self._validate(kind, obj, None)
         name = obj["metadata"]["name"]
         try:
@@ -145,6 +146,7 @@ class Writer:
         if call.subresource in ("", "scale"):
             kind.complete(new, live)
             lifecycle.advance(kind, new, live)
+        self._admission.admit_write(call, new, live)
         self._validate(kind, new, live)
         return Removal(new) if lifecycle.ends(kind, new, live) else new
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication import Authenticator, TokenFileError, Tokens, read_tokens
-from pilothouse.apiserver.authorization import ClosedByDefault
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge
@@ -67,7 +66,6 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                 store,
                 resources(),
                 authenticator=authenticator,
-                authorizer=ClosedByDefault(),
                 clock=SystemClock(),
                 random=random.SystemRandom(),
                 refusals=refused_fields,
