@@ -27,6 +27,9 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from pilothouse.apiserver import bodies, health
+from pilothouse.apiserver.audit.policy import COMPLETE, STARTED
+from pilothouse.apiserver.audit.sight import GONE, Arrival
+from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator, certified_user
 from pilothouse.apiserver.codec import dump
 from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, User
@@ -68,6 +71,8 @@ class Shared:
     in_flight: InFlight
     deadlines: Deadlines
     heads: Heads
+    trail: Trail | None = None
+    """Where requests are recorded, if they are."""
     draining: bool = False
     connections: set[Connection] = field(default_factory=set)
 
@@ -196,12 +201,14 @@ class Connection(web.RequestHandler):
         audit = message.headers.get("Audit-ID", "")
         if not (audit and audit.isascii() and audit.isprintable() and len(audit) <= MAX_AUDIT_ID):
             audit = shared.heads.mint()
+        arrival = Arrival(audit, message.path, shared.trail.now()) if shared.trail else None
         try:
             answer = await self._answer(request, message, payload)
         except StatusError as error:
             answer = refusal(error)
         except asyncio.CancelledError:
             if not self._recovered():
+                self._record(arrival, request, GONE)
                 raise
             if self._doing is Doing.RECEIVING:
                 answer = refusal(
@@ -211,16 +218,35 @@ class Connection(web.RequestHandler):
                 answer = refusal(timeout("request did not complete within the allotted timeout"))
         except Exception as error:
             log.exception("%s %s: the handler broke", request.method, request.path)
+            request.crashed = True
             answer = refusal(internal(f"{type(error).__name__}; the server's log says more"))
         finally:
             shared.deadlines.disarm(self)
+        if isinstance(answer, Response):
+            self._record(arrival, request, answer.status, answer)
         if self.transport is None:
             return False
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s %d %s", request.method, message.path, answer.status, request.user.name)
-        if isinstance(answer, Streaming):
+        if isinstance(answer, Response):
+            return await self._send(answer, request, audit, message, payload)
+        self._record(arrival, request, answer.status, stage=STARTED)
+        try:
             return await self._stream(answer, request, audit, message)
-        return await self._send(answer, request, audit, message, payload)
+        finally:
+            self._record(arrival, request, answer.status)
+
+    def _record(
+        self,
+        arrival: Arrival | None,
+        request: Request,
+        status: int,
+        answer: Response | None = None,
+        stage: str = COMPLETE,
+    ) -> None:
+        """Note for the audit trail what became of a request, whoever asked and however it ended."""
+        if arrival is not None and self._shared.trail is not None:
+            self._shared.trail.saw(arrival, request, status, answer, stage)
 
     async def _answer(self, request: Request, message: RawRequestMessage, payload: StreamReader) -> Answer:
         """Everything between the head of a request and its answer."""

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.connection import Connection, Handler, Shared
 from pilothouse.apiserver.heads import Heads
@@ -56,6 +57,7 @@ class Edge:
         authenticator: Authenticator,
         health: Health,
         in_flight: InFlight | None = None,
+        trail: Trail | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._health = health
@@ -66,6 +68,7 @@ class Edge:
             in_flight=in_flight or InFlight(),
             deadlines=Deadlines(loop),
             heads=Heads(),
+            trail=trail,
         )
         self._listeners: list[asyncio.Server] = []
 

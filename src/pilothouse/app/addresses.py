@@ -47,6 +47,12 @@ def url(host: str, port: int) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
+def advertised(host: str, port: int) -> str:
+    """How a client on another machine reaches it, as far as this one can tell."""
+    outward = _outward_address() if is_everywhere(host) else []
+    return url(outward[0] if outward else host, port)
+
+
 def names(host: str) -> frozenset[str]:
     """Every name and address that the serving certificate has to be good for."""
     found = {*_ALWAYS, *_host_names()}

@@ -55,12 +55,16 @@ class Identity:
                 raise StartError(f"--client-ca-file {extra}: {explain(problem)}") from None
         return context
 
+    @property
+    def trusted(self) -> bytes:
+        """What clients check the server's certificate against."""
+        given = self._options.tls_cert_file
+        return read_file(given) if given is not None else self._authority.certificate
+
     def admit_admin(self, url: str) -> None:
         """Write the administrator's kubeconfig, unless it is there as it should be."""
-        given = self._options.tls_cert_file
-        trusted = read_file(given) if given is not None else self._authority.certificate
         admin = self._keyring.admin(self._authority, _now())
-        content = kubeconfig(url, trusted, "admin", admin)
+        content = kubeconfig(url, self.trusted, "admin", admin)
         file = self._folder.admin_kubeconfig
         if not file.exists() or file.read_bytes() != content:
             write_private(file, content)

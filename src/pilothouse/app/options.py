@@ -30,6 +30,26 @@ class EtcdOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """What is recorded, and where. Without a path nothing is."""
+
+    log_path: Path | None = None
+    policy_file: Path | None = None
+    max_megabytes: int = 100
+    """Of a file before it is put aside. 0 here and below is no limit."""
+    max_backups: int = 10
+    max_days: int = 30
+
+    def check(self) -> None:
+        if self.log_path is None and self != AuditOptions():
+            raise StartError("--audit-* flags go with --audit-log-path")
+        if self.log_path is not None and str(self.log_path) == "-":
+            raise StartError(
+                "--audit-log-path needs a file: the records are read from it again, through the API"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApiServerOptions:
     """How to run an API server."""
 
@@ -44,6 +64,7 @@ class ApiServerOptions:
     client_ca_file: Path | None = None
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
+    audit: AuditOptions = field(default_factory=AuditOptions)
     max_requests_in_flight: int = 400
     max_mutating_requests_in_flight: int = 200
     compaction_interval: float = 300.0
@@ -57,6 +78,7 @@ class ApiServerOptions:
             raise StartError("--store etcd needs --etcd-servers")
         if self.store != "etcd" and self.etcd != EtcdOptions():
             raise StartError(f"--etcd-* flags go with --store etcd, not with --store {self.store}")
+        self.audit.check()
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             raise StartError("--tls-cert-file and --tls-private-key-file go together")
         if self.compaction_interval < 1:

@@ -9,7 +9,14 @@ from typing import Any
 
 import click
 
-from pilothouse.app.options import SERVICE_ADDRESSES, ApiServerOptions, EtcdOptions, StartError, default_data
+from pilothouse.app.options import (
+    SERVICE_ADDRESSES,
+    ApiServerOptions,
+    AuditOptions,
+    EtcdOptions,
+    StartError,
+    default_data,
+)
 from pilothouse.cli.parameters import Duration, Listen, Network, Urls
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -56,6 +63,29 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     "--tls-cert-file", type=_FILE, help="Serving certificate, if not one of the server's own making."
 )
 @click.option("--tls-private-key-file", type=_FILE, help="Key of the serving certificate.")
+@click.option("--audit-log-path", type=click.Path(path_type=Path), help="File that requests are recorded in.")
+@click.option("--audit-policy-file", type=_FILE, help="What is recorded of which request (audit.k8s.io/v1).")
+@click.option(
+    "--audit-log-maxsize",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="Megabytes after which that file is put aside and begun anew.",
+)
+@click.option(
+    "--audit-log-maxbackup",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Files put aside that are kept; 0 is all.",
+)
+@click.option(
+    "--audit-log-maxage",
+    type=click.IntRange(0),
+    default=30,
+    show_default=True,
+    help="Days that they are kept; 0 is for ever.",
+)
 @click.option(
     "--max-requests-inflight",
     type=click.IntRange(0),
@@ -122,6 +152,13 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         client_ca_file=flags["client_ca_file"],
         tls_cert_file=flags["tls_cert_file"],
         tls_private_key_file=flags["tls_private_key_file"],
+        audit=AuditOptions(
+            log_path=flags["audit_log_path"],
+            policy_file=flags["audit_policy_file"],
+            max_megabytes=flags["audit_log_maxsize"],
+            max_backups=flags["audit_log_maxbackup"],
+            max_days=flags["audit_log_maxage"],
+        ),
         max_requests_in_flight=flags["max_requests_inflight"],
         max_mutating_requests_in_flight=flags["max_mutating_requests_inflight"],
         compaction_interval=flags["compaction_interval"],

@@ -21,6 +21,8 @@ from pilothouse.pki.authority import Authority, Credential, UnusableError, names
 from pilothouse.pki.files import private_folder, write_private
 
 ADMIN_GROUP = "system:masters"
+PEER, PEERS_GROUP = "pilothouse:apiserver", "pilothouse:apiservers"
+"""As whom instances ask each other."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,14 @@ class Keyring:
             lambda: authority.client("admin", [ADMIN_GROUP], now),
         )
         return Credential(pair.certificate.read_bytes(), pair.key.read_bytes())
+
+    def peer(self, authority: Authority, now: datetime.datetime) -> Pair:
+        """What this instance shows to the others that share its authority."""
+        return self._current(
+            "peer",
+            lambda kept: authority.stands_behind(kept, now),
+            lambda: authority.client(PEER, [PEERS_GROUP], now),
+        )
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """A key of any form; made the first time."""

@@ -1,6 +1,6 @@
 """Asking the other instances for their part of the trail.
 
-    async with Peers.open(instances, certificate, key) as peers:
+    async with Peers.open(instances, credential) as peers:
         for peer in await peers.others():
             async with peers.lines(peer, {"user": "alice"}) as lines:
                 async for line in lines: ...
@@ -12,15 +12,15 @@ authority that all instances share. What they are asked for is their own records
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlencode
 
 import aiohttp
 
 from pilothouse.apiserver.instances import Instance, Instances
+from pilothouse.pki.keyring import Pair
 from pilothouse.store.interface import StoreError
 
 PATH = "/pilothouse/v1/audit"
@@ -59,23 +59,22 @@ class Peers:
     """The other instances on the same store."""
 
     def __init__(
-        self, instances: Instances, certificate: Path, key: Path, session: aiohttp.ClientSession
+        self, instances: Instances, credential: Callable[[], Pair], session: aiohttp.ClientSession
     ) -> None:
         self._instances = instances
-        self._certificate = certificate
-        self._key = key
+        self._credential = credential
         self._session = session
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, instances: Instances, certificate: Path, key: Path) -> AsyncIterator[Peers]:
-        """``certificate`` and ``key`` are what this instance shows to the others."""
+    async def open(cls, instances: Instances, credential: Callable[[], Pair]) -> AsyncIterator[Peers]:
+        """``credential`` says what this instance shows to the others; it is asked each time, and may renew."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         connector = aiohttp.TCPConnector(force_close=True, limit=0)
         async with aiohttp.ClientSession(
             connector=connector, timeout=timeout, read_bufsize=_READ_BUFFER
         ) as session:
-            yield cls(instances, certificate, key, session)
+            yield cls(instances, credential, session)
 
     async def others(self) -> list[Instance]:
         try:
@@ -97,7 +96,8 @@ class Peers:
 
     def _trust(self, peer: Instance) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=peer.authority)
-        context.load_cert_chain(self._certificate, self._key)
+        pair = self._credential()
+        context.load_cert_chain(pair.certificate, pair.key)
         return context
 
 

@@ -24,11 +24,11 @@ Resolve = Callable[[str], frozenset[tuple[str, str]]]
 """The groups and plurals of the resources that go by a name."""
 
 
-class _User(msgspec.Struct):
+class _User(msgspec.Struct, frozen=True):
     username: str = ""
 
 
-class _Reference(msgspec.Struct):
+class _Reference(msgspec.Struct, frozen=True):
     resource: str = ""
     namespace: str = ""
     name: str = ""
@@ -39,7 +39,7 @@ _NO_USER = _User()
 _NO_REFERENCE = _Reference()
 
 
-class Told(msgspec.Struct, rename="camel"):
+class Told(msgspec.Struct, frozen=True, rename="camel"):
     """The parts of a record that questions are about."""
 
     stage_timestamp: str

@@ -1,0 +1,99 @@
+"""The audit trail of a server, put together: recording what is asked, and answering those who ask about that.
+
+    trail = open_trail(options.audit, name, clock)
+    async with recording(trail), without_peers() as peers:
+        serve_page(core, trail, peers, clock)
+
+The trail is opened first and closed last, so that it sees every request.
+"""
+
+from __future__ import annotations
+
+import datetime
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pilothouse.apiserver.audit.log_file import DAY, MEGABYTE, LogFile, Rotation
+from pilothouse.apiserver.audit.page import Page, resolver
+from pilothouse.apiserver.audit.peers import PATH, Alone, Asking, Peers
+from pilothouse.apiserver.audit.policy import DEFAULT, Policy
+from pilothouse.apiserver.audit.policy_file import PolicyFileError, read_policy
+from pilothouse.apiserver.audit.records import Recorder
+from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.instances import Instance, Instances
+from pilothouse.app.options import AuditOptions, StartError, explain, read_file
+from pilothouse.base.clock import Clock
+from pilothouse.base.ids import new_uid
+from pilothouse.pki.authority import Authority
+from pilothouse.pki.keyring import Keyring
+from pilothouse.store.interface import Store
+
+
+def instance_name() -> str:
+    """What this process is called among its like: the machine's name, and something of its own."""
+    return f"{socket.gethostname()}-{new_uid()[:8]}"
+
+
+def open_trail(options: AuditOptions, instance: str, clock: Clock) -> Trail | None:
+    """The trail that the options ask for, if they do.
+
+    A path that can't be right keeps the server from starting. A disk that is full does not: it may have room again.
+    """
+    if options.log_path is None:
+        return None
+    rotation = Rotation(options.max_megabytes * MEGABYTE, options.max_backups, options.max_days * DAY)
+    file = LogFile(options.log_path.absolute(), rotation)
+    try:
+        file.open()
+    except (IsADirectoryError, NotADirectoryError, FileExistsError, PermissionError) as problem:
+        raise StartError(f"--audit-log-path {options.log_path} can't be used: {explain(problem)}") from None
+    except OSError:
+        pass  # The trail tries again, and its health check says what is wrong.
+    return Trail(file, Recorder(_policy(options), instance), clock)
+
+
+def _policy(options: AuditOptions) -> Policy:
+    if options.policy_file is None:
+        return DEFAULT
+    try:
+        return read_policy(read_file(options.policy_file).decode(), str(options.policy_file))
+    except UnicodeDecodeError as problem:
+        raise StartError(f"{options.policy_file} is not UTF-8: {problem}") from None
+    except PolicyFileError as problem:
+        raise StartError(f"the audit policy can't be used:\n{problem}") from None
+
+
+@asynccontextmanager
+async def recording(trail: Trail | None) -> AsyncIterator[None]:
+    """What is seen is written, while the context is open."""
+    if trail is None:
+        yield
+    else:
+        async with trail.running():
+            yield
+
+
+@asynccontextmanager
+async def known_to_peers(
+    store: Store, me: Instance, keyring: Keyring, authority: Authority
+) -> AsyncIterator[Asking]:
+    """The other instances on a store that several share; they know of this one while the context is open."""
+    instances = Instances(store, me)
+    async with (
+        instances.announced(),
+        Peers.open(instances, lambda: keyring.peer(authority, datetime.datetime.now(datetime.UTC))) as peers,
+    ):
+        yield peers
+
+
+@asynccontextmanager
+async def without_peers() -> AsyncIterator[Asking]:
+    """A store of one's own."""
+    yield Alone()
+
+
+def serve_page(core: Core, trail: Trail | None, peers: Asking, clock: Clock) -> None:
+    """Have the trail answered for."""
+    core.serve(PATH, Page(trail, peers, resolver(core.catalog), clock).answer)
