@@ -15,17 +15,19 @@ import resource
 import signal
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
+from pilothouse.apiserver.audit.peers import Asking
 from pilothouse.apiserver.authentication import Authenticator, TokenFileError, Tokens, read_tokens
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge
+from pilothouse.apiserver.instances import Instance
 from pilothouse.apiserver.limits import InFlight
-from pilothouse.app import addresses, memory
+from pilothouse.app import addresses, auditing, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
 from pilothouse.app.keys import Keys, agreed_keys, own_keys
@@ -62,11 +64,14 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
         async with opened(_store_options(options, folder)) as store:
             keyring = Keyring(folder.pki)
             keys = await _keys(options, store, keyring)
+            clock = SystemClock()
+            name = auditing.instance_name()
+            trail = auditing.open_trail(options.audit, name, clock)
             core = Core(
                 store,
                 resources(),
                 authenticator=authenticator,
-                clock=SystemClock(),
+                clock=clock,
                 random=random.SystemRandom(),
                 refusals=refused_fields,
                 signing_key=keys.signing,
@@ -74,17 +79,27 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                 history=options.compaction_interval,
             )
             _watch_over(health, store, core)
-            async with core.running():
+            if trail is not None:
+                health.add("audit", trail.problem)
+            async with auditing.recording(trail), core.running():
                 in_flight = InFlight(options.max_requests_in_flight, options.max_mutating_requests_in_flight)
-                edge = Edge(core.answer, authenticator=authenticator, health=health, in_flight=in_flight)
+                edge = Edge(
+                    core.answer, authenticator=authenticator, health=health, in_flight=in_flight, trail=trail
+                )
                 identity = Identity(options, folder, keyring, keys.authority)
                 context = identity.tls()
-                url = addresses.url(options.host, await _listen(edge, options, context))
+                port = await _listen(edge, options, context)
+                url = addresses.url(options.host, port)
                 identity.admit_admin(url)
                 renewal = Renewal(context, identity.pair, lambda: identity.admit_admin(url))
+                me = Instance(name, addresses.advertised(options.host, port), identity.trusted.decode())
                 memory.settle()
                 try:
-                    async with asyncio.TaskGroup() as group:
+                    async with (
+                        _peers(options, store, me, keyring, keys) as peers,
+                        asyncio.TaskGroup() as group,
+                    ):
+                        auditing.serve_page(core, trail, peers, clock)
                         renewing = group.create_task(renewal.run())
                         yield url, folder, health
                         renewing.cancel()
@@ -92,6 +107,15 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                     await edge.stop(GRACE_SECONDS)
     except (StoreError, UnusableError) as problem:
         raise StartError(str(problem)) from problem
+
+
+def _peers(
+    options: ApiServerOptions, store: Store, me: Instance, keyring: Keyring, keys: Keys
+) -> AbstractAsyncContextManager[Asking]:
+    """The other instances, where the store can have any."""
+    if options.store == "etcd":
+        return auditing.known_to_peers(store, me, keyring, keys.authority)
+    return auditing.without_peers()
 
 
 async def _listen(edge: Edge, options: ApiServerOptions, tls: ssl.SSLContext) -> int:
