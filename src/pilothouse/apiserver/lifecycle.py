@@ -10,12 +10,13 @@ from typing import Any
 from pilothouse.apiserver.objects import REMOVE, Change
 from pilothouse.apiserver.options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from pilothouse.base.times import format_time
-from pilothouse.meta import errors
+from pilothouse.meta import errors, names
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
+_LONGEST_NAME = 1024
 _SERVER_SIDE = (
     "uid",
     "creationTimestamp",
@@ -64,6 +65,17 @@ def check_name(metadata: dict[str, Any], name: str) -> None:
         )
     if not given:
         raise errors.bad_request(f"the name of the object must be set to {name}, the name on the URL")
+
+
+def check_segment(new: Object) -> list[FieldError]:
+    """Whatever its kind allows, a name has to stand in a URL: else the object could not be read or deleted."""
+    name = new["metadata"].get("name") or ""
+    problem = names.path_segment(name)
+    if not problem and any(character < " " or character == "\x7f" for character in name):
+        problem = "may not contain control characters"
+    if not problem and len(name.encode()) > _LONGEST_NAME:
+        problem = f"must be no more than {_LONGEST_NAME} bytes"
+    return [FieldError.invalid("metadata.name", name, problem)] if problem else []
 
 
 def check_preconditions(kind: Kind, live: Object, *, uid: str, revision: str) -> None:

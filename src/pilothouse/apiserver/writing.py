@@ -245,6 +245,8 @@ class Writer:
         )
         if live is not None:
             problems += lifecycle.check_finalizers(new, live)
+        elif not problems:
+            problems += lifecycle.check_segment(new)
         problems += kind.shape.validate(new, live)
         if not problems:
             problems += kind.validate(new, live)
