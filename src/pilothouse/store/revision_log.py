@@ -26,6 +26,7 @@ from typing import NamedTuple
 import apsw
 
 from pilothouse.store.interface import Change, Entry
+from pilothouse.store.shifting import RESTORE_LEAP
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
@@ -62,9 +63,6 @@ WHERE n.revision > ? AND n.revision <= ? AND n.key >= ? AND n.key < ? ORDER BY n
 
 FIRST_REVISION = 1
 """Where an empty store stands. 0 is a reserved word in the protocol."""
-
-_RESTORE_LEAP = 10**12
-"""More than a store writes in a year of nothing else; a few thousand restores fit into what a float can count."""
 
 _CHECKPOINT_PAGES = 4096
 _CHECKPOINT_BY_FORCE_PAGES = 16 * _CHECKPOINT_PAGES
@@ -174,7 +172,7 @@ class RevisionLog:
     def leap(self) -> None:
         """Go on far above any revision that the original of this copy may have reached since it was made."""
         with self._connection:
-            self.compact(self.revision + _RESTORE_LEAP)
+            self.compact(self.revision + RESTORE_LEAP)
             self._connection.execute("DELETE FROM mark WHERE name = 'copy'")
 
     def close(self) -> None:

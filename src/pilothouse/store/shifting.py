@@ -30,6 +30,9 @@ from pilothouse.store.interface import (
 )
 from pilothouse.store.mapped_watch import LostWatch, MappedWatch
 
+RESTORE_LEAP = 10**12
+"""More than a store writes in a year of nothing else; a few thousand restores fit into what a float can count."""
+
 _FIRST = 1
 """Where etcd begins to count."""
 
