@@ -6,6 +6,7 @@ import click
 
 import pilothouse
 from pilothouse.cli.apiserver import apiserver
+from pilothouse.cli.audit import audit
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -22,3 +23,4 @@ def version() -> None:
 
 
 main.add_command(apiserver)
+main.add_command(audit)

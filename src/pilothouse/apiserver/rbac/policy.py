@@ -4,8 +4,8 @@ Those of Kubernetes have its names and, for what is served here, its rules, so t
 ``view`` or ``system:auth-delegator`` find what they expect. ``admin``, ``edit`` and ``view`` are aggregated: what they
 grant on our own kinds comes from roles of ours, just as a user's own kinds get in by a label.
 
-``pilothouse:controller-manager`` is for our controllers, ``pilothouse:pilot`` for the process beside a database. What
-a pilot or a node may touch within these is narrowed further, ahead of RBAC.
+``pilothouse:controller-manager`` is for our controllers, ``pilothouse:pilot`` for the process beside a database,
+``pilothouse:audit-reader`` for whoever may see the audit trail, among them the other instances of the server. What a pilot or a node may touch within these is narrowed further, ahead of RBAC.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pilothouse.apiserver.rbac.declaring import (
 )
 from pilothouse.apiserver.rbac.declaring import cluster_role as plain
 from pilothouse.meta.kind import Object
+from pilothouse.pki.keyring import PEERS_GROUP
 
 ADMIN_LABEL, EDIT_LABEL, VIEW_LABEL = (
     f"rbac.authorization.k8s.io/aggregate-to-{name}" for name in ("admin", "edit", "view")
@@ -63,6 +64,7 @@ def cluster_bindings() -> list[Object]:
         binding("system:public-info-viewer", _AUTHENTICATED, group("system:unauthenticated")),
         binding("system:service-account-issuer-discovery", group("system:serviceaccounts")),
         binding("system:volume-scheduler", user("system:kube-scheduler")),
+        binding("pilothouse:audit-reader", group(PEERS_GROUP)),
         binding("pilothouse:controller-manager", user("pilothouse:controller-manager")),
         *(
             binding(name, service_account("kube-system", name.removeprefix("system:controller:")))
@@ -147,6 +149,7 @@ def _visitors() -> Iterable[Object]:
         "system:monitoring",
         paths("get", f"{_HEALTH} /healthz/* /livez/* /readyz/* /metrics /metrics/slis"),
     )
+    yield plain("pilothouse:audit-reader", paths("get", "/pilothouse/v1/audit"))
     yield plain(
         "system:service-account-issuer-discovery",
         paths(

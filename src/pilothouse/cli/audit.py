@@ -1,0 +1,113 @@
+"""``pilothouse audit``: the audit trail of all instances, through the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pilothouse.app.options import default_data
+
+PATH = "/pilothouse/v1/audit"
+_INSTANCE = "pilothouse.io/instance"
+_FOLLOWED = "10"
+"""Records of the past that a follower is shown first."""
+_ROW = "{:<27}  {:<24}  {:<16}  {:<44}  {:<4}  {:<15}  {}"
+
+
+@click.command()
+@click.option("--user", default="", help="Only what this user did, as themselves or as somebody else.")
+@click.option("--object", "object_", default="", help="Only about this: pods/web-0, a kind or a resource.")
+@click.option("-n", "--namespace", default="", help="Only in this namespace.")
+@click.option("--verb", default="", help="Only this verb: get, list, watch, create, update, patch, delete …")
+@click.option(
+    "--since", default="", help="Not older than this: 90s, 1h, or a time such as 2006-01-02T15:04:05Z."
+)
+@click.option("--limit", type=click.IntRange(1), help="At most so many, the newest; 1000 if not given.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from here on.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="json is a record a line."
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="How to reach the server; else KUBECONFIG, ~/.kube/config, or the local server's own.",
+)
+def audit(output: str, kubeconfig: Path | None, **asked: Any) -> None:
+    """Show who asked the API for what, when, from where, and what came of it.
+
+    The records of all instances of the server are shown, in order of time.
+    """
+    from pilothouse.client.asking import AskError, ask
+    from pilothouse.client.kubeconfig import KubeconfigError, find, load
+
+    try:
+        access = load(find(kubeconfig, default_data() / "admin.kubeconfig"))
+        with ask(access, PATH, _params(asked), agent="pilothouse-audit") as answer:
+            for warning in answer.warnings:
+                _warn(warning)
+            _show(iter(answer), output)
+    except (KubeconfigError, AskError) as problem:
+        raise click.ClickException(str(problem)) from None
+    except KeyboardInterrupt:
+        pass  # How one stops following.
+
+
+def _params(asked: dict[str, Any]) -> dict[str, str]:
+    params = {name: asked[name] for name in ("user", "namespace", "verb", "since") if asked[name]}
+    if asked["object_"]:
+        params["object"] = asked["object_"]
+    if asked["limit"]:
+        params["limit"] = str(asked["limit"])
+    if asked["follow"]:
+        params["follow"] = "true"
+        if not asked["since"]:
+            params.setdefault("limit", _FOLLOWED)
+    return params
+
+
+def _show(lines: Iterator[bytes], output: str) -> None:
+    import msgspec
+
+    if output == "table":
+        click.echo(_ROW.format("TIME", "USER", "VERB", "OBJECT", "CODE", "FROM", "SERVED BY"))
+    for line in lines:
+        record = msgspec.json.decode(line)
+        if record.get("kind") == "Status":
+            if record.get("status") == "Failure":
+                _warn(record.get("message", ""))
+        elif output == "json":
+            click.echo(line, nl=False)
+        else:
+            click.echo(_row(record))
+
+
+def _row(record: dict[str, Any]) -> str:
+    user = record.get("user", {}).get("username", "") or "-"
+    if acting := record.get("impersonatedUser", {}).get("username"):
+        user = f"{user} as {acting}"
+    verb = record.get("verb", "")
+    if record.get("stage") != "ResponseComplete":
+        verb = f"{verb} ({record.get('stage', '').removeprefix('Response').lower()})"
+    code = str(record.get("responseStatus", {}).get("code", ""))
+    source = ",".join(record.get("sourceIPs", []))
+    server = record.get("annotations", {}).get(_INSTANCE, "")
+    return _ROW.format(
+        record.get("stageTimestamp", ""), user, verb, _object(record), code, source, server
+    ).rstrip()
+
+
+def _object(record: dict[str, Any]) -> str:
+    reference = record.get("objectRef")
+    if not reference:
+        return str(record.get("requestURI", "").partition("?")[0])
+    parts = (reference.get(name, "") for name in ("resource", "name", "subresource"))
+    what = "/".join(part for part in parts if part)
+    namespace = reference.get("namespace", "")
+    return f"{namespace}: {what}" if namespace and reference.get("resource") != "namespaces" else what
+
+
+def _warn(text: str) -> None:
+    click.echo(f"Warning: {text}", err=True)

@@ -1,0 +1,1 @@
+"""How everyone talks to an API server, ours or Kubernetes'. Knows neither stores nor the server's inside."""

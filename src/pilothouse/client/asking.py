@@ -1,0 +1,75 @@
+"""One question to a server, for commands that ask one thing and end.
+
+    with ask(access, "/pilothouse/v1/audit", {"user": "alice"}) as answer:
+        for line in answer: ...
+        answer.warnings
+
+It blocks, and needs nothing but the standard library, so that a command starts quickly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from urllib.parse import urlencode, urlsplit
+
+from pilothouse.client.kubeconfig import Access
+
+_WARNING = re.compile(r'299 \S+ "(.*)"', re.DOTALL)
+
+
+class AskError(Exception):
+    """No answer, or a refusal; the message is the server's where it gave one."""
+
+
+class Asked:
+    """An answer that is being read."""
+
+    def __init__(self, response: HTTPResponse) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The lines, as they come."""
+        try:
+            while line := self._response.readline():
+                yield line
+        except (OSError, HTTPException) as problem:
+            raise AskError(f"the answer broke off: {problem}") from None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the server warns of."""
+        found = [_WARNING.fullmatch(text) for text in self._response.headers.get_all("Warning", [])]
+        return [re.sub(r"\\(.)", r"\1", match[1]) for match in found if match]
+
+
+@contextmanager
+def ask(access: Access, path: str, params: Mapping[str, str], *, agent: str) -> Iterator[Asked]:
+    """A GET that succeeded. Raises ``AskError`` if it doesn't."""
+    address = urlsplit(access.url)
+    connection = HTTPSConnection(address.hostname or "", address.port or 443, context=access.tls())
+    headers = {"User-Agent": agent, "Accept": "*/*"}
+    if access.token:
+        headers["Authorization"] = f"Bearer {access.token}"
+    try:
+        try:
+            connection.request("GET", f"{address.path}{path}?{urlencode(params)}", headers=headers)
+            response = connection.getresponse()
+        except (OSError, HTTPException) as problem:
+            raise AskError(f"{access.url} can't be reached: {problem}") from None
+        if response.status != 200:
+            raise AskError(_refusal(response))
+        yield Asked(response)
+    finally:
+        connection.close()
+
+
+def _refusal(response: HTTPResponse) -> str:
+    body = response.read()
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the server answers {response.status}: {body[:200].decode(errors='replace').strip()}"
