@@ -19,14 +19,14 @@ from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.merging import detached
 
-MOST_SHOWN: Final = 100
-"""So many characters of a value are shown in a message."""
-_OPERATIONS: Final = 10_000
+MOST_OPERATIONS: Final = 10_000
 MOST_COPIED: Final = 3 * 1024 * 1024
 """How much all ``copy`` operations of a patch may copy together, in bytes; a few of them could fill the memory."""
 DEEPEST: Final = 128
 """How deeply the result may be nested: operations can stack what they move about higher than any request could be."""
 
+_SHOWN: Final = 100
+"""So many characters of a value are shown in a message."""
 _OPERATIONS: Final = ("add", "copy", "move", "remove", "replace", "test")
 _FAILURES: Final = (
     jsonpatch.JsonPatchException,
