@@ -98,7 +98,7 @@ def _applied(document: Any, operation: dict[str, Any], index: int) -> Any:
     try:
         return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
     except jsonpatch.JsonPatchTestFailed:
-        found = msgspec.json.encode(jsonpointer.JsonPointer(path).resolve(document)).decode()
+        found = msgspec.json.encode(jsonpointer.JsonPointer(operation["path"]).resolve(document)).decode()
         raise _failed(index, operation, f"the value there is {found[:_SHOWN]}") from None
     except _FAILURES as failure:
         raise _failed(index, operation, str(failure) or type(failure).__name__) from None
