@@ -108,7 +108,12 @@ class Aggregation:
                 await self.settle()
             except errors.StatusError as problem:
                 log.warning("roles can't be aggregated yet: %s", problem)
-                asyncio.get_running_loop().call_later(_RETRY, self._work.set)
+            except Exception:
+                # Standing still would be worse: rights that were taken away would stay.
+                log.exception("aggregating roles failed; it is tried again")
+            else:
+                continue
+            asyncio.get_running_loop().call_later(_RETRY, self._work.set)
 
     async def settle(self) -> None:
         """Write the rules of every aggregated role that has others than it should."""

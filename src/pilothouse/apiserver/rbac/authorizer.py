@@ -84,6 +84,11 @@ class Rbac:
         """The rules of a Role, or with no namespace of a ClusterRole; None if there is no such role."""
         return self._grants.role(namespace, name)
 
+    @property
+    def remembered(self) -> int:
+        """How many verdicts are kept."""
+        return len(self._verdicts)
+
     # How a verdict is reached
 
     def _judge(self, user: User, attributes: Attributes) -> Verdict:

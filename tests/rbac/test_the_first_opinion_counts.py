@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pilothouse.apiserver.authorization import NO_OPINION, Attributes, Authorizer, Chain, Decision, Masters
+from pilothouse.apiserver.exchange import User
+
+ASKED = Attributes("get", resource="pods")
+ALICE = User("alice")
+YES = Decision(True, "granted")
+NO = Decision(False, "beyond its scope", denied=True)
+
+
+class Always:
+    def __init__(self, decision: Decision) -> None:
+        self._decision = decision
+
+    def decide(self, user: User, attributes: Attributes) -> Decision:
+        return self._decision
+
+
+def decided(*opinions: Decision | Authorizer, user: User = ALICE) -> Decision:
+    authorizers = [Always(each) if isinstance(each, Decision) else each for each in opinions]
+    return Chain(authorizers).decide(user, ASKED)
+
+
+def test_whoever_denies_first_is_not_overruled() -> None:
+    assert decided(NO, YES) == NO
+    assert decided(NO_OPINION, NO, YES) == NO
+
+
+def test_whoever_allows_first_is_not_overruled() -> None:
+    assert decided(YES, NO) == YES
+
+
+def test_no_opinion_at_all_is_a_no_with_every_reason() -> None:
+    assert decided() == NO_OPINION
+    assert decided(NO_OPINION, NO_OPINION) == NO_OPINION
+    assert decided(Decision(False, "a"), NO_OPINION, Decision(False, "b")) == Decision(False, "a\nb")
+
+
+def test_masters_go_ahead_of_every_restriction() -> None:
+    assert decided(Masters(), NO, user=User("root", groups=("system:masters",))).allowed
+    assert decided(Masters(), NO, user=User("system:masters")) == NO
