@@ -11,10 +11,12 @@ import pytest
 from tests.edge.wire import Place, Wire
 
 from pilothouse.apiserver.authentication import Authenticator, read_tokens
+from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.connection import Handler
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge, tls_context
-from pilothouse.apiserver.limits import InFlight
+from pilothouse.apiserver.measuring import Requests
+from pilothouse.apiserver.shares import Shares
 from pilothouse.pki.keyring import Keyring
 
 TOKENS = 's3cret,alice,42,"dev,ops"\n'
@@ -35,13 +37,14 @@ async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
     pair = keyring.serving(authority, ["localhost", "127.0.0.1"], now)
     async with AsyncExitStack() as stack:
 
-        async def start(handler: Handler, *, in_flight: InFlight | None = None) -> Place:
+        async def start(handler: Handler, *, shares: Shares | None = None) -> Place:
             health = Health()
             edge = Edge(
                 handler,
                 authenticator=Authenticator(read_tokens(TOKENS, "tokens.csv")),
                 health=health,
-                in_flight=in_flight,
+                shares=shares or Shares(),
+                requests=Requests(Catalog()),
             )
             port = await edge.listen(
                 "127.0.0.1", 0, tls_context(pair.certificate, pair.key, keyring.authority_file)

@@ -16,9 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.exchange import Request, Response
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge, tls_context
+from pilothouse.apiserver.measuring import Requests
+from pilothouse.apiserver.shares import Shares
 from pilothouse.pki.keyring import Keyring
 
 
@@ -47,7 +50,13 @@ class Served:
     async def _main(self) -> None:
         now = datetime.datetime.now(datetime.UTC)
         pair = self._keyring.serving(self._keyring.authority(now), ["127.0.0.1"], now)
-        edge = Edge(echo, authenticator=Authenticator(), health=Health())
+        edge = Edge(
+            echo,
+            authenticator=Authenticator(),
+            health=Health(),
+            shares=Shares(),
+            requests=Requests(Catalog()),
+        )
         self.port = await edge.listen("127.0.0.1", 0, tls_context(pair.certificate, pair.key))
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from time import perf_counter
 from urllib.parse import parse_qs
 
 from aiohttp import web
@@ -35,10 +36,12 @@ from pilothouse.apiserver.codec import dump
 from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, User
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.limits import Deadlines, InFlight, allowance
+from pilothouse.apiserver.limits import Deadlines, allowance
+from pilothouse.apiserver.measuring import Requests
+from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sinks import ChunkedSink, PlainSink
 from pilothouse.apiserver.targets import split
-from pilothouse.meta.errors import StatusError, bad_request, internal, timeout, too_many_requests
+from pilothouse.meta.errors import StatusError, bad_request, internal, timeout
 
 Handler = Callable[[Request], Awaitable[Answer]]
 
@@ -68,7 +71,8 @@ class Shared:
     handler: Handler
     authenticator: Authenticator
     health: Health
-    in_flight: InFlight
+    shares: Shares
+    requests: Requests
     deadlines: Deadlines
     heads: Heads
     trail: Trail | None = None
@@ -197,6 +201,7 @@ class Connection(web.RequestHandler):
     async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> bool:
         """Answer one request; false if the connection ends with it."""
         shared = self._shared
+        began = perf_counter()
         request = Request(message.method, message.path, headers=message.headers, peer=self._peer)
         audit = message.headers.get("Audit-ID", "")
         if not (audit and audit.isascii() and audit.isprintable() and len(audit) <= MAX_AUDIT_ID):
@@ -222,6 +227,7 @@ class Connection(web.RequestHandler):
             answer = refusal(internal(f"{type(error).__name__}; the server's log says more"))
         finally:
             shared.deadlines.disarm(self)
+        shared.requests.saw(request, answer.status, isinstance(answer, Streaming), perf_counter() - began)
         if isinstance(answer, Response):
             self._record(arrival, request, answer.status, answer)
         if self.transport is None:
@@ -259,8 +265,7 @@ class Connection(web.RequestHandler):
         request.user = shared.authenticator.identify(self._certified, message.headers.get("Authorization"))
         if health.serves(request.path):
             return await self._examine(request)
-        if not shared.in_flight.enter(mutating):
-            raise too_many_requests("too many requests, please try again later")
+        flow, weight = shared.shares.admit(request, mutating)
         try:
             shared.deadlines.arm(self, allowance(request.query, mutating))
             if payload is not EMPTY_PAYLOAD:
@@ -268,7 +273,7 @@ class Connection(web.RequestHandler):
             self._doing = Doing.WRITING if mutating else Doing.READING
             return await shared.handler(request)
         finally:
-            shared.in_flight.leave(mutating)
+            flow.leave(weight)
 
     async def _receive(self, request: Request, payload: StreamReader) -> bytes:
         bodies.refuse_early(request.headers)

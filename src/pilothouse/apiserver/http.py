@@ -1,6 +1,6 @@
 """The edge: TLS and HTTP/1.1 in front of a handler that knows neither.
 
-    edge = Edge(core.answer, authenticator=…, health=…)
+    edge = Edge(core.answer, authenticator=…, health=…, shares=…, requests=…)
     url = await edge.listen("127.0.0.1", 0, tls_context(serving_certificate, serving_key, client_ca))
     …
     await edge.stop(grace=30)
@@ -23,7 +23,9 @@ from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.connection import Connection, Handler, Shared
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.limits import Deadlines, InFlight
+from pilothouse.apiserver.limits import Deadlines
+from pilothouse.apiserver.measuring import Requests
+from pilothouse.apiserver.shares import Shares
 
 BACKLOG = 1024
 HANDSHAKE_SECONDS = 10.0
@@ -31,10 +33,11 @@ HANDSHAKE_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-def tls_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+def tls_context(certificate: Path, key: Path, client_ca: Path | bytes | None = None) -> ssl.SSLContext:
     """TLS 1.3 only; client certificates are asked for, never demanded, and verified when they come.
 
-    Sessions are not resumed, so that each connection's certificate is checked afresh.
+    ``client_ca`` is whom they have to be signed by: a file, or PEM text. Sessions are not resumed, so that each
+    connection's certificate is checked afresh.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -42,7 +45,10 @@ def tls_context(certificate: Path, key: Path, client_ca: Path | None = None) -> 
     context.set_alpn_protocols(["http/1.1"])
     context.num_tickets = 0
     if client_ca is not None:
-        context.load_verify_locations(client_ca)
+        if isinstance(client_ca, bytes):
+            context.load_verify_locations(cadata=client_ca.decode())
+        else:
+            context.load_verify_locations(client_ca)
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
@@ -56,7 +62,8 @@ class Edge:
         *,
         authenticator: Authenticator,
         health: Health,
-        in_flight: InFlight | None = None,
+        shares: Shares,
+        requests: Requests,
         trail: Trail | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -65,7 +72,8 @@ class Edge:
             handler=handler,
             authenticator=authenticator,
             health=health,
-            in_flight=in_flight or InFlight(),
+            shares=shares,
+            requests=requests,
             deadlines=Deadlines(loop),
             heads=Heads(),
             trail=trail,

@@ -1,10 +1,6 @@
-"""How much at once: requests in flight, and how long each may take.
+"""How large a body may be, and how long a request may take. (How many at once is for ``shares``.)
 
-    if not in_flight.enter(mutating=True): ...   # 429, come back in a second
     deadlines.arm(connection, 60.0)              # connection.expire() is called unless disarmed before
-
-Reads and writes are counted apart, so that a flood of one does not shut out the other. A watch counts only until it
-has started; health checks never do.
 
 A timer per request would cost more than many a request. Deadlines are therefore kept in one table that is looked
 through a few times a second while it is not empty: a deadline is up to ``STEP`` late.
@@ -20,34 +16,9 @@ from pilothouse.base.duration import DurationError, parse_duration
 from pilothouse.meta.errors import bad_request
 
 MAX_BODY = 3 * 1024 * 1024
-READS = 400
-MUTATIONS = 200
 READ_SECONDS = 60.0
 MUTATION_SECONDS = 34.0
 STEP = 0.25
-
-
-class InFlight:
-    """Counts requests under way. A limit of 0 is no limit."""
-
-    def __init__(self, reads: int = READS, mutations: int = MUTATIONS) -> None:
-        self._limits = (reads, mutations)
-        self._counts = [0, 0]
-
-    def enter(self, mutating: bool) -> bool:
-        """Take a place; false if there is none. A place taken is given back with ``leave``."""
-        limit = self._limits[mutating]
-        if limit and self._counts[mutating] >= limit:
-            return False
-        self._counts[mutating] += 1
-        return True
-
-    def leave(self, mutating: bool) -> None:
-        self._counts[mutating] -= 1
-
-    @property
-    def total(self) -> int:
-        return sum(self._counts)
 
 
 def allowance(query: str, mutating: bool) -> float:

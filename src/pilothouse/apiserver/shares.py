@@ -1,0 +1,211 @@
+"""Fair shares: whose requests may be under way when more come than the server takes at once.
+
+    flow, weight = shares.admit(request, mutating=False)       # StatusError 429 when there is no place
+    try: ...
+    finally: flow.leave(weight)
+
+Places are divided three times over:
+
+* **Lanes.** Reads, mutations and leases are counted apart. A flood of reads shuts out no write, and neither shuts out
+  the renewal of a lease, by which a fleet knows who is alive and who leads.
+* **Classes.** In each lane a class of users (the system, controllers, agents on machines, people) has some places that
+  nobody else can take. The rest are open to whoever comes first, so that a quiet class costs the busy ones little.
+* **Users.** Within what its class can still take, a user may hold at most twice what is left over. One busy user ends
+  up with two thirds, two with two fifths each, ten with 2/21 each: however many are busy, the next one finds a place.
+
+Nobody waits in line: who finds no place is told to come back in a second, which every Kubernetes client does. Deciding
+takes a few look-ups and no memory of the past, so that it can be done for every request.
+
+A list of many objects takes more than one place. A watch takes its place only until it has started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from pilothouse.apiserver.authorization import MASTERS
+from pilothouse.apiserver.exchange import Request, User
+from pilothouse.apiserver.grammar import Place, locate
+from pilothouse.meta.errors import StatusError, too_many_requests
+
+READS = 400
+MUTATIONS = 200
+LEAST_FOR_LEASES = 16
+OBJECTS_PER_PLACE = 500
+"""A list takes one place more for each so many objects."""
+HEAVIEST = 10
+_KEPT = 4096
+_LEASES = ("coordination.k8s.io", "leases")
+_POD = "authentication.kubernetes.io/pod-name"
+
+Sizes = Callable[[Place, str], int]
+"""How many objects a list of a place, with a query, is about to read."""
+
+
+class Class(Enum):
+    """A class of users."""
+
+    SYSTEM = "system"
+    CONTROLLERS = "controllers"
+    AGENTS = "agents"
+    PEOPLE = "people"
+
+
+ASSURED = {Class.SYSTEM: 15, Class.CONTROLLERS: 20, Class.AGENTS: 20, Class.PEOPLE: 10}
+"""The part of each lane, in percent, that nobody but the class can take."""
+_SYSTEM_USERS = frozenset({"system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"})
+_SYSTEM_GROUPS = frozenset({MASTERS, "pilothouse:apiservers"})
+
+
+def class_of(user: User) -> Class:
+    """Groups are believed, names only where no group says as much: a ``system:node:x`` outside ``system:nodes`` is
+    just somebody."""
+    if user.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(user.groups):
+        return Class.SYSTEM
+    if "system:nodes" in user.groups or "pilothouse:pilots" in user.groups:
+        return Class.AGENTS
+    if "system:serviceaccounts" in user.groups:
+        # What runs in a pod of its own on some machine, of which there may be thousands, is no controller of the fleet.
+        return Class.AGENTS if _POD in user.extra else Class.CONTROLLERS
+    if user.name.startswith("pilothouse:"):
+        return Class.CONTROLLERS
+    return Class.PEOPLE
+
+
+class Band:
+    """A class in a lane."""
+
+    __slots__ = ("assured", "crowded", "kind", "lane", "running", "unfair", "used")
+
+    def __init__(self, lane: Lane, kind: Class, assured: int) -> None:
+        self.lane = lane
+        self.kind = kind
+        self.assured = assured
+        self.used = 0
+        """Places taken."""
+        self.running = 0
+        """Requests that took them."""
+        self.crowded = 0
+        """Requests turned away because the class had no place left."""
+        self.unfair = 0
+        """Requests turned away because their user had its share."""
+
+
+class Flow:
+    """One user's requests in a lane."""
+
+    __slots__ = ("band", "used")
+
+    def __init__(self, band: Band) -> None:
+        self.band = band
+        self.used = 0
+
+    def leave(self, weight: int) -> None:
+        """Give back what was taken."""
+        band = self.band
+        beyond = band.used - band.assured
+        if beyond > 0:
+            band.lane.lent -= weight if weight < beyond else beyond
+        band.used -= weight
+        band.running -= 1
+        self.used -= weight
+
+
+class Lane:
+    """Places of one sort. A limit of 0 is no limit."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.limit = limit
+        self.heaviest = max(1, min(HEAVIEST, limit // 10)) if limit else 1
+        self.bands = {kind: Band(self, kind, limit * part // 100) for kind, part in ASSURED.items()}
+        self.open = limit - sum(band.assured for band in self.bands.values())
+        """Places that are no class's own."""
+        self.lent = 0
+        """How many of those are taken."""
+        self._flows: dict[object, Flow] = {}
+        self._sweep_at = _KEPT
+
+    def enter(self, user: User, weight: int = 1) -> Flow | None:
+        """Take places; None if there are none for this user. They are given back with ``Flow.leave``."""
+        key: object = (user.name, user.groups) if not user.extra else _key(user)
+        flow = self._flows.get(key)
+        if flow is None:
+            flow = self._begin(key, user)
+        band = flow.band
+        if self.limit:
+            own = band.assured - band.used
+            left = self.open - self.lent
+            if own > 0:
+                left += own
+            if weight > left:
+                band.crowded += 1
+                return None
+            if flow.used and flow.used + weight > 2 * left:
+                band.unfair += 1
+                return None
+            if weight > own:
+                self.lent += weight - own if own > 0 else weight
+        band.used += weight
+        band.running += 1
+        flow.used += weight
+        return flow
+
+    def _begin(self, key: object, user: User) -> Flow:
+        flows = self._flows
+        if len(flows) >= self._sweep_at:
+            self._flows = flows = {kept: flow for kept, flow in flows.items() if flow.used}
+            self._sweep_at = max(_KEPT, 2 * len(flows))
+        flow = flows[key] = Flow(self.bands[class_of(user)])
+        return flow
+
+
+def _key(user: User) -> object:
+    """The pods of a set share one service account, and are users of their own all the same."""
+    return user.name, user.groups, user.extra.get(_POD)
+
+
+def _unknown(place: Place, query: str) -> int:
+    return 0
+
+
+class Shares:
+    """The places of a server."""
+
+    def __init__(self, reads: int = READS, mutations: int = MUTATIONS, sizes: Sizes = _unknown) -> None:
+        self.reads = Lane("reads", reads)
+        self.mutations = Lane("mutations", mutations)
+        self.leases = Lane("leases", max(LEAST_FOR_LEASES, mutations // 2) if mutations else 0)
+        self._sizes = sizes
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        return self.reads, self.mutations, self.leases
+
+    def admit(self, request: Request, mutating: bool) -> tuple[Flow, int]:
+        """Places for a request, and how many. Raises 429 if there are none."""
+        lane = self.mutations if mutating else self.reads
+        weight = 1
+        place = locate(request.path)
+        if place.plural:
+            if place.plural == "leases" and (place.group, place.plural) == _LEASES and place.name:
+                lane = self.leases
+            elif not place.name and lane.limit:
+                weight = self._weight(lane, request, place)
+        flow = lane.enter(request.user, weight)
+        if flow is None:
+            raise _refusal(request.user, lane)
+        return flow, weight
+
+    def _weight(self, lane: Lane, request: Request, place: Place) -> int:
+        if request.method == "POST" or "watch=" in request.query:
+            return 1
+        return min(lane.heaviest, 1 + self._sizes(place, request.query) // OBJECTS_PER_PLACE)
+
+
+def _refusal(user: User, lane: Lane) -> StatusError:
+    return too_many_requests(
+        f"too many requests, please try again later: of {lane.limit} {lane.name} at a time, those open to "
+        f'{class_of(user).value} are taken, or "{user.name}" has its share of them'
+    )
