@@ -6,6 +6,7 @@ import msgspec
 
 from pilothouse.apiserver.catalog import Served
 from pilothouse.apiserver.exchange import Request
+from pilothouse.apiserver.fencing import Fence
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -18,6 +19,8 @@ class Call(msgspec.Struct, frozen=True):
     name: str = ""
     subresource: str = ""
     params: dict[str, str] = {}
+    fence: Fence | None = None
+    """The leadership that a write is made under."""
 
     @property
     def key(self) -> str:

@@ -35,6 +35,7 @@ from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
 from pilothouse.apiserver.definitions import Definitions
 from pilothouse.apiserver.discovery import Discovery
 from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
+from pilothouse.apiserver.fencing import fence_of
 from pilothouse.apiserver.grammar import Place, locate, verb_of
 from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
@@ -160,7 +161,8 @@ class Core:
         if served.kind.deprecation:
             request.warnings.append(served.kind.deprecation)
         namespace = place.namespace if served.kind.namespaced else ""
-        call = Call(request, served, verb, namespace, place.name, place.subresource, params)
+        fence = fence_of(request.headers) if request.method not in _READ_VERBS else None
+        call = Call(request, served, verb, namespace, place.name, place.subresource, params, fence)
         if verb in _WRITE_VERBS:
             _check_answerable(call)
             if served.kind.group == RBAC_GROUP:

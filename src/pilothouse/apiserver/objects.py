@@ -17,6 +17,7 @@ import msgspec
 from pilothouse.aio.turns import Turns
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.catalog import Served
+from pilothouse.apiserver.fencing import Fence
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import (
@@ -97,19 +98,22 @@ class Objects:
         return len(page.entries) + page.remaining
 
     async def create(
-        self, served: Served, key: str, obj: Object, *, guard: Guard | None = None, dry_run: bool = False
+        self, served: Served, key: str, obj: Object, *, fence: Fence | None = None, dry_run: bool = False
     ) -> Outcome:
         """Store a new object. Raises the store's ``Conflict`` when the key is taken."""
         value = codec.encode(codec.convert(served.resource, obj, served.resource.storage))
+        guard = await self._guard(fence)
         if dry_run:
             current = await self.find(key)
             if current is not None:
                 raise Conflict(key, Entry(key, current.value, current.revision, 0))
             return Outcome(value, 0)
-        revision = await _answered(
-            self._store.create(key, value, ttl=_time_to_live(served, obj), guard=guard)
-        )
-        return Outcome(value, revision)
+        ttl = _time_to_live(served, obj)
+        while True:
+            try:
+                return Outcome(value, await _answered(self._store.create(key, value, ttl=ttl, guard=guard)))
+            except GuardFailed:
+                guard = await self._guard(fence, latest=True)
 
     async def amend(
         self,
@@ -118,17 +122,18 @@ class Objects:
         name: str,
         change: Change,
         *,
-        guard: Guard | None = None,
+        fence: Fence | None = None,
         dry_run: bool = False,
     ) -> Outcome:
         """Change an object that exists, in the version of ``served``; 404 if it doesn't."""
         key = served.key(namespace, name)
         async with self._turns.of(key):
-            return await self._amend(served, name, key, change, guard, dry_run)
+            return await self._amend(served, name, key, change, fence, dry_run)
 
     async def _amend(
-        self, served: Served, name: str, key: str, change: Change, guard: Guard | None, dry_run: bool
+        self, served: Served, name: str, key: str, change: Change, fence: Fence | None, dry_run: bool
     ) -> Outcome:
+        guard = await self._guard(fence)
         # A guess from the cache saves a read, and the store tells when it was wrong: but only if something is written.
         live = self._guesses.peek(key) if self._store.current is None and not dry_run else None
         certain = live is None
@@ -146,12 +151,27 @@ class Objects:
                 if certain:
                     raise
                 live = await self.find(key)
+            except GuardFailed:
+                # The lease was renewed, or it has moved on; only the latter is the end.
+                guard = await self._guard(fence, latest=True)
+                continue
             except Conflict as conflict:
                 live = conflict.current
             certain = True
         raise errors.conflict(
             served.kind.plural, served.kind.group, name, "too many writers at once; please try again"
         )
+
+    async def _guard(self, fence: Fence | None, *, latest: bool = False) -> Guard | None:
+        """The condition under which a fenced write may go through; 409 if its leadership is over."""
+        if fence is None:
+            return None
+        lease = await (self.find(fence.key) if latest else self.glance(fence.key))
+        if lease is not None and fence.holds(lease.value):
+            return Guard(fence.key, lease.revision)
+        if not latest and self._store.current is None:
+            return await self._guard(fence, latest=True)
+        raise fence.broken()
 
     async def _attempt(
         self, served: Served, key: str, live: Stored, change: Change, guard: Guard | None, dry_run: bool

@@ -64,7 +64,9 @@ class Pods:
                 metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **added}}
             return {**pod, "metadata": metadata, "spec": {**spec, "nodeName": node}, "status": status}
 
-        await self._objects.amend(call.served, call.namespace, call.name, change, dry_run=chosen.dry_run)
+        await self._objects.amend(
+            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
+        )
         return Response(201, codec.dump(_SUCCESS))
 
     async def evict(self, call: Call) -> Response:
@@ -84,7 +86,9 @@ class Pods:
         if _needs_budget(pod):
             await self._spend(call, pod, how.dry_run)
         change = lifecycle.deletion(call.served.kind, how, self._clock.now())
-        await self._objects.amend(call.served, call.namespace, call.name, change, dry_run=how.dry_run)
+        await self._objects.amend(
+            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=how.dry_run
+        )
         return Response(201, codec.dump(_SUCCESS))
 
     async def _spend(self, call: Call, pod: Object, dry_run: bool) -> None:
@@ -114,7 +118,9 @@ class Pods:
             status["disruptedPods"] = {**(status.get("disruptedPods") or {}), call.name: now}
             return {**budget, "status": status}
 
-        await self._objects.amend(served, call.namespace, budgets[0], change, dry_run=dry_run)
+        await self._objects.amend(
+            served, call.namespace, budgets[0], change, fence=call.fence, dry_run=dry_run
+        )
 
     def _budgets(self, served: Served, namespace: str, labels: dict[str, str]) -> list[str]:
         found = []

@@ -123,7 +123,7 @@ class Writer:
         name = obj["metadata"]["name"]
         try:
             key = call.served.key(call.namespace, name)
-            return await self._objects.create(call.served, key, obj, dry_run=chosen.dry_run)
+            return await self._objects.create(call.served, key, obj, fence=call.fence, dry_run=chosen.dry_run)
         except Conflict as conflict:
             current = conflict.current
         terminating = current is not None and "deletionTimestamp" in codec.decode(current.value)["metadata"]
@@ -160,7 +160,7 @@ class Writer:
         """Delete an object, or mark it as going."""
         change = lifecycle.deletion(call.served.kind, chosen, self._clock.now())
         return await self._objects.amend(
-            call.served, call.namespace, call.name, change, dry_run=chosen.dry_run
+            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
         )
 
     async def delete_each(self, call: Call, keys: list[str]) -> None:
@@ -208,7 +208,7 @@ class Writer:
     async def amend(self, call: Call, change: Callable[[Object], Any], chosen: WriteOptions) -> Outcome:
         """Change the object of a call; see ``Objects.amend``."""
         return await self._objects.amend(
-            call.served, call.namespace, call.name, change, dry_run=chosen.dry_run
+            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
         )
 
     def _pinned(self, kind: Kind, sent: Object) -> str:
