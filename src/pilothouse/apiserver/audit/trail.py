@@ -2,15 +2,16 @@
 
     trail = Trail(log, recorder, clock)
     async with trail.running():
-        trail.saw(arrival, request, answer, COMPLETE)     # from the connection; never waits, never raises
+        trail.saw(arrival, request, status, answer)     # from the connection; never waits, never raises
         await trail.flushed(2.0)
 
-What is seen goes onto a queue. A few times a second the queue becomes lines: on the event loop, a little at a time, since
-turning a request into a line takes microseconds and a thread would fight for the interpreter instead. Only writing, which
-a disk can make slow, is done in a thread. The queue has bounds, in records and in bytes; what comes when it is full is
-counted and gone. A file that can't be written is tried again and again, while the queue fills.
+What is seen goes onto a queue. When the answers of this turn of the event loop are on their way, the queue becomes lines:
+on the loop, a little at a time, since a line takes microseconds and a thread would only fight for the interpreter; and soon,
+since a request that is kept for long costs more memory traffic than its line. A few times a second the lines are written,
+which is what a disk can make slow, in a thread of its own.
 
-A process that is killed loses what it had not written: the last fraction of a second.
+Queue and lines have bounds, in records and in bytes; what comes when they are full is counted and gone. A file that can't
+be written is tried again and again. A process that is killed loses the last fraction of a second.
 """
 
 from __future__ import annotations
@@ -35,18 +36,19 @@ from pilothouse.apiserver.exchange import Request, Response
 from pilothouse.base.clock import Clock
 
 INTERVAL = 0.1
-"""Seconds that records gather before they are written."""
+"""Seconds that lines gather before they are written."""
 RETRY = 1.0
 """Seconds between attempts to write a file that could not be written."""
-MOST_RECORDS = 10_000
+MOST_RECORDS = 20_000
 MOST_BYTES = 64 * 1024 * 1024
 FLUSH_SECONDS = 2.0
 """How long a reader waits for what was seen last."""
 CLOSING_SECONDS = 5.0
 """How long a server that stops tries to write what is left."""
-_SLICE = 64
-"""Records that become lines before other work gets its turn."""
-_WRITE_BYTES = 1024 * 1024
+_TURN_RECORDS = 64
+_TURN_BYTES = 256 * 1024
+"""So much becomes lines before other work gets its turn."""
+_WRITE_RECORDS = 2000
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 log = logging.getLogger(__name__)
@@ -58,13 +60,13 @@ class Counts:
 
     written: int = 0
     dropped: int = 0
-    """Lost because the queue was full or a record could not be made."""
+    """Lost because too many waited, or because a record could not be made."""
     failures: int = 0
     """Attempts to write that failed."""
 
 
 class Trail:
-    """The queue, and what empties it."""
+    """What waits to be written, and what writes it."""
 
     def __init__(
         self,
@@ -74,15 +76,21 @@ class Trail:
         *,
         most_records: int = MOST_RECORDS,
         most_bytes: int = MOST_BYTES,
+        retry: float = RETRY,
     ) -> None:
         self.file = file
         self.counts = Counts()
+        self.now = clock.now
         self._recorder = recorder
-        self._clock = clock
-        self._limits = (most_records, most_bytes)
-        self._bodies_wanted = recorder.policy.wants_answers
+        self._most_records = most_records
+        self._most_bytes = most_bytes
+        self._retry = retry
+        self._answers_wanted = recorder.policy.wants_answers
+        self._loop = asyncio.get_running_loop()
         self._queue: deque[Sight] = deque()
+        self._lines: list[bytes] = []
         self._held = 0
+        """Bytes that queue and lines keep."""
         self._something = asyncio.Event()
         self._hurry = asyncio.Event()
         self._idle = asyncio.Event()
@@ -90,10 +98,6 @@ class Trail:
         self._followers: set[Follower] = set()
         self._problem = ""
         self._thread = ThreadPoolExecutor(1, "audit")
-
-    def now(self) -> float:
-        """When a request arrives."""
-        return self._clock.now()
 
     def saw(
         self,
@@ -104,27 +108,28 @@ class Trail:
         stage: str = COMPLETE,
     ) -> None:
         """Note a stage of a request."""
-        if answer is not None and not (
-            self._bodies_wanted or status >= 400 or request.method not in _READING
-        ):
+        queue = self._queue
+        if len(queue) + len(self._lines) >= self._most_records:
+            self.counts.dropped += 1
+            return
+        if status < 400 and request.method in _READING and not self._answers_wanted:
             answer = None
         if request.crashed:
             stage = PANIC
-        sight = Sight(arrival, request, stage, self._clock.now(), status, answer)
-        queue = self._queue
-        held = self._held + sight.size
-        if len(queue) >= self._limits[0] or held > self._limits[1]:
+        sight = Sight(arrival, request, stage, self.now(), status, answer)
+        held = self._held + len(request.body) + (0 if answer is None else len(answer.body))
+        if held > self._most_bytes:
             self.counts.dropped += 1
             return
         self._held = held
         if not queue:
-            self._something.set()
             self._idle.clear()
+            self._loop.call_soon(self._turn)
         queue.append(sight)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Empty the queue while the context is open, and once more when it closes."""
+        """Write while the context is open, and what is left when it closes."""
         writer = asyncio.create_task(self._run())
         try:
             yield
@@ -151,7 +156,8 @@ class Trail:
         """What is wrong with the trail; empty if nothing is. (A health check.)"""
         if not self._problem:
             return ""
-        return f"{self._problem}; {len(self._queue)} records wait, {self.counts.dropped} were dropped since the start"
+        waiting = len(self._queue) + len(self._lines)
+        return f"{self._problem}; {waiting} records wait, {self.counts.dropped} were dropped since the start"
 
     @contextlib.contextmanager
     def followed(self, follower: Follower) -> Iterator[None]:
@@ -162,39 +168,24 @@ class Trail:
         finally:
             self._followers.discard(follower)
 
-    async def _run(self) -> None:
-        while True:
-            await self._something.wait()
-            await self._gather()
-            while self._queue:
-                await self._empty()
-            self._something.clear()
-            self._idle.set()
-
-    async def _gather(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(INTERVAL):
-                await self._hurry.wait()
-        self._hurry.clear()
-
-    async def _empty(self) -> None:
-        """Write what is in the queue, up to a fair amount."""
-        lines: list[bytes] = []
-        size = count = 0
-        while self._queue and size < _WRITE_BYTES:
-            for _ in range(min(_SLICE, len(self._queue))):
-                line = self._line(self._queue.popleft())
-                if line is not None:
-                    lines.append(line)
-                    size += len(line)
-                    count += 1
-            await asyncio.sleep(0)
-        if lines:
-            await self._write(b"".join(lines))
-            self.counts.written += count
+    def _turn(self) -> None:
+        """Make lines of what was seen."""
+        queue, size = self._queue, 0
+        for _ in range(min(_TURN_RECORDS, len(queue))):
+            sight = queue.popleft()
+            line = self._line(sight)
+            self._held -= sight.size
+            if line is not None:
+                self._lines.append(line)
+                self._held += len(line)
+                size += len(line)
+                if size > _TURN_BYTES:
+                    break
+        if queue:
+            self._loop.call_soon(self._turn)
+        self._something.set()
 
     def _line(self, sight: Sight) -> bytes | None:
-        self._held -= sight.size
         try:
             line = self._recorder.line(sight)
         except Exception:
@@ -206,19 +197,38 @@ class Trail:
                 follower.give(line)
         return line
 
+    async def _run(self) -> None:
+        while True:
+            await self._something.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL):
+                    await self._hurry.wait()
+            self._hurry.clear()
+            while self._lines or self._queue:
+                # Those that are being written still count as waiting: they take room until they are in the file.
+                lines = self._lines[:_WRITE_RECORDS]
+                if not lines:
+                    await asyncio.sleep(0)
+                    continue
+                await self._write(b"".join(lines))
+                del self._lines[: len(lines)]
+                self._held -= sum(map(len, lines))
+                self.counts.written += len(lines)
+            self._something.clear()
+            self._idle.set()
+
     async def _write(self, lines: bytes) -> None:
         """Write, as often as it takes."""
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                await loop.run_in_executor(self._thread, self.file.write, lines)
+                await self._loop.run_in_executor(self._thread, self.file.write, lines)
             except OSError as problem:
                 self.counts.failures += 1
                 said = f"the audit log {self.file.path} can't be written: {problem.strerror or problem}"
                 if said != self._problem:
-                    log.error("%s; trying again every %g s", said, RETRY)
+                    log.error("%s; trying again every %g s", said, self._retry)
                 self._problem = said
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(self._retry)
             else:
                 if self._problem:
                     log.warning("the audit log %s is written again", self.file.path)

@@ -1,0 +1,126 @@
+"""Which rule of a policy decides, and what it decides."""
+
+from __future__ import annotations
+
+import pytest
+from tests.audit.scenes import ALICE
+
+from pilothouse.apiserver.audit.policy import DEFAULT, Level, Policy, Resources, Rule
+from pilothouse.apiserver.audit.policy_file import read_policy
+from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.grammar import locate
+
+POD = "/api/v1/namespaces/t/pods/web-0"
+SCALE = "/apis/apps/v1/namespaces/t/statefulsets/db/scale"
+NODE = "/api/v1/nodes/n1"
+
+
+def level(policy: Policy, verb: str, path: str, user: User = ALICE) -> Level:
+    return policy.treatment(user, verb, locate(path), path).level
+
+
+@pytest.mark.parametrize(
+    ("rule", "verb", "path", "matches"),
+    [
+        ("{}", "get", POD, True),
+        ("{}", "get", "/healthz", True),
+        ("{users: [alice]}", "get", POD, True),
+        ("{users: [bob]}", "get", POD, False),
+        ("{userGroups: [ops, dev]}", "get", POD, True),
+        ("{userGroups: [ops]}", "get", POD, False),
+        ("{verbs: [get, list]}", "get", POD, True),
+        ("{verbs: [list]}", "get", POD, False),
+        ("{resources: [{group: ''}]}", "get", POD, True),
+        ("{resources: [{group: apps}]}", "get", POD, False),
+        ("{resources: [{group: '', resources: [pods]}]}", "get", POD, True),
+        ("{resources: [{group: '', resources: [pods]}]}", "get", POD + "/log", False),
+        ("{resources: [{group: '', resources: [pods/log]}]}", "get", POD + "/log", True),
+        ("{resources: [{group: '', resources: [pods/log]}]}", "get", POD, False),
+        ("{resources: [{group: '', resources: ['pods/*']}]}", "get", POD + "/log", True),
+        ("{resources: [{group: '', resources: ['pods/*']}]}", "get", POD, True),
+        ("{resources: [{group: apps, resources: ['*/scale']}]}", "update", SCALE, True),
+        ("{resources: [{group: apps, resources: ['*/status']}]}", "update", SCALE, False),
+        ("{resources: [{group: apps, resources: ['*']}]}", "update", SCALE, True),
+        ("{resources: [{group: '', resources: [pods], resourceNames: [web-0]}]}", "get", POD, True),
+        ("{resources: [{group: '', resources: [pods], resourceNames: [web-1]}]}", "get", POD, False),
+        ("{resources: [{group: ''}]}", "get", "/healthz", False),
+        ("{namespaces: [t]}", "get", POD, True),
+        ("{namespaces: [u]}", "get", POD, False),
+        ("{namespaces: ['']}", "get", NODE, True),
+        ("{namespaces: ['']}", "get", POD, False),
+        ("{namespaces: ['']}", "get", "/healthz", False),
+        ("{nonResourceURLs: [/healthz]}", "get", "/healthz", True),
+        ("{nonResourceURLs: [/healthz]}", "get", "/healthz/store", False),
+        ("{nonResourceURLs: ['/healthz*']}", "get", "/healthz/store", True),
+        ("{nonResourceURLs: ['*']}", "get", "/anything", True),
+        ("{nonResourceURLs: ['*']}", "get", POD, False),
+        ("{users: [alice], verbs: [get], namespaces: [u]}", "get", POD, False),
+    ],
+)
+def test_a_rule_matches_what_all_of_its_parts_match(rule: str, verb: str, path: str, matches: bool) -> None:
+    body = rule.strip("{}")
+    text = f"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{{level: Metadata{', ' + body if body else ''}}}]\n"
+
+    found = level(read_policy(text, "policy.yaml"), verb, path)
+
+    assert found is (Level.METADATA if matches else Level.NONE)
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    pods = (Resources("", frozenset({"pods"})),)
+    policy = Policy(
+        (
+            Rule(level=Level.NONE, users=frozenset({"robot"})),
+            Rule(level=Level.REQUEST, resources=pods),
+            Rule(level=Level.METADATA),
+        )
+    )
+
+    assert level(policy, "get", POD, User("robot")) is Level.NONE
+    assert level(policy, "get", POD) is Level.REQUEST
+    assert level(policy, "get", NODE) is Level.METADATA
+
+
+def test_what_no_rule_matches_is_not_recorded() -> None:
+    assert level(Policy((Rule(level=Level.METADATA, verbs=frozenset({"delete"})),)), "get", POD) is Level.NONE
+
+
+def test_a_rule_adds_to_the_stages_and_overrides_the_fields_that_the_policy_omits() -> None:
+    text = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- {level: Metadata, verbs: [watch], omitStages: [ResponseStarted], omitManagedFields: false}
+- {level: Metadata}
+"""
+    policy = read_policy(text, "policy.yaml")
+
+    watching = policy.treatment(ALICE, "watch", locate("/api/v1/pods"), "/api/v1/pods")
+    reading = policy.treatment(ALICE, "get", locate(POD), POD)
+
+    assert watching.omit_stages == {"RequestReceived", "ResponseStarted"}
+    assert not watching.omit_managed_fields
+    assert reading.omit_stages == {"RequestReceived"}
+    assert reading.omit_managed_fields
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "wanted"),
+    [
+        ("get", POD, Level.METADATA),
+        ("create", "/api/v1/namespaces/t/secrets", Level.METADATA),
+        ("get", "/readyz", Level.NONE),
+        ("get", "/livez/ping", Level.NONE),
+        ("get", "/version", Level.NONE),
+        ("get", "/apis", Level.METADATA),
+        ("update", "/apis/coordination.k8s.io/v1/namespaces/t/leases/l", Level.NONE),
+        ("delete", "/apis/coordination.k8s.io/v1/namespaces/t/leases/l", Level.METADATA),
+        ("create", "/apis/coordination.k8s.io/v1/namespaces/t/leases", Level.METADATA),
+    ],
+)
+def test_without_a_policy_all_is_told_but_health_and_the_renewing_of_leases(
+    verb: str, path: str, wanted: Level
+) -> None:
+    assert level(DEFAULT, verb, path) is wanted
