@@ -6,6 +6,7 @@ import stat
 import pytest
 from cryptography import x509
 
+from pilothouse.pki.authorities import Authorities
 from pilothouse.pki.authority import RENEW_BEFORE, Authority, UnusableError, names_of
 from pilothouse.pki.keyring import Keyring
 
@@ -62,7 +63,7 @@ def test_what_is_about_to_expire_is_made_again(tmp_path):
 def test_what_another_authority_signed_is_made_again(tmp_path):
     keyring = Keyring(tmp_path)
     first = keyring.admin(keyring.authority(NOW), NOW)
-    keyring.keep_authority(Authority.make("another", NOW).credential)
+    keyring.keep_authorities(Authorities(Authority.make("another", NOW).credential))
     assert keyring.admin(keyring.authority(NOW), NOW) != first
 
 

@@ -26,18 +26,18 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge
 from pilothouse.apiserver.instances import Instance
+from pilothouse.apiserver.live_tls import LiveContext
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.app import addresses, auditing, memory, monitoring
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
-from pilothouse.app.keys import Keys, agreed_keys, own_keys
+from pilothouse.app.keeping import key_store, opened_store, serve_maintenance, warn_of_missing_keys
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
 from pilothouse.app.renewing import Renewal
-from pilothouse.base.clock import SystemClock
+from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.store.interface import Store, StoreError
-from pilothouse.store.opening import StoreOptions, opened
 
 GRACE_SECONDS = 30.0
 """How long requests in flight get to finish when the server stops."""
@@ -61,10 +61,11 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
     authenticator = Authenticator(_tokens(options.token_auth_file))
     health = Health()
     try:
-        async with opened(_store_options(options, folder)) as store:
+        clock = SystemClock()
+        async with opened_store(options, folder) as store:
             keyring = Keyring(folder.pki)
-            keys = await _keys(options, store, keyring)
-            clock = SystemClock()
+            keys = key_store(options, keyring, store)
+            identity = Identity(options, folder, keyring, await keys.authorities(_now(clock)), clock)
             name = auditing.instance_name()
             trail = auditing.open_trail(options.audit, name, clock)
             core = Core(
@@ -74,11 +75,13 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                 clock=clock,
                 random=random.SystemRandom(),
                 refusals=refused_fields,
-                signing_key=keys.signing,
+                signing_key=await keys.signing(),
                 service_addresses=options.service_addresses,
                 history=options.compaction_interval,
             )
             _watch_over(health, store, core)
+            serve_maintenance(core, store, keys, clock)
+            await warn_of_missing_keys(store)
             if trail is not None:
                 health.add("audit", trail.problem)
             async with auditing.recording(trail), core.running():
@@ -90,17 +93,16 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                     requests=Requests(core.catalog),
                     trail=trail,
                 )
-                identity = Identity(options, folder, keyring, keys.authority)
-                context = identity.tls()
-                port = await _listen(edge, options, context)
+                live = LiveContext(identity.tls())
+                port = await _listen(edge, options, live.listening)
                 url = addresses.url(options.host, port)
                 identity.admit_admin(url)
-                renewal = Renewal(context, identity.pair, lambda: identity.admit_admin(url))
+                renewal = Renewal(identity, live, lambda: keys.authorities(_now(clock)), url)
                 me = Instance(name, addresses.advertised(options.host, port), identity.trusted.decode())
                 memory.settle()
                 try:
                     async with (
-                        _peers(options, store, me, keyring, keys) as peers,
+                        _peers(options, store, me, identity) as peers,
                         asyncio.TaskGroup() as group,
                     ):
                         auditing.serve_page(core, trail, peers, clock)
@@ -114,11 +116,11 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
 
 
 def _peers(
-    options: ApiServerOptions, store: Store, me: Instance, keyring: Keyring, keys: Keys
+    options: ApiServerOptions, store: Store, me: Instance, identity: Identity
 ) -> AbstractAsyncContextManager[Asking]:
     """The other instances, where the store can have any."""
     if options.store == "etcd":
-        return auditing.known_to_peers(store, me, keyring, keys.authority)
+        return auditing.known_to_peers(store, me, identity.peer)
     return auditing.without_peers()
 
 
@@ -127,25 +129,6 @@ async def _listen(edge: Edge, options: ApiServerOptions, tls: ssl.SSLContext) ->
         return await edge.listen(options.host, options.port, tls)
     except OSError as problem:
         raise StartError(f"can't listen on {options.host}:{options.port}: {explain(problem)}") from None
-
-
-def _store_options(options: ApiServerOptions, folder: DataFolder) -> StoreOptions:
-    return StoreOptions(
-        kind=options.store,
-        folder=folder.store,
-        endpoints=options.etcd.servers,
-        prefix=options.etcd.prefix,
-        ca_file=options.etcd.ca_file,
-        cert_file=options.etcd.cert_file,
-        key_file=options.etcd.key_file,
-        user=options.etcd.user,
-        password=options.etcd.password,
-    )
-
-
-async def _keys(options: ApiServerOptions, store: Store, keyring: Keyring) -> Keys:
-    """Instances that share a store share their keys too."""
-    return await agreed_keys(store, keyring, _now()) if options.store == "etcd" else own_keys(keyring, _now())
 
 
 def _tokens(file: Path | None) -> Tokens:
@@ -198,5 +181,5 @@ def allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+def _now(clock: Clock) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(clock.now(), datetime.UTC)

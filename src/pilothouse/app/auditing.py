@@ -9,9 +9,8 @@ The trail is opened first and closed last, so that it sees every request.
 
 from __future__ import annotations
 
-import datetime
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from pilothouse.apiserver.audit.log_file import DAY, MEGABYTE, LogFile, Rotation
@@ -26,8 +25,7 @@ from pilothouse.apiserver.instances import Instance, Instances
 from pilothouse.app.options import AuditOptions, StartError, explain, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import new_uid
-from pilothouse.pki.authority import Authority
-from pilothouse.pki.keyring import Keyring
+from pilothouse.pki.keyring import Pair
 from pilothouse.store.interface import Store
 
 
@@ -76,14 +74,12 @@ async def recording(trail: Trail | None) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def known_to_peers(
-    store: Store, me: Instance, keyring: Keyring, authority: Authority
-) -> AsyncIterator[Asking]:
+async def known_to_peers(store: Store, me: Instance, credential: Callable[[], Pair]) -> AsyncIterator[Asking]:
     """The other instances on a store that several share; they know of this one while the context is open."""
     instances = Instances(store, me)
     async with (
         instances.announced(),
-        Peers.open(instances, lambda: keyring.peer(authority, datetime.datetime.now(datetime.UTC))) as peers,
+        Peers.open(instances, credential) as peers,
     ):
         yield peers
 

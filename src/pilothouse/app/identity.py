@@ -1,10 +1,11 @@
 """What a server shows of itself, whom it trusts, and the administrator's way in.
 
-    identity = Identity(options, folder, keyring, authority)
+    identity = Identity(options, folder, keyring, authorities)
     context = identity.tls()
     identity.admit_admin(url)
 
-Asking again is how things are renewed: what is about to expire is made again on the way.
+Asking again is how things are renewed: what is about to expire, or was signed by an authority that no longer signs, is
+made again on the way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pilothouse.app import addresses
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.kubeconfig import kubeconfig
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
-from pilothouse.pki.authority import Authority
+from pilothouse.base.clock import Clock
+from pilothouse.pki.authorities import Authorities
+from pilothouse.pki.authority import Authority, UnusableError
 from pilothouse.pki.files import write_private
 from pilothouse.pki.keyring import Keyring, Pair
 
@@ -26,25 +29,50 @@ class Identity:
     """The server's certificates, its own or those it was given."""
 
     def __init__(
-        self, options: ApiServerOptions, folder: DataFolder, keyring: Keyring, authority: Authority
+        self,
+        options: ApiServerOptions,
+        folder: DataFolder,
+        keyring: Keyring,
+        authorities: Authorities,
+        clock: Clock,
     ) -> None:
         self._options = options
         self._folder = folder
         self._keyring = keyring
-        self._authority = authority
+        self._clock = clock
+        self._authorities = authorities
+        self.authority = Authority(authorities.current)
+        """The one that signs."""
+        if self.authority.expiring(self.now()):
+            raise UnusableError(
+                "the authority's certificate is not valid at this time; set the clock right, or replace it: see "
+                "`pilothouse certs rotate-ca --help`"
+            )
+
+    def adopt(self, authorities: Authorities) -> None:
+        """Sign and trust by these from now on."""
+        self.authority = Authority(authorities.current)
+        self._authorities = authorities
+
+    def now(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
 
     def pair(self) -> Pair:
         """Where the serving certificate and its key lie."""
         given = self._options
         if given.tls_cert_file is not None and given.tls_private_key_file is not None:
             return Pair(given.tls_cert_file, given.tls_private_key_file)
-        return self._keyring.serving(self._authority, addresses.names(given.host), _now())
+        return self._keyring.serving(self.authority, addresses.names(given.host), self.now())
+
+    def peer(self) -> Pair:
+        """What this server shows to other instances."""
+        return self._keyring.peer(self.authority, self.now())
 
     def tls(self) -> ssl.SSLContext:
-        """A context with the certificate. Clients' may be our own authority's or, where given, another's."""
+        """A context with the certificate. Clients' may be our own authorities' or, where given, another's."""
         pair = self.pair()
         try:
-            context = tls_context(pair.certificate, pair.key, self._keyring.authority_file)
+            context = tls_context(pair.certificate, pair.key, self._authorities.trusted)
         except (OSError, ssl.SSLError) as problem:
             raise StartError(f"{pair.certificate} and {pair.key} can't be used: {explain(problem)}") from None
         extra = self._options.client_ca_file
@@ -59,16 +87,19 @@ class Identity:
     def trusted(self) -> bytes:
         """What clients check the server's certificate against."""
         given = self._options.tls_cert_file
-        return read_file(given) if given is not None else self._authority.certificate
+        return read_file(given) if given is not None else self._authorities.trusted
+
+    @property
+    def looks(self) -> tuple[bytes, ...]:
+        """All that a TLS context is made of; when it changes, so must the context."""
+        pair, extra = self.pair(), self._options.client_ca_file
+        files = [pair.certificate, pair.key, *([extra] if extra is not None else [])]
+        return (*map(read_file, files), self._authorities.trusted)
 
     def admit_admin(self, url: str) -> None:
         """Write the administrator's kubeconfig, unless it is there as it should be."""
-        admin = self._keyring.admin(self._authority, _now())
+        admin = self._keyring.admin(self.authority, self.now())
         content = kubeconfig(url, self.trusted, "admin", admin)
         file = self._folder.admin_kubeconfig
         if not file.exists() or file.read_bytes() != content:
             write_private(file, content)
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

@@ -1,68 +1,130 @@
-"""The keys of a control plane, and how its instances come to have the same.
+"""The keys of a control plane: where they are kept, and how its instances come to have the same.
+
+    keys = KeyStore(keyring, given, shared=store)
+    await keys.signing(), await keys.authorities(now)
 
 Alone, an instance makes its keys in its data folder. Where several share an etcd, the first one puts its keys into the
 store, below a prefix that the API does not serve, and the others take them from there: so each accepts what any other
-has signed.
+has signed. What flags name is used instead, and kept nowhere.
+
+The authorities may change while a server runs (``rotating``), so they are asked for again and again; the key that signs
+tokens stays.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from pilothouse.pki.authority import Authority, Credential, UnusableError
+from pilothouse.app.options import read_file
+from pilothouse.pki import authorities as codec
+from pilothouse.pki.authorities import Authorities
+from pilothouse.pki.authority import Authority, Credential, UnusableError, split_chain
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.pki.keyring import Keyring
-from pilothouse.store.interface import Conflict, Store
+from pilothouse.store.interface import Conflict, Entry, Store
 
 PREFIX = "/pilothouse/keys/"
-_AUTHORITY = "authority"
-_SIGNING = "token-signing.key"
+AUTHORITY = f"{PREFIX}authority"
+_SIGNING_FILE = "token-signing.key"
+SIGNING = f"{PREFIX}{_SIGNING_FILE}"
 
 
-@dataclass(frozen=True)
-class Keys:
-    """What makes this control plane itself and no other."""
+@dataclass(frozen=True, kw_only=True)
+class GivenKeys:
+    """Files that are used in the place of keys of the control plane's own making."""
 
-    authority: Authority
-    signing: SigningKey
-
-
-def own_keys(keyring: Keyring, now: datetime.datetime) -> Keys:
-    """The folder's keys; made the first time."""
-    pem = keyring.secret(_SIGNING, lambda: SigningKey.generate().to_pem())
-    return Keys(keyring.authority(now), _signing_key(pem, str(keyring.folder / _SIGNING)))
+    signing: Path | None = None
+    certificate: Path | None = None
+    """The authority that signs; other certificates in the file are trusted too."""
+    key: Path | None = None
 
 
-async def agreed_keys(store: Store, keyring: Keyring, now: datetime.datetime) -> Keys:
-    """The keys of all instances on a store, kept in each one's folder."""
-    mine = own_keys(keyring, now)
-    credential = _decode(await _agree(store, _AUTHORITY, _encode(mine.authority.credential)))
-    pem = await _agree(store, _SIGNING, mine.signing.to_pem())
-    keys = Keys(_authority(credential), _signing_key(pem, f"the store's {PREFIX}{_SIGNING}"))
-    keyring.keep_authority(credential)
-    keyring.keep_secret(_SIGNING, pem)
-    return keys
+class KeyStore:
+    """The keys, from where they are kept."""
+
+    def __init__(self, keyring: Keyring, given: GivenKeys, *, shared: Store | None) -> None:
+        """``shared`` is the store that instances have in common, if this one may have others beside it."""
+        self._keyring = keyring
+        self._given = given
+        self._shared = shared
+
+    async def signing(self) -> SigningKey:
+        """The key that signs service accounts' tokens. Raises ``UnusableError``."""
+        if self._given.signing is not None:
+            return _signing_key(read_file(self._given.signing), str(self._given.signing))
+        pem = self._keyring.secret(_SIGNING_FILE, lambda: SigningKey.generate().to_pem())
+        if self._shared is not None:
+            pem = (await agreed(self._shared, SIGNING, pem)).value
+            self._keyring.keep_secret(_SIGNING_FILE, pem)
+        return _signing_key(pem, str(self._keyring.folder / _SIGNING_FILE))
+
+    async def authorities(self, now: datetime.datetime) -> Authorities:
+        """The authorities as they are at this moment. Raises ``UnusableError``."""
+        if self._given.certificate is not None and self._given.key is not None:
+            return _given(self._given.certificate, self._given.key)
+        mine = self._keyring.authorities(now)
+        if self._shared is None:
+            return mine
+        found = decoded(await agreed(self._shared, AUTHORITY, codec.encode(mine)))
+        self._keyring.keep_authorities(found)
+        return found
+
+    def saved(self, now: datetime.datetime) -> Mapping[str, bytes]:
+        """What a backup has to hold besides the store."""
+        if self._shared is not None:
+            return {}
+        found = {}
+        if self._given.certificate is None:
+            found[AUTHORITY] = codec.encode(self._keyring.authorities(now))
+        if self._given.signing is None:
+            found[SIGNING] = self._keyring.secret(_SIGNING_FILE, lambda: SigningKey.generate().to_pem())
+        return found
 
 
-async def _agree(store: Store, name: str, mine: bytes) -> bytes:
+def keep(keyring: Keyring, saved: Mapping[str, bytes]) -> None:
+    """Put keys from a backup into a folder. Raises ``UnusableError``."""
+    if AUTHORITY in saved:
+        keyring.keep_authorities(_checked(codec.decode(saved[AUTHORITY])))
+    if SIGNING in saved:
+        _signing_key(saved[SIGNING], SIGNING)
+        keyring.keep_secret(_SIGNING_FILE, saved[SIGNING])
+
+
+async def agreed(store: Store, key: str, mine: bytes) -> Entry:
     """What every instance uses: ``mine`` if nobody was here before."""
-    key = PREFIX + name
-    found = await store.get(key)
-    if found is None:
+    while (found := await store.get(key)) is None:
         try:
             await store.create(key, mine)
         except Conflict as lost:
-            found = lost.current
-    return mine if found is None else found.value
+            if lost.current is not None:
+                return lost.current
+    return found
 
 
-def _authority(credential: Credential) -> Authority:
+def decoded(entry: Entry) -> Authorities:
+    """The authorities that a store holds."""
     try:
-        return Authority(credential)
+        return _checked(codec.decode(entry.value))
     except UnusableError as problem:
-        raise UnusableError(f"the store's {PREFIX}{_AUTHORITY}: {problem}") from None
+        raise UnusableError(f"the store's {entry.key}: {problem}") from None
+
+
+def _checked(authorities: Authorities) -> Authorities:
+    Authority(authorities.current)
+    return authorities
+
+
+def _given(certificate: Path, key: Path) -> Authorities:
+    try:
+        first, rest = split_chain(read_file(certificate))
+        return _checked(Authorities(Credential(first, read_file(key)), leaving=rest))
+    except UnusableError as problem:
+        raise UnusableError(
+            f"--cluster-signing-cert-file {certificate} and --cluster-signing-key-file {key}: {problem}"
+        ) from None
 
 
 def _signing_key(pem: bytes, where: str) -> SigningKey:
@@ -70,16 +132,3 @@ def _signing_key(pem: bytes, where: str) -> SigningKey:
         return SigningKey.from_pem(pem)
     except (ValueError, TypeError) as problem:
         raise UnusableError(f"{where} is not a key for signing tokens: {problem}") from None
-
-
-def _encode(credential: Credential) -> bytes:
-    content = {"certificate": credential.certificate.decode(), "key": credential.key.decode()}
-    return json.dumps(content).encode()
-
-
-def _decode(text: bytes) -> Credential:
-    try:
-        content = json.loads(text)
-        return Credential(content["certificate"].encode(), content["key"].encode())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnusableError(f"the store's {PREFIX}{_AUTHORITY} is not a certificate with its key") from None

@@ -64,6 +64,13 @@ class ApiServerOptions:
     client_ca_file: Path | None = None
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
+    signing_key_file: Path | None = None
+    """Signs service accounts' tokens."""
+    cluster_signing_cert_file: Path | None = None
+    cluster_signing_key_file: Path | None = None
+    """The authority that signs certificates, if not one of the server's own making."""
+    encryption_key_file: Path | None = None
+    """Seals secrets in the store."""
     audit: AuditOptions = field(default_factory=AuditOptions)
     max_requests_in_flight: int = 400
     max_mutating_requests_in_flight: int = 200
@@ -81,6 +88,8 @@ class ApiServerOptions:
         self.audit.check()
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             raise StartError("--tls-cert-file and --tls-private-key-file go together")
+        if (self.cluster_signing_cert_file is None) != (self.cluster_signing_key_file is None):
+            raise StartError("--cluster-signing-cert-file and --cluster-signing-key-file go together")
         if self.compaction_interval < 1:
             raise StartError("--compaction-interval must be at least 1s")
 

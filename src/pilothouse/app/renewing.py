@@ -1,7 +1,10 @@
 """Certificates are looked after while the server runs.
 
-A serving certificate that is about to expire is made again, and one that somebody replaced on disk is taken up: new
-connections get it, those that are open go on with theirs. So is the administrator's kubeconfig kept valid.
+Certificates that are about to expire are made again, and what somebody replaced is taken up: files on disk, or the
+authorities, which every instance that shares them changes at the same time. New connections get what is new, those that are
+open go on with what they have. So is the administrator's kubeconfig kept valid.
+
+Whatever can't be used is logged, and the server goes on with what it has.
 """
 
 from __future__ import annotations
@@ -9,49 +12,70 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from pilothouse.pki.keyring import Pair
+from pilothouse.apiserver.live_tls import LiveContext
+from pilothouse.app.identity import Identity
+from pilothouse.app.options import StartError
+from pilothouse.pki.authorities import Authorities
+from pilothouse.pki.authority import DAY, UnusableError
+from pilothouse.store.interface import StoreError
 
 INTERVAL = 60.0
+WARN_BEFORE = 180
+"""Days before an authority ends from which on that is mentioned, once a day."""
 
 log = logging.getLogger(__name__)
 
 
 class Renewal:
-    """Keeps a TLS context in step with its files."""
+    """Keeps a TLS context in step with what it is made of."""
 
     def __init__(
-        self, context: ssl.SSLContext, make: Callable[[], Pair], admit_admin: Callable[[], None]
+        self,
+        identity: Identity,
+        live: LiveContext,
+        authorities: Callable[[], Awaitable[Authorities]],
+        url: str,
     ) -> None:
-        """``make`` says where the certificate lies, and ``admit_admin`` writes the kubeconfig; each renews on the way."""
-        self._context = context
-        self._make = make
-        self._admit_admin = admit_admin
-        self._seen = _look(make())
+        """``authorities`` says which there are at the moment."""
+        self._identity = identity
+        self._live = live
+        self._authorities = authorities
+        self._url = url
+        self._seen = identity.looks
+        self._warned = WARN_BEFORE
 
-    def renew(self) -> bool:
-        """Take up what has changed; true if anything has. What can't be used is logged, and the old one stays."""
+    async def renew(self) -> bool:
+        """Take up what has changed; true if connections notice."""
+        identity = self._identity
         try:
-            pair = self._make()
-            seen = _look(pair)
-            self._admit_admin()
-            if seen == self._seen:
-                return False
-            self._context.load_cert_chain(pair.certificate, pair.key)
-        except (OSError, ssl.SSLError) as problem:
-            log.error("the serving certificate could not be renewed: %s", problem)
+            identity.adopt(await self._authorities())
+            seen = identity.looks
+            identity.admit_admin(self._url)
+            if seen != self._seen:
+                self._live.replace(identity.tls())
+        except (OSError, ssl.SSLError, StartError, UnusableError, StoreError) as problem:
+            log.error("certificates could not be renewed: %s", problem)
+            return False
+        self._warn()
+        if seen == self._seen:
             return False
         self._seen = seen
-        log.info("new connections get the certificate in %s", pair.certificate)
+        log.info("new connections get the certificate in %s", identity.pair().certificate)
         return True
 
     async def run(self) -> None:
         """Look now and then, until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL)
-            self.renew()
+            await self.renew()
 
-
-def _look(pair: Pair) -> tuple[bytes, bytes]:
-    return pair.certificate.read_bytes(), pair.key.read_bytes()
+    def _warn(self) -> None:
+        left = (self._identity.authority.expires - self._identity.now()) // DAY
+        if left < self._warned:
+            self._warned = left
+            log.warning(
+                "the authority ends in %d days, and with it every certificate it signed; see `pilothouse certs rotate-ca`",
+                left,
+            )

@@ -87,6 +87,22 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     help="Days that they are kept; 0 is for ever.",
 )
 @click.option(
+    "--service-account-signing-key-file",
+    type=_FILE,
+    help="Key (ECDSA P-256, PEM) that signs service accounts' tokens, if not one of the server's own making.",
+)
+@click.option(
+    "--cluster-signing-cert-file",
+    type=_FILE,
+    help="Authority that signs certificates, if not one of the server's own making; what else is in the file is trusted too.",
+)
+@click.option("--cluster-signing-key-file", type=_FILE, help="Key of that authority.")
+@click.option(
+    "--encryption-key-file",
+    type=_FILE,
+    help="Keys that secrets are encrypted with in the store, one a line: NAME:BASE64. The first one writes.",
+)
+@click.option(
     "--max-requests-inflight",
     type=click.IntRange(0),
     default=400,
@@ -152,6 +168,10 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         client_ca_file=flags["client_ca_file"],
         tls_cert_file=flags["tls_cert_file"],
         tls_private_key_file=flags["tls_private_key_file"],
+        signing_key_file=flags["service_account_signing_key_file"],
+        cluster_signing_cert_file=flags["cluster_signing_cert_file"],
+        cluster_signing_key_file=flags["cluster_signing_key_file"],
+        encryption_key_file=flags["encryption_key_file"],
         audit=AuditOptions(
             log_path=flags["audit_log_path"],
             policy_file=flags["audit_policy_file"],

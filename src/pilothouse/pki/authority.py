@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 DAY = datetime.timedelta(days=1)
@@ -51,8 +51,8 @@ class Authority:
             key = serialization.load_pem_private_key(credential.key, None)
         except (ValueError, TypeError) as problem:
             raise UnusableError(f"not a certificate with its key: {problem}") from None
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise UnusableError("the key is not an ECDSA key")
+        if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise UnusableError("the key is neither an ECDSA nor an RSA key")
         if key.public_key() != self._certificate.public_key():
             raise UnusableError("the key is not the certificate's")
         self._key = key
@@ -98,8 +98,14 @@ class Authority:
         except (ValueError, TypeError, InvalidSignature):
             return False
         started = certificate.not_valid_before_utc <= now
-        lasting = now + RENEW_BEFORE < certificate.not_valid_after_utc
+        # A short-lived certificate, as of an authority near its end, is renewed in the last third of its life.
+        life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+        lasting = now + min(RENEW_BEFORE, life / 3) < certificate.not_valid_after_utc
         return started and lasting and key.public_key() == certificate.public_key()
+
+    @property
+    def expires(self) -> datetime.datetime:
+        return self._certificate.not_valid_after_utc
 
     def expiring(self, now: datetime.datetime) -> bool:
         """Whether the authority itself is past its dates."""
@@ -113,23 +119,47 @@ class Authority:
         alternatives: x509.SubjectAlternativeName | None = None,
     ) -> Credential:
         key = ec.generate_private_key(ec.SECP256R1())
+        # What outlives its authority would only look good.
+        lifetime = min(LEAF_LIFETIME, self._certificate.not_valid_after_utc - now)
+        if self.expiring(now):
+            raise UnusableError("the authority is out of its dates and can sign nothing")
         draft = (
-            _draft(subject, self._certificate.subject, key.public_key(), now, LEAF_LIFETIME)
+            _draft(subject, self._certificate.subject, key.public_key(), now, lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(self._identifier(), critical=False)
         )
         if alternatives is not None:
             draft = draft.add_extension(alternatives, critical=False)
         return _credential(draft.sign(self._key, hashes.SHA256()), key)
 
+    def _identifier(self) -> x509.AuthorityKeyIdentifier:
+        """How what is signed refers to this authority: by the name that it gave its key, if it gave one."""
+        try:
+            own = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        except x509.ExtensionNotFound:
+            return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+
+
+def split_chain(pem: bytes) -> tuple[bytes, bytes]:
+    """The first certificate of a PEM file, and the others. Raises ``UnusableError`` if there is none."""
+    try:
+        first, *rest = x509.load_pem_x509_certificates(pem)
+    except ValueError as problem:
+        raise UnusableError(f"not a certificate: {problem}") from None
+    encoding = serialization.Encoding.PEM
+    return first.public_bytes(encoding), b"".join(other.public_bytes(encoding) for other in rest)
+
 
 def names_of(credential: Credential) -> frozenset[str]:
     """The host names and addresses that a serving certificate is for."""
-    certificate = x509.load_pem_x509_certificate(credential.certificate)
+    return subject_names(x509.load_pem_x509_certificate(credential.certificate))
+
+
+def subject_names(certificate: x509.Certificate) -> frozenset[str]:
+    """The host names and addresses in a certificate."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

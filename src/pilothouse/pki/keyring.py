@@ -17,12 +17,17 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from pilothouse.pki import authority_files
+from pilothouse.pki.authorities import Authorities
 from pilothouse.pki.authority import Authority, Credential, UnusableError, names_of
 from pilothouse.pki.files import private_folder, write_private
 
+AUTHORITY = "pilothouse-ca"
 ADMIN_GROUP = "system:masters"
 PEER, PEERS_GROUP = "pilothouse:apiserver", "pilothouse:apiservers"
 """As whom instances ask each other."""
+_SERVING = "apiserver"
+_CLIENTS = {"admin": ("admin", ADMIN_GROUP), "peer": (PEER, PEERS_GROUP)}
 
 
 @dataclass(frozen=True)
@@ -41,39 +46,28 @@ class Keyring:
 
     @property
     def authority_file(self) -> Path:
-        """The authority's certificate, for whoever verifies what it signed."""
+        """The certificate of the authority that signs."""
         return self._pair("ca").certificate
 
-    def stored_authority(self) -> Credential | None:
-        """The authority's certificate and key, if they lie in the folder."""
-        return self._read("ca")
+    def authorities(self, now: datetime.datetime) -> Authorities:
+        """The folder's authorities; one is made the first time."""
+        found = authority_files.read(self.folder)
+        if found is None:
+            found = Authorities(Authority.make(AUTHORITY, now).credential)
+            authority_files.write(self.folder, found)
+        return found
 
-    def keep_authority(self, credential: Credential) -> None:
-        """Put an authority that comes from elsewhere into the folder."""
-        if credential != self._read("ca"):
-            self._write("ca", credential)
+    def keep_authorities(self, authorities: Authorities) -> None:
+        """Put authorities that come from elsewhere, or have taken a step, into the folder."""
+        authority_files.write(self.folder, authorities)
 
     def authority(self, now: datetime.datetime) -> Authority:
-        """The folder's authority; made the first time."""
-        where = self._pair("ca")
-        credential = self._read("ca")
-        if credential is None and where.certificate.exists():
-            raise UnusableError(
-                f"{where.key} is missing; put it back, or give the certificates to use with "
-                "--client-ca-file, --tls-cert-file and --tls-private-key-file"
-            )
-        if credential is None:
-            authority = Authority.make("pilothouse-ca", now)
-            self._write("ca", authority.credential)
-            return authority
-        try:
-            authority = Authority(credential)
-        except UnusableError as problem:
-            raise UnusableError(f"{where.certificate} and {where.key}: {problem}") from None
+        """The one of them that signs."""
+        authority = Authority(self.authorities(now).current)
         if authority.expiring(now):
             raise UnusableError(
-                f"{where.certificate} is not valid at this time; set the clock right, or remove the folder "
-                f"{self.folder} to have a new authority made, which all clients then have to trust anew"
+                f"{self._pair('ca').certificate} is not valid at this time; set the clock right, or replace it "
+                "with `pilothouse certs rotate-ca`"
             )
         return authority
 
@@ -81,27 +75,32 @@ class Keyring:
         """The server's certificate, for exactly these host names and addresses."""
         wanted = frozenset(names)
         return self._current(
-            "apiserver",
+            _SERVING,
             lambda kept: authority.stands_behind(kept, now) and names_of(kept) == wanted,
             lambda: authority.serving(sorted(wanted), now),
         )
 
     def admin(self, authority: Authority, now: datetime.datetime) -> Credential:
         """The administrator's certificate and key."""
-        pair = self._current(
-            "admin",
-            lambda kept: authority.stands_behind(kept, now),
-            lambda: authority.client("admin", [ADMIN_GROUP], now),
-        )
+        pair = self._client("admin", authority, now)
         return Credential(pair.certificate.read_bytes(), pair.key.read_bytes())
 
     def peer(self, authority: Authority, now: datetime.datetime) -> Pair:
         """What this instance shows to the others that share its authority."""
-        return self._current(
-            "peer",
-            lambda kept: authority.stands_behind(kept, now),
-            lambda: authority.client(PEER, [PEERS_GROUP], now),
-        )
+        return self._client("peer", authority, now)
+
+    def renew(self, authority: Authority, now: datetime.datetime) -> list[str]:
+        """Make every certificate of the folder again, whatever its age; their names."""
+        made: list[str] = []
+        serving = self._read(_SERVING)
+        if serving is not None:
+            self._write(_SERVING, authority.serving(sorted(names_of(serving)), now))
+            made.append(_SERVING)
+        for name, (user, group) in _CLIENTS.items():
+            if self._read(name) is not None:
+                self._write(name, authority.client(user, [group], now))
+                made.append(name)
+        return made
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """A key of any form; made the first time."""
@@ -115,6 +114,14 @@ class Keyring:
         file = self.folder / name
         if not file.exists() or file.read_bytes() != content:
             write_private(file, content)
+
+    def _client(self, name: str, authority: Authority, now: datetime.datetime) -> Pair:
+        user, group = _CLIENTS[name]
+        return self._current(
+            name,
+            lambda kept: authority.stands_behind(kept, now),
+            lambda: authority.client(user, [group], now),
+        )
 
     def _current(self, name: str, good: Callable[[Credential], bool], make: Callable[[], Credential]) -> Pair:
         kept = self._read(name)

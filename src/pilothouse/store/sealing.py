@@ -14,7 +14,7 @@ reason, which can't be mistaken for JSON; whoever comes to decode it tells the r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import msgspec
@@ -54,6 +54,11 @@ class Sealed:
         self.inner = inner
         self._keys = keys
         self._covers = tuple(covers)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the keys, the one that seals first."""
+        return self._keys.names
 
     @property
     def current(self) -> int | None:
@@ -117,7 +122,7 @@ class Sealed:
         sealed = {name: count for name, count in sorted(found.items()) if name is not None}
         return Census(plain, sealed, tuple(name for name in sealed if name not in self._keys.names))
 
-    async def reseal(self) -> AsyncIterator[Resealed]:
+    async def reseal(self) -> AsyncGenerator[Resealed, None]:
         """Seal every value with the first key that is not sealed with it, telling now and then how far it is.
 
         Each is an ordinary write, so other instances and watchers see a new revision with the same content. A value

@@ -1,0 +1,133 @@
+"""What operators ask of a running server: a backup, and how secrets are kept.
+
+    GET  /pilothouse/v1/backup                  every key and value at one revision, as a backup file
+    GET  /pilothouse/v1/encryption              how many secrets are kept under which key
+    POST /pilothouse/v1/encryption/rewrite      keep them all under the first key; a line of JSON after each page
+
+They are paths, not resources: rights to them are granted by path, and at first nobody but administrators has any. A
+backup holds everything that the server knows, keys included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from pilothouse.apiserver import codec, version
+from pilothouse.apiserver.exchange import Answer, Chunk, Request, Response, Sink, Streaming
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import format_time
+from pilothouse.meta import errors
+from pilothouse.meta.errors import StatusError
+from pilothouse.store.backup_file import Header, written
+from pilothouse.store.interface import Store, StoreError
+from pilothouse.store.sealing import Resealed, Sealed
+
+BACKUP = "/pilothouse/v1/backup"
+ENCRYPTION = "/pilothouse/v1/encryption"
+REWRITE = "/pilothouse/v1/encryption/rewrite"
+
+Handler = Callable[[Request], Awaitable[Answer]]
+
+_HELD_BACK = 4 * 1024 * 1024
+"""Bytes on their way to the client above which the next ones have to wait."""
+_PAUSE = 0.01
+
+log = logging.getLogger(__name__)
+
+
+class Maintenance:
+    """Answers at its paths."""
+
+    def __init__(
+        self,
+        store: Sealed,
+        clock: Clock,
+        *,
+        prefixes: tuple[str, ...],
+        without: tuple[str, ...],
+        besides: Callable[[], Mapping[str, bytes]],
+    ) -> None:
+        """A backup holds what is below ``prefixes``, except ``without``, and what ``besides`` gives."""
+        self._store = store
+        self._clock = clock
+        self._prefixes = prefixes
+        self._without = without
+        self._besides = besides
+
+    @property
+    def paths(self) -> Mapping[str, Handler]:
+        return {BACKUP: self.backup, ENCRYPTION: self.encryption, REWRITE: self.rewrite}
+
+    async def backup(self, request: Request) -> Answer:
+        """Everything, as it is stored: what is sealed stays so."""
+        _allow(request, "GET")
+        kept: Store = self._store.inner
+        try:
+            census = await self._store.census()
+            revision = await kept.revision()
+        except StoreError as problem:
+            raise errors.unavailable(f"the store does not answer: {problem}") from None
+        header = Header(
+            revision=revision,
+            created=format_time(self._clock.now()),
+            server=version.git_version(),
+            keys=tuple(census.sealed),
+        )
+        log.warning("%s takes a backup of everything, at revision %d", request.user.name, revision)
+
+        async def run(sink: Sink) -> None:
+            pieces = written(kept, header, self._prefixes, besides=self._besides(), without=self._without)
+            await _pour(pieces, sink)
+
+        return Streaming(run, "application/octet-stream")
+
+    async def encryption(self, request: Request) -> Answer:
+        """Which keys there are, and how many values are kept under each."""
+        _allow(request, "GET")
+        try:
+            census = await self._store.census()
+        except StoreError as problem:
+            raise errors.unavailable(f"the store does not answer: {problem}") from None
+        return Response(200, codec.dump({"keys": self._store.keys, **msgspec.to_builtins(census)}))
+
+    async def rewrite(self, request: Request) -> Answer:
+        """Seal everything with the first key."""
+        _allow(request, "POST")
+        if not self._store.keys:
+            raise errors.bad_request(
+                "the server has no encryption keys; it gets them with --encryption-key-file"
+            )
+        log.warning("%s has all secrets rewritten with the key %r", request.user.name, self._store.keys[0])
+
+        async def lines() -> AsyncIterator[bytes]:
+            done = Resealed()
+            try:
+                async with aclosing(self._store.reseal()) as rounds:
+                    async for done in rounds:
+                        yield msgspec.json.encode(done) + b"\n"
+            except StoreError as problem:
+                yield codec.dump({"error": str(problem)}) + b"\n"
+                return
+            yield codec.dump({"done": True, **msgspec.to_builtins(done)}) + b"\n"
+
+        return Streaming(lambda sink: _pour(lines(), sink))
+
+
+async def _pour(pieces: AsyncIterator[bytes], sink: Sink) -> None:
+    """Write as fast as the client takes it."""
+    async for piece in pieces:
+        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
+            await asyncio.sleep(_PAUSE)
+        if sink.closed:
+            return
+        sink.write(Chunk.of(piece))
+
+
+def _allow(request: Request, method: str) -> None:
+    if request.method != method:
+        raise StatusError(405, "MethodNotAllowed", f"{request.path} takes {method} only")

@@ -1,0 +1,104 @@
+"""What a server keeps, put together: its store, its keys, and what operators ask about both.
+
+async with opened_store(options, folder) as store:
+    keys = key_store(options, keyring, store)
+    serve_maintenance(core, store, keys, clock)
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pilothouse.apiserver.catalog import ROOT
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.instances import PREFIX as INSTANCES
+from pilothouse.apiserver.maintenance import Maintenance
+from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.keys import GivenKeys, KeyStore
+from pilothouse.app.options import ApiServerOptions, EtcdOptions, StartError, StoreKind, read_file
+from pilothouse.base.clock import Clock
+from pilothouse.pki.keyring import Keyring
+from pilothouse.pki.sealing import KeyFileError, SealingKeys
+from pilothouse.store.opening import StoreOptions, opened
+from pilothouse.store.restoring import MARK, continued
+from pilothouse.store.sealing import Sealed
+
+OWN = "/pilothouse/"
+"""Below this lies what the API does not serve."""
+SAVED = (OWN, ROOT)
+"""What a backup holds,"""
+NOT_SAVED = (INSTANCES, MARK)
+"""except this: it says something about the store and its servers of the moment."""
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def opened_store(options: ApiServerOptions, folder: DataFolder) -> AsyncIterator[Sealed]:
+    """The store that a server works on, with secrets sealed."""
+    keys = sealing_keys(options.encryption_key_file)
+    async with opened(store_options(options.store, options.etcd, folder)) as store:
+        yield Sealed(await continued(store), keys)
+
+
+def store_options(kind: StoreKind, etcd: EtcdOptions, folder: DataFolder) -> StoreOptions:
+    """Where the store is."""
+    return StoreOptions(
+        kind=kind,
+        folder=folder.store,
+        endpoints=etcd.servers,
+        prefix=etcd.prefix,
+        ca_file=etcd.ca_file,
+        cert_file=etcd.cert_file,
+        key_file=etcd.key_file,
+        user=etcd.user,
+        password=etcd.password,
+    )
+
+
+def sealing_keys(file: Path | None) -> SealingKeys:
+    """The keys that secrets are sealed with; none without a file."""
+    if file is None:
+        return SealingKeys()
+    try:
+        return SealingKeys.read(read_file(file), f"--encryption-key-file {file}")
+    except KeyFileError as problem:
+        raise StartError(str(problem)) from None
+
+
+def key_store(options: ApiServerOptions, keyring: Keyring, store: Sealed) -> KeyStore:
+    """Where the control plane's keys are: with its instances in common, where there may be several."""
+    given = GivenKeys(
+        signing=options.signing_key_file,
+        certificate=options.cluster_signing_cert_file,
+        key=options.cluster_signing_key_file,
+    )
+    return KeyStore(keyring, given, shared=store if options.store == "etcd" else None)
+
+
+def serve_maintenance(core: Core, store: Sealed, keys: KeyStore, clock: Clock) -> None:
+    """Have operators answered."""
+    maintenance = Maintenance(
+        store,
+        clock,
+        prefixes=SAVED,
+        without=NOT_SAVED,
+        besides=lambda: keys.saved(datetime.datetime.fromtimestamp(clock.now(), datetime.UTC)),
+    )
+    for path, handler in maintenance.paths.items():
+        core.serve(path, handler)
+
+
+async def warn_of_missing_keys(store: Sealed) -> None:
+    """Say at the start what will not be readable."""
+    census = await store.census()
+    for name in census.missing:
+        log.error(
+            "%d secrets are sealed with the key %r, which --encryption-key-file does not give: they can't be read",
+            census.sealed[name],
+            name,
+        )

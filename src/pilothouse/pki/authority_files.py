@@ -1,0 +1,79 @@
+"""Authorities in a folder.
+
+    ca.crt, ca.key             the one that signs
+    ca-next.crt, ca-next.key   the one that will (while it is being replaced)
+    ca-previous.crt            those that did, and still are trusted
+
+A step from one state to the next writes several files, in an order that leaves no doubt when it is cut short: ``read``
+then finds the state before the step, or completes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pilothouse.pki.authorities import Authorities
+from pilothouse.pki.authority import Authority, Credential, UnusableError
+from pilothouse.pki.files import write_private
+
+
+def read(folder: Path) -> Authorities | None:
+    """What is in the folder; None if there is no authority. Raises ``UnusableError``."""
+    certificate, key = _read(folder / "ca.crt"), _read(folder / "ca.key")
+    if not certificate:
+        return None
+    if not key:
+        raise UnusableError(
+            f"{folder / 'ca.key'} is missing; put it back, or give the authority to use with "
+            "--cluster-signing-cert-file and --cluster-signing-key-file"
+        )
+    current = Credential(certificate, key)
+    coming = _pair(folder, "ca-next")
+    if coming is not None and coming.key == key:
+        # A switch that was cut short: its key is in place, so the certificate follows.
+        write_private(folder / "ca.crt", coming.certificate)
+        _remove(folder, "ca-next")
+        current, coming = coming, None
+    try:
+        Authority(current)
+    except UnusableError as problem:
+        raise UnusableError(f"{folder / 'ca.crt'} and {folder / 'ca.key'}: {problem}") from None
+    leaving = _read(folder / "ca-previous.crt")
+    return Authorities(current, coming, b"" if leaving == current.certificate else leaving)
+
+
+def write(folder: Path, authorities: Authorities) -> None:
+    """Make the folder hold these."""
+    if authorities.leaving:
+        _keep(folder / "ca-previous.crt", authorities.leaving)
+    _keep(folder / "ca.key", authorities.current.key)
+    _keep(folder / "ca.crt", authorities.current.certificate)
+    if authorities.coming is not None:
+        _keep(folder / "ca-next.key", authorities.coming.key)
+        _keep(folder / "ca-next.crt", authorities.coming.certificate)
+    else:
+        _remove(folder, "ca-next")
+    if not authorities.leaving:
+        (folder / "ca-previous.crt").unlink(missing_ok=True)
+
+
+def _pair(folder: Path, name: str) -> Credential | None:
+    certificate, key = _read(folder / f"{name}.crt"), _read(folder / f"{name}.key")
+    return Credential(certificate, key) if certificate and key else None
+
+
+def _remove(folder: Path, name: str) -> None:
+    (folder / f"{name}.crt").unlink(missing_ok=True)
+    (folder / f"{name}.key").unlink(missing_ok=True)
+
+
+def _keep(file: Path, content: bytes) -> None:
+    if _read(file) != content:
+        write_private(file, content)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
