@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import aiohttp
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 from tests.kit.servers import Target
 from yarl import URL
 
@@ -194,7 +194,7 @@ class Http:
         **query: Any,
     ) -> Answer:
         """Any request; a body that is not bytes is sent as JSON."""
-        sent = dict(headers or {})
+        sent = CIMultiDict(headers or {})  # of a multi-dict, every header
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if data is not None:
             sent["Content-Type"] = type or JSON

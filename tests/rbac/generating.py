@@ -58,7 +58,7 @@ class World:
 
     def objects(self, *, roles: int, bindings: int) -> list[dict[str, Any]]:
         made = [self._role(number) for number in range(roles)]
-        return [*made, *(self._binding(number, roles) for number in range(bindings))]
+        return [*made, *(self._binding(number, self._one(made)) for number in range(bindings))]
 
     def question(self) -> tuple[User, Attributes]:
         return self.user(), self._path() if self._chance(0.15) else self._resource()
@@ -72,7 +72,7 @@ class World:
         return User(name, groups=groups)
 
     def rules(self, *, paths: bool) -> list[dict[str, Any]]:
-        return [self._rule(paths) for _ in range(self._random.randint(0, 3))]
+        return [self._rule(paths) for _ in range(self._random.randint(0, 4))]
 
     def _resource(self) -> Attributes:
         resource, _, subresource = self._one((*RESOURCES[:7], "nodes", "nodes/status", "")).partition("/")
@@ -104,17 +104,15 @@ class World:
             return cluster_role(name, *self.rules(paths=True))
         return role(self._one(self._namespaces), name, *self.rules(paths=False))
 
-    def _binding(self, number: int, roles: int) -> dict[str, Any]:
-        namespace = "" if self._chance(0.3) else self._one(self._namespaces)
-        kind = "Role" if namespace and self._chance(0.5) else "ClusterRole"
-        # One in a while that does not exist, or not as that kind or in that namespace.
-        to = f"{kind}/{self._tag}role-{self._random.randint(0, roles)}"
-        return bind(
-            namespace,
-            f"{self._tag}binding-{number}",
-            to,
-            *(self._subject() for _ in range(self._random.randint(1, 2))),
-        )
+    def _binding(self, number: int, bound: dict[str, Any]) -> dict[str, Any]:
+        kind, name = bound["kind"], bound["metadata"]["name"]
+        namespace = bound["metadata"].get("namespace") or self._one([*self._namespaces, ""])
+        if self._chance(0.15):
+            # To a role that does not exist, or not there, or not as that kind.
+            kind, name = self._one((("Role", name), ("ClusterRole", name), (kind, f"{self._tag}gone")))
+            namespace = self._one(self._namespaces)
+        subjects = [self._subject() for _ in range(self._random.randint(1, 3))]
+        return bind(namespace, f"{self._tag}binding-{number}", f"{kind}/{name}", *subjects)
 
     def _subject(self) -> str:
         match self._random.randint(0, 2):
@@ -128,7 +126,7 @@ class World:
         return self._random.choice(values)
 
     def _some(self, values: Any) -> list[Any]:
-        return self._random.sample(values, self._random.randint(1, 2))
+        return self._random.sample(values, self._random.randint(1, 3))
 
     def _chance(self, share: float) -> bool:
         return self._random.random() < share

@@ -81,7 +81,7 @@ def test_aggregates_that_choose_each_other_keep_nothing_that_its_source_lost(rig
 
 
 def test_a_long_row_of_aggregates_is_followed_to_its_end() -> None:
-    length = 1200
+    length = 1050
     roles = {
         str(number): cluster_role(str(number), labels={"n": str(number)}, selects={"n": str(number + 1)})
         for number in range(length)

@@ -54,6 +54,7 @@ def is_aggregated(role: Object) -> bool:
 
 def aggregated(name: str, roles: Mapping[str, Object]) -> list[Rule]:
     """The rules of an aggregated role, given all ClusterRoles by name: each once, by name of where it comes from."""
+    labels = {other: roles[other]["metadata"].get("labels") for other in sorted(roles)}
     rules: dict[Rule, None] = {}
     seen: set[str] = set()
     pending = [name]
@@ -63,19 +64,11 @@ def aggregated(name: str, roles: Mapping[str, Object]) -> list[Rule]:
             continue
         seen.add(current)
         if is_aggregated(roles[current]):
-            pending.extend(reversed(_chosen(roles[current], roles)))
+            chosen = [each for by in selectors(roles[current]) for each in labels if by.matches(labels[each])]
+            pending.extend(reversed(chosen))
         else:
             rules.update(dict.fromkeys(read_rules(roles[current])))
     return list(rules)
-
-
-def _chosen(role: Object, roles: Mapping[str, Object]) -> list[str]:
-    return [
-        name
-        for selector in selectors(role)
-        for name in sorted(roles)
-        if selector.matches(roles[name]["metadata"].get("labels"))
-    ]
 
 
 class Aggregation:
