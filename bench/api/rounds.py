@@ -35,8 +35,8 @@ class Aim:
 
     def __str__(self) -> str:
         if self.at_least is not None:
-            return f"≥ {self.at_least:g}"
-        return f"≤ {self.at_most:g}" if self.at_most is not None else ""
+            return f"≥ {self.at_least:.3g}"
+        return f"≤ {self.at_most:.3g}" if self.at_most is not None else ""
 
 
 @dataclass(frozen=True)
