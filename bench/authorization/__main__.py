@@ -1,0 +1,144 @@
+"""What a decision costs, warm and cold, and what that is of a GET.
+
+    python -m bench.authorization
+
+Everything runs in this process, without HTTP: the share of a GET shown is therefore an upper bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+
+from pilothouse.api.kubernetes.pod_fields import refused_fields
+from pilothouse.api.registry import resources
+from pilothouse.apiserver import codec
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authorization import Attributes, Chain, Masters
+from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.exchange import Request, Response, User
+from pilothouse.apiserver.impersonation import impersonate
+from pilothouse.apiserver.rbac.authorizer import Rbac
+from pilothouse.base.clock import SystemClock
+from pilothouse.pki.jwt import SigningKey
+from pilothouse.store.memory import MemoryStore
+
+BINDINGS = 1000
+ROUNDS, CALLS = 9, 20_000
+API = "/apis/rbac.authorization.k8s.io/v1"
+ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
+ALICE = User("alice", groups=("dev", "ops", "system:authenticated"))
+HEADERS = {"Host": "h", "User-Agent": "bench", "Accept": "application/json", "Accept-Encoding": "gzip"}
+
+
+async def main() -> None:
+    store = MemoryStore()
+    core = Core(
+        store,
+        resources(),
+        authenticator=Authenticator(),
+        clock=SystemClock(),
+        random=random.Random(1),
+        refusals=refused_fields,
+        signing_key=SigningKey.generate(),
+    )
+    async with core.running():
+        await _fill(core)
+        cache = Cache(store, Catalog(resources()), SystemClock())
+        rbac = Rbac(cache)
+        cache.listen(rbac)
+        following = asyncio.create_task(cache.run())
+        await cache.filled()
+        await _measure(core, rbac)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _measure(core: Core, rbac: Rbac) -> None:
+    chain = Chain([Masters(), rbac])
+    names = itertools.cycle([f"pod-{number}" for number in range(1000)])
+    warm = Attributes("get", "/p", "", "v1", "pods", "", "default", "a")
+    strangers = map(str, itertools.count())
+    request = Request("GET", "/api/v1/namespaces/default/configmaps/c", headers=HEADERS)
+    rows = {
+        "decision, warm, same object": _timed(lambda: chain.decide(ALICE, warm)),
+        "decision, warm, attributes made anew": _timed(
+            lambda: chain.decide(ALICE, Attributes("get", "/p", "", "v1", "pods", "", "default", next(names)))
+        ),
+        "decision, warm, refused": _timed(lambda: chain.decide(User("bob", groups=ALICE.groups), warm)),
+        f"decision, cold, {BINDINGS} bindings": _timed(
+            lambda: rbac.decide(User(next(strangers), groups=ALICE.groups), warm), calls=2000
+        ),
+        "decision, system:masters": _timed(lambda: chain.decide(ADMIN, warm)),
+        "looking for impersonation": _timed(lambda: impersonate(request, chain)),
+        "GET, system:masters": await _timed_get(core, ADMIN),
+        "GET, by a role": await _timed_get(core, ALICE),
+    }
+    for name, micros in rows.items():
+        print(f"{name:42} {micros:8.2f} µs")
+
+
+async def _fill(core: Core) -> None:
+    """Many bindings of others, a few of Alice's, and an object to get."""
+    pods = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "configmaps"]}
+    await _post(core, f"{API}/clusterroles", {"metadata": {"name": "reads"}, "rules": [pods]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads"}
+    for number in range(BINDINGS):
+        name = "alice" if number == BINDINGS // 2 else f"user-{number}"
+        binding = {
+            "metadata": {"name": f"b-{number}"},
+            "roleRef": role,
+            "subjects": [{"kind": "User", "name": name}],
+        }
+        await _post(core, f"{API}/namespaces/default/rolebindings", binding)
+    await _post(
+        core, "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}, "data": {"a": "b"}}
+    )
+
+
+async def _post(core: Core, path: str, body: object) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = await core.answer(Request("POST", path, headers=headers, body=codec.dump(body), user=ADMIN))
+    if not isinstance(answer, Response) or answer.status != 201:
+        raise SystemExit(f"POST {path}: {answer}")
+
+
+async def _timed_get(core: Core, user: User) -> float:
+    async def get() -> None:
+        path = "/api/v1/namespaces/default/configmaps/c"
+        answer = await core.answer(Request("GET", path, headers=HEADERS, user=user))
+        if answer.status != 200:
+            raise SystemExit(f"GET {path} as {user.name}: {answer}")
+
+    return await _timed_await(get)
+
+
+def _timed(call: Callable[[], object], calls: int = CALLS) -> float:
+    """Microseconds a call takes: the best of some rounds, which other processes disturbed least."""
+    rounds = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        rounds.append((time.perf_counter() - start) / calls * 1e6)
+    return min(rounds)
+
+
+async def _timed_await(call: Callable[[], Awaitable[None]], calls: int = 3000) -> float:
+    rounds = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        for _ in range(calls):
+            await call()
+        rounds.append((time.perf_counter() - start) / calls * 1e6)
+    return statistics.quantiles(rounds, n=10)[0]
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
