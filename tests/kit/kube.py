@@ -17,7 +17,7 @@ from tests.kit.certificates import Authority
 from tests.kit.etcd import EtcdServer
 from tests.kit.kubeconfig import Access
 from tests.kit.processes import Process, free_port
-from tests.kit.servers import TOKENS, Server, Target
+from tests.kit.servers import AUDIT_POLICY, TOKENS, Server, Target
 
 NAME = "kube"
 CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
@@ -33,6 +33,8 @@ class KubeServer(Server):
         admin = self._authority.client("admin", group="system:masters")
         self._port = free_port()
         (folder / "tokens.csv").write_text(TOKENS)
+        (folder / "audit-policy.yaml").write_text(AUDIT_POLICY)
+        self.audit_log = folder / "audit" / "audit.log"
         access = Access(f"https://127.0.0.1:{self._port}", self._authority.cert, admin.cert, admin.key)
         self.target = Target(NAME, access, folder / "admin.kubeconfig")
         kubeconfig.write(self.target.kubeconfig, access)
@@ -54,6 +56,8 @@ class KubeServer(Server):
             "client-ca-file": str(self._authority.cert),
             "token-auth-file": str(self._folder / "tokens.csv"),
             "authorization-mode": "RBAC",
+            "audit-log-path": str(self.audit_log),
+            "audit-policy-file": str(self._folder / "audit-policy.yaml"),
             "service-cluster-ip-range": "10.96.0.0/24",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(self._pair.key),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.kit import etcd_gateway, kubeconfig
 from tests.kit.etcd import EtcdServer
 from tests.kit.processes import Process
-from tests.kit.servers import TOKENS, Server, Target
+from tests.kit.servers import AUDIT_POLICY, TOKENS, Server, Target
 
 STORES = ("sqlite", "etcd", "memory")
 
@@ -22,14 +23,22 @@ STORES = ("sqlite", "etcd", "memory")
 class PilothouseServer(Server):
     """`pilothouse apiserver` with a data folder, and an etcd of its own when it stores there."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(
+        self, folder: Path, store: str, *, etcd: EtcdServer | None = None, flags: Sequence[str] = ()
+    ) -> None:
+        """With `etcd` it shares that one with others, who end it; `flags` go to every start."""
         self._folder = folder
+        self._shared_etcd = etcd
+        self._flags = flags
         self._store = store
         self._data = folder / "data"
         self._starts = 0
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "tokens.csv").write_text(TOKENS)
-        self._etcd = EtcdServer.start(folder / "etcd") if store == "etcd" else None
+        (folder / "audit-policy.yaml").write_text(AUDIT_POLICY)
+        self.audit_log = folder / "audit" / "audit.log"
+        own_etcd = store == "etcd" and etcd is None
+        self._etcd = EtcdServer.start(folder / "etcd") if own_etcd else None
         try:
             self._process, url = self._start("127.0.0.1:0")
         except BaseException:
@@ -54,8 +63,10 @@ class PilothouseServer(Server):
             listen,
         ]
         argv += ["--store", self._store, "--token-auth-file", str(self._folder / "tokens.csv"), *more]
-        if self._etcd:
-            argv += ["--etcd-servers", self._etcd.endpoint]
+        argv += ["--audit-log-path", str(self.audit_log)]
+        argv += ["--audit-policy-file", str(self._folder / "audit-policy.yaml"), *self._flags]
+        if etcd := self._etcd or self._shared_etcd:
+            argv += ["--etcd-servers", etcd.endpoint]
         self._starts += 1
         log = self._folder / f"apiserver-{self._starts}.log"
         process = Process.start("pilothouse apiserver", argv, log=log)

@@ -22,6 +22,18 @@ from tests.kit.kubeconfig import Access
 # Users whom every server knows, in the format of a static token file.
 TOKENS = 'alice-token,alice,u-alice,"dev,ops"\nbob-token,bob,u-bob,\n'
 
+# What every server records: config maps with all they hold, what else happens to objects without.
+AUDIT_POLICY = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: RequestResponse, omitManagedFields: true, resources: [{group: "", resources: [configmaps]}]}
+- {level: None, verbs: [delete], resources: [{group: "", resources: [serviceaccounts]}]}
+- {level: Metadata, resources: [{group: ""}]}
+- {level: None}
+"""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -63,6 +75,8 @@ class Server(abc.ABC):
     """A server that the test run owns."""
 
     target: Target
+    audit_log: Path
+    """Where it records what AUDIT_POLICY wants told."""
 
     @abc.abstractmethod
     def restart(self) -> None:
