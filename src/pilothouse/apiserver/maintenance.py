@@ -78,7 +78,7 @@ class Maintenance:
             server=version.git_version(),
             keys=tuple(census.sealed),
         )
-        log.warning("%s takes a backup of everything, at revision %d", request.user.name, revision)
+        log.info("%s takes a backup of everything, at revision %d", request.user.name, revision)
 
         async def run(sink: Sink) -> None:
             pieces = written(kept, header, self._prefixes, besides=self._besides(), without=self._without)
@@ -102,7 +102,7 @@ class Maintenance:
             raise errors.bad_request(
                 "the server has no encryption keys; it gets them with --encryption-key-file"
             )
-        log.warning("%s has all secrets rewritten with the key %r", request.user.name, self._store.keys[0])
+        log.info("%s has all secrets rewritten with the key %r", request.user.name, self._store.keys[0])
 
         async def lines() -> AsyncIterator[bytes]:
             done = Resealed()

@@ -51,10 +51,14 @@ class DataFolder:
                 _refuse_foreign(path)
             private_folder(path)
             if not mark.exists():
-                write_private(mark, f"{FORMAT}\n".encode())
+                cls(path).mark()
         except OSError as problem:
             raise StartError(f"the data folder {path} can't be used: {problem.strerror or problem}") from None
         return cls(path)
+
+    def mark(self) -> None:
+        """Make it one of ours."""
+        write_private(self.path / "format", f"{FORMAT}\n".encode())
 
 
 def _check(mark: Path) -> None:

@@ -70,6 +70,7 @@ class KeyStore:
             return mine
         found = decoded(await agreed(self._shared, AUTHORITY, codec.encode(mine)))
         self._keyring.keep_authorities(found)
+        self._keyring.note_shared()
         return found
 
     def saved(self, now: datetime.datetime) -> Mapping[str, bytes]:

@@ -32,5 +32,15 @@ def kubeconfig(server: str, authority: bytes, user: str, credential: Credential)
     return json.dumps(content, indent=2).encode() + b"\n"
 
 
+def renewed(content: bytes, credential: Credential) -> bytes:
+    """The same file with the user's certificate and key replaced."""
+    config = json.loads(content)
+    config["users"][0]["user"] = {
+        "client-certificate-data": _text(credential.certificate),
+        "client-key-data": _text(credential.key),
+    }
+    return json.dumps(config, indent=2).encode() + b"\n"
+
+
 def _text(data: bytes) -> str:
     return b64encode(data).decode()

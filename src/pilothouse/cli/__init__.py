@@ -7,6 +7,9 @@ import click
 import pilothouse
 from pilothouse.cli.apiserver import apiserver
 from pilothouse.cli.audit import audit
+from pilothouse.cli.backup import backup, restore
+from pilothouse.cli.certs import certs
+from pilothouse.cli.encryption import encryption
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -22,5 +25,5 @@ def version() -> None:
     click.echo(f"pilothouse {pilothouse.__version__}")
 
 
-main.add_command(apiserver)
-main.add_command(audit)
+for command in (apiserver, audit, backup, certs, encryption, restore):
+    main.add_command(command)

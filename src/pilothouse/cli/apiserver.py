@@ -13,24 +13,16 @@ from pilothouse.app.options import (
     SERVICE_ADDRESSES,
     ApiServerOptions,
     AuditOptions,
-    EtcdOptions,
     StartError,
-    default_data,
 )
-from pilothouse.cli.parameters import Duration, Listen, Network, Urls
+from pilothouse.cli.parameters import Duration, Listen, Network
+from pilothouse.cli.store_flags import FILE, data_flag, etcd_flags, etcd_options
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @click.command()
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    default=default_data,
-    show_default="/var/lib/pilothouse for root, else the user's data folder",
-    help="Folder for keys, certificates, the admin kubeconfig and, with SQLite, the objects.",
-)
+@data_flag("Folder for keys, certificates, the admin kubeconfig and, with SQLite, the objects.")
 @click.option(
     "--listen", type=Listen(), default="127.0.0.1:6443", show_default=True, help="Port 0 takes a free one."
 )
@@ -41,11 +33,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     show_default=True,
     help="Where objects live.",
 )
-@click.option("--etcd-servers", type=Urls(), default=(), help="etcd's members, separated by commas.")
-@click.option("--etcd-cafile", type=_FILE, help="Authority that etcd's certificates are checked against.")
-@click.option("--etcd-certfile", type=_FILE, help="Client certificate to show to etcd.")
-@click.option("--etcd-keyfile", type=_FILE, help="Key of that certificate.")
-@click.option("--etcd-prefix", default="", help="What goes before each key in etcd.")
+@etcd_flags
 @click.option(
     "--service-cluster-ip-range",
     type=Network(),
@@ -54,17 +42,15 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     help="Range that services get their addresses from.",
 )
 @click.option(
-    "--token-auth-file", type=_FILE, help='Bearer tokens, one line each: token,user,uid,"group,group".'
+    "--token-auth-file", type=FILE, help='Bearer tokens, one line each: token,user,uid,"group,group".'
 )
+@click.option("--client-ca-file", type=FILE, help="Further authority whose client certificates are accepted.")
 @click.option(
-    "--client-ca-file", type=_FILE, help="Further authority whose client certificates are accepted."
+    "--tls-cert-file", type=FILE, help="Serving certificate, if not one of the server's own making."
 )
-@click.option(
-    "--tls-cert-file", type=_FILE, help="Serving certificate, if not one of the server's own making."
-)
-@click.option("--tls-private-key-file", type=_FILE, help="Key of the serving certificate.")
+@click.option("--tls-private-key-file", type=FILE, help="Key of the serving certificate.")
 @click.option("--audit-log-path", type=click.Path(path_type=Path), help="File that requests are recorded in.")
-@click.option("--audit-policy-file", type=_FILE, help="What is recorded of which request (audit.k8s.io/v1).")
+@click.option("--audit-policy-file", type=FILE, help="What is recorded of which request (audit.k8s.io/v1).")
 @click.option(
     "--audit-log-maxsize",
     type=click.IntRange(0),
@@ -88,18 +74,18 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 )
 @click.option(
     "--service-account-signing-key-file",
-    type=_FILE,
+    type=FILE,
     help="Key (ECDSA P-256, PEM) that signs service accounts' tokens, if not one of the server's own making.",
 )
 @click.option(
     "--cluster-signing-cert-file",
-    type=_FILE,
+    type=FILE,
     help="Authority that signs certificates, if not one of the server's own making; what else is in the file is trusted too.",
 )
-@click.option("--cluster-signing-key-file", type=_FILE, help="Key of that authority.")
+@click.option("--cluster-signing-key-file", type=FILE, help="Key of that authority.")
 @click.option(
     "--encryption-key-file",
-    type=_FILE,
+    type=FILE,
     help="Keys that secrets are encrypted with in the store, one a line: NAME:BASE64. The first one writes.",
 )
 @click.option(
@@ -156,13 +142,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         host=host,
         port=port,
         store=flags["store"],
-        etcd=EtcdOptions(
-            servers=flags["etcd_servers"],
-            ca_file=flags["etcd_cafile"],
-            cert_file=flags["etcd_certfile"],
-            key_file=flags["etcd_keyfile"],
-            prefix=flags["etcd_prefix"],
-        ),
+        etcd=etcd_options(flags),
         service_addresses=flags["service_cluster_ip_range"],
         token_auth_file=flags["token_auth_file"],
         client_ca_file=flags["client_ca_file"],

@@ -39,6 +39,14 @@ class Asked:
         except (OSError, HTTPException) as problem:
             raise AskError(f"the answer broke off: {problem}") from None
 
+    def pieces(self, size: int = 1 << 20) -> Iterator[bytes]:
+        """The bytes, as they come, ``size`` at a time."""
+        try:
+            while piece := self._response.read(size):
+                yield piece
+        except (OSError, HTTPException) as problem:
+            raise AskError(f"the answer broke off: {problem}") from None
+
     @property
     def warnings(self) -> list[str]:
         """What the server warns of."""
@@ -47,16 +55,26 @@ class Asked:
 
 
 @contextmanager
-def ask(access: Access, path: str, params: Mapping[str, str], *, agent: str) -> Iterator[Asked]:
-    """A GET that succeeded. Raises ``AskError`` if it doesn't."""
+def ask(
+    access: Access,
+    path: str,
+    params: Mapping[str, str],
+    *,
+    agent: str,
+    method: str = "GET",
+    patience: float | None = None,
+) -> Iterator[Asked]:
+    """A request that succeeded. Raises ``AskError`` if it doesn't, or if nothing comes for ``patience`` seconds."""
     address = urlsplit(access.url)
-    connection = HTTPSConnection(address.hostname or "", address.port or 443, context=access.tls())
+    connection = HTTPSConnection(
+        address.hostname or "", address.port or 443, context=access.tls(), timeout=patience
+    )
     headers = {"User-Agent": agent, "Accept": "*/*"}
     if access.token:
         headers["Authorization"] = f"Bearer {access.token}"
     try:
         try:
-            connection.request("GET", f"{address.path}{path}?{urlencode(params)}", headers=headers)
+            connection.request(method, f"{address.path}{path}?{urlencode(params)}", headers=headers)
             response = connection.getresponse()
         except (OSError, HTTPException) as problem:
             raise AskError(f"{access.url} can't be reached: {problem}") from None

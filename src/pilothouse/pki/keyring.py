@@ -27,6 +27,7 @@ ADMIN_GROUP = "system:masters"
 PEER, PEERS_GROUP = "pilothouse:apiserver", "pilothouse:apiservers"
 """As whom instances ask each other."""
 _SERVING = "apiserver"
+_SHARED = "ca.shared"
 _CLIENTS = {"admin": ("admin", ADMIN_GROUP), "peer": (PEER, PEERS_GROUP)}
 
 
@@ -48,6 +49,18 @@ class Keyring:
     def authority_file(self) -> Path:
         """The certificate of the authority that signs."""
         return self._pair("ca").certificate
+
+    @property
+    def shared(self) -> bool:
+        """Whether the authorities are kept elsewhere, and what is here is a copy."""
+        return (self.folder / _SHARED).exists()
+
+    def note_shared(self) -> None:
+        """Remember that the authorities are kept elsewhere."""
+        if not self.shared:
+            write_private(
+                self.folder / _SHARED, b"ca.crt and ca.key are copies; the store has the originals\n"
+            )
 
     def authorities(self, now: datetime.datetime) -> Authorities:
         """The folder's authorities; one is made the first time."""

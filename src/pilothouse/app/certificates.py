@@ -1,0 +1,148 @@
+"""The certificates of a data folder, looked at and renewed by hand, and the exchange of its authority.
+
+    certificates(folder, now)                                   # what there is, and how long it is good for
+    renew(folder, now)                                          # make them again, whatever their age
+    await take_step("prepare", folder, "sqlite", EtcdOptions(), now)
+
+A running server notices within a minute, and new connections get what is new. Where servers share an etcd, their
+authorities are kept there, and a step is taken there, once for all of them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pilothouse.app import keys
+from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.keeping import store_options
+from pilothouse.app.kubeconfig import renewed
+from pilothouse.app.options import EtcdOptions, StartError, StoreKind
+from pilothouse.pki import authority_files
+from pilothouse.pki.authorities import Authorities, StepError, encode
+from pilothouse.pki.authority import Authority, Credential, UnusableError
+from pilothouse.pki.files import write_private
+from pilothouse.pki.inspecting import Certificate, certificates_in
+from pilothouse.pki.keyring import AUTHORITY, Keyring
+from pilothouse.store.interface import Conflict, StoreError
+from pilothouse.store.opening import opened
+
+Step = Literal["prepare", "switch", "finish"]
+STEPS: tuple[Step, ...] = ("prepare", "switch", "finish")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A certificate and the file that it is in; or what is wrong with the file."""
+
+    file: str
+    certificate: Certificate | None
+    problem: str = ""
+
+
+def certificates(folder: DataFolder, now: datetime.datetime) -> list[Found]:
+    """Every certificate of the folder, those that end first at the beginning."""
+    found: list[Found] = []
+    for file in sorted(folder.pki.glob("*.crt")):
+        try:
+            found += [Found(file.name, each) for each in certificates_in(file.read_bytes())]
+        except UnusableError as problem:
+            found.append(Found(file.name, None, str(problem)))
+    return sorted(found, key=lambda each: each.certificate.expires if each.certificate else now)
+
+
+def renew(folder: DataFolder, now: datetime.datetime) -> list[str]:
+    """Make every certificate but the authority's again; the names of their files. Raises ``StartError``."""
+    keyring = Keyring(folder.pki)
+    try:
+        made = keyring.renew(Authority(_here(folder).current), now)
+    except UnusableError as problem:
+        raise StartError(f"{folder.pki}: {problem}") from None
+    if "admin" in made:
+        _readmit_admin(folder, keyring)
+    return [f"{name}.crt" for name in made]
+
+
+async def take_step(
+    step: Step, folder: DataFolder, store: StoreKind, etcd: EtcdOptions, now: datetime.datetime
+) -> Authorities:
+    """Go a step further in the exchange of the authority; where that leads. Raises ``StartError``."""
+    try:
+        if store == "etcd":
+            return await _step_in_store(step, folder, etcd, now)
+        if Keyring(folder.pki).shared:
+            raise StartError(
+                f"the authority of {folder.path} is shared with other servers and kept in etcd; "
+                "name it with --store etcd and --etcd-servers"
+            )
+        there = _stepped(step, _here(folder), folder, now)
+        Keyring(folder.pki).keep_authorities(there)
+    except StepError as problem:
+        raise StartError(f"{step} can't be done: {problem}") from None
+    except (UnusableError, StoreError) as problem:
+        raise StartError(str(problem)) from None
+    return there
+
+
+async def _step_in_store(
+    step: Step, folder: DataFolder, etcd: EtcdOptions, now: datetime.datetime
+) -> Authorities:
+    async with opened(store_options("etcd", etcd, folder)) as store:
+        entry = await store.get(keys.AUTHORITY)
+        if entry is None:
+            raise StartError(
+                "there is no authority in that etcd; the first server that is started on it makes one"
+            )
+        there = _stepped(step, keys.decoded(entry), folder, now)
+        try:
+            await store.update(keys.AUTHORITY, encode(there), revision=entry.revision)
+        except Conflict:
+            raise StartError("somebody else took a step at the same time; look before trying again") from None
+    return there
+
+
+def _stepped(step: Step, there: Authorities, folder: DataFolder, now: datetime.datetime) -> Authorities:
+    match step:
+        case "prepare":
+            return there.prepare(Authority.make(f"{AUTHORITY}-{now:%Y%m%d}", now).credential)
+        case "switch":
+            return there.switch()
+        case "finish":
+            after = there.finish()
+            _refuse_to_leave_behind(after, folder, now)
+            return after
+
+
+def _refuse_to_leave_behind(after: Authorities, folder: DataFolder, now: datetime.datetime) -> None:
+    """The folder's own certificates at least must have been renewed by then."""
+    authority = Authority(after.current)
+    for certificate, key in _pairs(folder):
+        if not authority.stands_behind(Credential(certificate.read_bytes(), key.read_bytes()), now):
+            raise StepError(
+                f"{certificate.name} was not signed by the new authority; a running server renews it within a minute "
+                "of the switch, one that is stopped when it starts, and `pilothouse certs renew` at once"
+            )
+
+
+def _pairs(folder: DataFolder) -> list[tuple[Path, Path]]:
+    files = [folder.pki / f"{name}.crt" for name in ("apiserver", "admin", "peer")]
+    return [(file, file.with_suffix(".key")) for file in files if file.exists()]
+
+
+def _here(folder: DataFolder) -> Authorities:
+    there = authority_files.read(folder.pki)
+    if there is None:
+        raise StartError(
+            f"there is no authority in {folder.pki}; a server makes one when it is first started"
+        )
+    return there
+
+
+def _readmit_admin(folder: DataFolder, keyring: Keyring) -> None:
+    file = folder.admin_kubeconfig
+    if not file.exists():
+        return
+    admin = Credential(*(keyring.folder.joinpath(f"admin.{kind}").read_bytes() for kind in ("crt", "key")))
+    write_private(file, renewed(file.read_bytes(), admin))

@@ -1,0 +1,138 @@
+"""A control plane from a backup: its objects into a store, its keys to where keys are kept.
+
+    restored = await restore(file, data, "sqlite", EtcdOptions())
+
+The backup is read through before anything is made, and compared with what was made of it at the end. A data folder gets
+its ``format`` last: until then no server takes it for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.api.registry import resources
+from pilothouse.apiserver.catalog import ROOT
+from pilothouse.app import keys
+from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.keeping import SAVED, store_options
+from pilothouse.app.options import EtcdOptions, StartError, StoreKind, explain
+from pilothouse.app.saving import SavedBackup, check
+from pilothouse.pki.authority import UnusableError
+from pilothouse.pki.files import private_folder
+from pilothouse.pki.keyring import Keyring
+from pilothouse.store.backup_file import BackupError, BackupReader, Saved
+from pilothouse.store.interface import Store, StoreError
+from pilothouse.store.opening import opened
+from pilothouse.store.restoring import Lifetime, NotEmpty, differences, fill
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What has become of a backup."""
+
+    backup: SavedBackup
+    keys: int
+    """How many of its entries are keys of the control plane."""
+
+
+async def restore(file: Path, data: Path, store: StoreKind, etcd: EtcdOptions) -> Restored:
+    """Raises ``StartError`` with what is wrong; then nothing has been made that a server would take for good."""
+    try:
+        backup = await asyncio.to_thread(check, file)
+        if store == "sqlite":
+            with _new_folder(data) as folder:
+                own = await _into_folder(file, backup, folder)
+        else:
+            own = await _into_store(file, backup, data, etcd)
+    except OSError as problem:
+        raise StartError(f"{problem.filename or file}: {explain(problem)}") from None
+    except NotEmpty as problem:
+        raise StartError(str(problem)) from None
+    except (BackupError, StoreError, UnusableError) as problem:
+        raise StartError(f"{file} was not restored: {problem}") from None
+    return Restored(backup, own)
+
+
+@contextlib.contextmanager
+def _new_folder(data: Path) -> Iterator[DataFolder]:
+    """A data folder in the making, which goes away again when that fails."""
+    existed = data.exists()
+    if existed and (not data.is_dir() or any(entry.name != "lost+found" for entry in data.iterdir())):
+        raise StartError(f"{data} exists and is not an empty folder; a backup is restored into a new one")
+    private_folder(data)
+    folder = DataFolder(data)
+    try:
+        yield folder
+        folder.mark()
+    except BaseException:
+        for part in (folder.store, folder.pki):
+            shutil.rmtree(part, ignore_errors=True)
+        if not existed:
+            shutil.rmtree(data, ignore_errors=True)
+        raise
+
+
+async def _into_folder(file: Path, backup: SavedBackup, folder: DataFolder) -> int:
+    from pilothouse.store.sqlite_filling import fill_folder
+
+    own = {saved.key: saved.value for saved in _entries(file) if _is_key(saved)}
+    keys.keep(Keyring(folder.pki), own)
+    objects = (saved for saved in _entries(file) if not _is_key(saved))
+    await asyncio.to_thread(
+        fill_folder,
+        folder.store,
+        objects,
+        base=backup.header.revision,
+        lifetime=_lifetime(),
+        now=time.time(),
+    )
+    async with opened(store_options("sqlite", EtcdOptions(), folder)) as store:
+        await _compare(store, (saved for saved in _entries(file) if not _is_key(saved)))
+    return len(own)
+
+
+async def _into_store(file: Path, backup: SavedBackup, data: Path, etcd: EtcdOptions) -> int:
+    async with opened(store_options("etcd", etcd, DataFolder(data))) as store:
+        await fill(store, _entries(file), SAVED, base=backup.header.revision, lifetime=_lifetime())
+        await _compare(store, _entries(file))
+    return sum(map(_is_key, _entries(file)))
+
+
+async def _compare(store: Store, entries: Iterator[Saved]) -> None:
+    if wrong := await differences(store, entries, SAVED):
+        named = "; ".join(wrong[:3]) + ("; …" if len(wrong) > 3 else "")
+        raise StoreError(f"the store does not hold what was put into it: {named}")
+
+
+def _entries(file: Path) -> Iterator[Saved]:
+    with file.open("rb") as content:
+        yield from BackupReader(content, str(file))
+
+
+def _is_key(saved: Saved) -> bool:
+    return saved.key.startswith(keys.PREFIX)
+
+
+def _lifetime() -> Lifetime:
+    """Events are short-lived; they get their time anew."""
+    rules = {
+        f"{ROOT}{resource.path}/": resource.stored.time_to_live
+        for resource in resources()
+        if resource.stored.time_to_live is not None
+    }
+
+    def lifetime(saved: Saved) -> float:
+        for prefix, rule in rules.items():
+            if rule is not None and saved.key.startswith(prefix):
+                return rule(msgspec.json.decode(saved.value))
+        return 0
+
+    return lifetime

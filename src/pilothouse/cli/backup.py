@@ -1,0 +1,94 @@
+"""``pilothouse backup`` and ``pilothouse restore``: everything into a file, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pilothouse.app.options import StartError
+from pilothouse.cli.store_flags import (
+    FILE,
+    access,
+    check_store,
+    data_flag,
+    etcd_flags,
+    etcd_options,
+    server_flags,
+)
+
+_MIB = 1024 * 1024
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@server_flags
+def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
+    """Write everything that a running server keeps to FILE: all objects at one moment, and its keys.
+
+    The server goes on meanwhile. FILE must not exist; it is complete and verified when it appears. Whoever can read it
+    can impersonate anyone: keep it as safe as the data folder.
+    """
+    from pilothouse.app.saving import save
+    from pilothouse.client.asking import AskError
+    from pilothouse.store.backup_file import BackupError
+
+    try:
+        saved = save(access(kubeconfig, data), file)
+    except (BackupError, AskError) as problem:
+        raise click.ClickException(str(problem)) from None
+    except OSError as problem:
+        raise click.ClickException(f"{file} can't be written: {problem.strerror or problem}") from None
+    header = saved.header
+    click.echo(
+        f"{file}: {saved.entries} keys at revision {header.revision}, {saved.size / _MIB:.1f} MiB, verified"
+    )
+    click.echo("It holds the keys of the control plane: whoever can read it can impersonate anyone.")
+    if header.keys:
+        names = ", ".join(header.keys)
+        click.echo(f"Secrets in it are encrypted; to read them, a restored server needs the keys: {names}.")
+    else:
+        click.echo("Secrets in it are not encrypted.")
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@data_flag("New or empty folder to restore into (with SQLite).")
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "etcd"]),
+    default="sqlite",
+    show_default=True,
+    help="Where objects go. A backup may be restored into another kind of store than it came from.",
+)
+@etcd_flags
+def restore(file: Path, data: Path, store: Any, **flags: Any) -> None:
+    """Make a control plane from the backup in FILE.
+
+    With SQLite, a data folder; with etcd, keys in an etcd that has none below the prefix. Nothing is ever restored over
+    something. Start servers afterwards as usual, with the same --encryption-key-file as before. Clients that
+    were connected to the old ones are told to read everything again.
+    """
+    etcd = etcd_options(flags)
+    check_store(store, etcd)
+    import asyncio
+
+    from pilothouse.app.restoring import restore as run
+
+    try:
+        restored = asyncio.run(run(file, data.absolute(), store, etcd))
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+    header = restored.backup.header
+    where = str(data) if store == "sqlite" else ", ".join(etcd.servers)
+    click.echo(
+        f"{where}: {restored.backup.entries} keys as of {header.created} (revision {header.revision}), verified"
+    )
+    if not restored.keys:
+        click.echo(
+            "The backup holds no keys of the control plane: start servers with the same --*-file flags as before."
+        )
+    if header.keys:
+        names = ", ".join(header.keys)
+        click.echo(f"Secrets are encrypted; start servers with an --encryption-key-file that has: {names}.")

@@ -1,0 +1,159 @@
+"""``pilothouse certs``: how long certificates are good for, and their renewal."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pilothouse.app.options import StartError
+from pilothouse.cli.store_flags import check_store, data_flag, etcd_flags, etcd_options
+
+if TYPE_CHECKING:
+    from pilothouse.app.certificates import Found
+    from pilothouse.app.data_folder import DataFolder
+
+_NEXT = {
+    "prepare": (
+        "Within a minute every running server trusts both authorities, and has written both into its admin.kubeconfig.\n"
+        "Give {trust} to all other clients. When they have it: pilothouse certs rotate-ca switch"
+    ),
+    "switch": (
+        "Within a minute every running server shows certificates of the new authority, and still accepts the old one's.\n"
+        "Have all client certificates made again. When they are: pilothouse certs rotate-ca finish"
+    ),
+    "finish": "Within a minute no running server accepts what the old authority has signed.",
+}
+
+
+@click.group()
+def certs() -> None:
+    """Look after the certificates of a data folder.
+
+    A running server renews its own certificates 60 days before they expire. The authority that signs them lasts ten
+    years; it is exchanged in three steps, with `rotate-ca`.
+    """
+
+
+@certs.command("list")
+@data_flag("The data folder.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def list_(data: Path, output: str) -> None:
+    """Show every certificate: whom it names, for which hosts, how long it is good."""
+    from pilothouse.app.certificates import certificates
+
+    now = _now()
+    found = certificates(_folder(data), now)
+    if output == "json":
+        click.echo(json.dumps([_facts(each, now) for each in found], indent=2))
+        return
+    rows = [
+        ("FILE", "SUBJECT", "ISSUER", "EXPIRES", "DAYS LEFT", "NAMES"),
+        *(_row(each, now) for each in found),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
+        click.echo("  ".join([*cells, row[5]]).rstrip())
+
+
+@certs.command()
+@data_flag("The data folder.")
+def renew(data: Path) -> None:
+    """Make the server's and the administrator's certificates again, whatever their age.
+
+    A running server takes them up within a minute.
+    """
+    from pilothouse.app.certificates import renew as run
+
+    try:
+        made = run(_folder(data), _now())
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+    click.echo(f"renewed: {', '.join(made) or 'nothing, there is no certificate yet'}")
+
+
+@certs.command("rotate-ca")
+@click.argument("step", type=click.Choice(["prepare", "switch", "finish"]))
+@data_flag("The data folder.")
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "etcd"]),
+    default="sqlite",
+    show_default=True,
+    help="The servers' store. Those on one etcd share their authority: one step there is for all of them.",
+)
+@etcd_flags
+def rotate_ca(step: Any, data: Path, store: Any, **flags: Any) -> None:
+    """Exchange the authority in three steps, without shutting anyone out.
+
+    \b
+    prepare   make a new authority, and trust both
+    switch    sign with the new one, and still trust both
+    finish    trust the new one alone
+
+    Between two steps everybody needs time to follow; each step says what has to happen before the next.
+    """
+    etcd = etcd_options(flags)
+    check_store(store, etcd)
+    import asyncio
+
+    from pilothouse.app.certificates import take_step
+
+    folder = _folder(data)
+    try:
+        there = asyncio.run(take_step(step, folder, store, etcd, _now()))
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+    click.echo(f"Done: {there.stage}.")
+    trust = folder.pki / "ca.crt"
+    click.echo(_NEXT[step].format(trust=f"both {trust} and {folder.pki / 'ca-next.crt'}"))
+
+
+def _folder(data: Path) -> DataFolder:
+    from pilothouse.app.data_folder import DataFolder
+
+    if not (data / "format").exists():
+        raise click.ClickException(f"{data} is not a data folder; name one with --data")
+    try:
+        return DataFolder.open(data.absolute())
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+
+
+def _row(found: Found, now: datetime.datetime) -> tuple[str, str, str, str, str, str]:
+    certificate = found.certificate
+    if certificate is None:
+        return found.file, found.problem, "", "", "", ""
+    left = certificate.days_left(now)
+    return (
+        found.file,
+        certificate.subject,
+        "itself" if certificate.issuer == certificate.subject else certificate.issuer,
+        f"{certificate.expires:%Y-%m-%d %H:%M}",
+        "expired" if left < 0 else str(left),
+        ",".join(certificate.names),
+    )
+
+
+def _facts(found: Found, now: datetime.datetime) -> dict[str, object]:
+    certificate = found.certificate
+    if certificate is None:
+        return {"file": found.file, "problem": found.problem}
+    return {
+        "file": found.file,
+        "subject": certificate.subject,
+        "issuer": certificate.issuer,
+        "names": list(certificate.names),
+        "starts": certificate.starts.isoformat(),
+        "expires": certificate.expires.isoformat(),
+        "daysLeft": certificate.days_left(now),
+        "authority": certificate.authority,
+    }
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

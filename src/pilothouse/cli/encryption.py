@@ -1,0 +1,79 @@
+"""``pilothouse encryption``: the keys that secrets are encrypted with in the store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pilothouse.cli.store_flags import access, server_flags
+
+_PATH = "/pilothouse/v1/encryption"
+
+
+@click.group()
+def encryption() -> None:
+    """Look after the keys that secrets are encrypted with in the store.
+
+    To exchange a key: put a new one second in the key file of every server and restart them, one after the other; move
+    it to the first place and restart them again; `pilothouse encryption rewrite`; take the old one out.
+    """
+
+
+@encryption.command("new-key")
+@click.argument("name")
+def new_key(name: str) -> None:
+    """Print a line for a key file, with a new key called NAME."""
+    from pilothouse.pki.sealing import new_key_line
+
+    try:
+        click.echo(new_key_line(name))
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param_hint="NAME") from None
+
+
+@encryption.command()
+@server_flags
+def status(kubeconfig: Path | None, data: Path | None) -> None:
+    """Show which keys a server has, and how many secrets are kept under each."""
+    (found,) = _ask("GET", _PATH, kubeconfig, data)
+    keys, sealed = found["keys"], found["sealed"]
+    rows = [("KEY", "SECRETS", "")]
+    rows += [(name, str(sealed.get(name, 0)), "writes" if name == keys[0] else "reads") for name in keys]
+    rows += [(name, str(sealed[name]), "missing: they can't be read") for name in found["missing"]]
+    if found["plain"] or not keys:
+        rows.append(("(none)", str(found["plain"]), "not encrypted"))
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    for name, count, meaning in rows:
+        click.echo(f"{name:<{widths[0]}}  {count:>{widths[1]}}  {meaning}".rstrip())
+
+
+@encryption.command()
+@server_flags
+def rewrite(kubeconfig: Path | None, data: Path | None) -> None:
+    """Have a running server encrypt every secret with its first key that is not yet.
+
+    Secrets stay as they are for everyone; only their resourceVersion moves. It may be broken off and begun again.
+    """
+    said = _ask("POST", f"{_PATH}/rewrite", kubeconfig, data)
+    last = said[-1] if said else {}
+    if not last.get("done"):
+        why = last.get("error", "the server broke off")
+        raise click.ClickException(f"not all secrets were rewritten: {why}; the command can be given again")
+    click.echo(f"{last['rewritten']} of {last['seen']} secrets were rewritten; the others had been before")
+    for problem in last["failed"]:
+        click.echo(f"not rewritten: {problem}", err=True)
+    if last["failed"]:
+        raise SystemExit(1)
+
+
+def _ask(method: str, path: str, kubeconfig: Path | None, data: Path | None) -> list[dict[str, Any]]:
+    from pilothouse.client.asking import AskError, ask
+
+    try:
+        with ask(access(kubeconfig, data), path, {}, agent="pilothouse-encryption", method=method) as answer:
+            return [json.loads(line) for line in answer]
+    except AskError as problem:
+        raise click.ClickException(str(problem)) from None
