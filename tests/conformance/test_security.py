@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,6 +189,29 @@ async def test_case_67_kubectl_tells_who_one_is_and_what_one_may(dbs: Databases,
     rules = (await kubectl("auth", "can-i", "--list", "--as=alice", "-n", dbs.namespace)).ok()
     assert "selfsubjectaccessreviews.authorization.k8s.io" in rules
     assert "[/openapi/*]" in rules
+
+
+@pytest.mark.kubectl
+async def test_case_67_kubectl_makes_and_reconciles_roles(
+    dbs: Databases, http: Http, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    here = ("-n", dbs.namespace)
+    (
+        await kubectl(
+            "create", "role", "reads", "--verb=get,list", "--resource=databases.nav.example.io", *here
+        )
+    ).ok()
+    (await kubectl("create", "rolebinding", "reads", "--role=reads", "--user=alice", *here)).ok()
+    await counts(http, "alice", "list", "databases", group=NAV, namespace=dbs.namespace)
+    assert (await kubectl("auth", "can-i", "list", "db", "--as=alice", *here)).out == "yes\n"
+    assert (
+        await kubectl("auth", "can-i", "list", "db", "--subresource=status", "--as=alice", *here)
+    ).code == 1
+    more = tmp_path / "role.json"
+    more.write_text(json.dumps(role(dbs.namespace, "reads", rule("delete", "databases", NAV))))
+    (await kubectl("auth", "reconcile", "-f", str(more), *here)).ok()
+    await counts(http, "alice", "delete", "databases", group=NAV, namespace=dbs.namespace)
+    await counts(http, "alice", "list", "databases", group=NAV, namespace=dbs.namespace)
 
 
 async def test_case_67_a_user_is_told_who_they_are(alice: Http) -> None:
