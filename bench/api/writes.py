@@ -25,7 +25,7 @@ Request = Callable[[Access], bytes]
 
 
 def aims(clients: int) -> tuple[Aim, ...]:
-    """What the issue of speed asks for holds at 64 clients; the figures at 16 stand beside it."""
+    """Beside kube-apiserver we aim at 64 clients; the figures at 16 stand beside it."""
     beside_kube = 3 if clients == 64 else None
     return (
         Aim("sqlite", "kube", at_least=beside_kube),
