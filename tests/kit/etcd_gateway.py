@@ -1,26 +1,18 @@
 """etcd's maintenance through its JSON gateway, for cases about forgotten history.
 
-compact("http://127.0.0.1:2379")       # revisions before the latest can't be read or watched any more
+compact("http://127.0.0.1:2379", 17)       # revision 17 and those before it can't be read or watched any more
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import urllib.request
 from typing import Any
 
 
-def revision(endpoint: str) -> int:
-    """The store's latest revision."""
-    some_key = base64.b64encode(b"\0").decode()
-    answer = _call(endpoint, "kv/range", {"key": some_key, "count_only": True})
-    return int(answer["header"]["revision"])
-
-
-def compact(endpoint: str) -> None:
-    """Forget every revision before the latest."""
-    _call(endpoint, "kv/compaction", {"revision": str(revision(endpoint)), "physical": True})
+def compact(endpoint: str, forgotten: int) -> None:
+    """Forget a revision and those before it."""
+    _call(endpoint, "kv/compaction", {"revision": str(forgotten + 1), "physical": True})
 
 
 def _call(endpoint: str, method: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class KubeServer(Server):
         self._process = self._start()
 
     def forget_history(self, path: str, version: str) -> None:
-        etcd_gateway.compact(self._etcd.endpoint)
+        etcd_gateway.compact(self._etcd.endpoint, int(version))
 
     def close(self) -> None:
         self._process.end(seconds=2)

@@ -89,7 +89,7 @@ class PilothouseServer(Server):
 
     def forget_history(self, path: str, version: str) -> None:
         if self._etcd:
-            etcd_gateway.compact(self._etcd.endpoint)
+            etcd_gateway.compact(self._etcd.endpoint, int(version))
             self.restart()  # else the server itself still remembers
             return
         old = f"{path}?resourceVersionMatch=Exact&resourceVersion={version}"
