@@ -18,6 +18,7 @@ from tests.kit import kube
 from tests.kit.http import Http, Json
 from tests.kit.rights import (
     ACCESS,
+    API,
     GROUP,
     SUBJECT_ACCESS,
     access_review,
@@ -31,8 +32,13 @@ from tests.kit.targets import Fleet
 from tests.kit.waiting import eventually
 from tests.rbac.generating import World
 
+from pilothouse.api.registry import resources
 from pilothouse.apiserver.authorization import Attributes
+from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.rbac import policy
+from pilothouse.apiserver.rbac.coverage import atoms, describe, missing
+from pilothouse.apiserver.rbac.rules import Rule, read_rules
 
 pytestmark = pytest.mark.long
 
@@ -82,6 +88,34 @@ async def test_ours_aggregates_as_kubernetes_does(
                     return found[0] == found[1]
 
                 await eventually(agree, seconds=20)
+
+
+async def test_the_roles_of_kubernetes_have_its_rules(fleet: Fleet) -> None:
+    served = _served()
+    async with Http.to(fleet.get(kube.NAME).target) as theirs:
+        for plural, declared in (("clusterroles", policy.cluster_roles()), ("roles", policy.roles())):
+            listed = (await theirs.get(f"{API}/{plural}")).expect(200)["items"]
+            known = {each["metadata"]["name"]: each for each in listed}
+            for each in declared:
+                name = each["metadata"]["name"]
+                if name.startswith("pilothouse:") or "aggregationRule" in each:
+                    continue
+                ours, real = read_rules(each), read_rules(known[name])
+                assert describe(missing(real, ours)) == "", f"{name} grants more than Kubernetes'"
+                wanted = [atom for rule in real for atom in atoms(rule) if _concerns(atom, served)]
+                assert describe(missing(ours, wanted)) == "", f"{name} grants less than Kubernetes'"
+                assert each["metadata"]["labels"] == known[name]["metadata"]["labels"]
+
+
+async def test_the_bindings_of_kubernetes_have_its_subjects(fleet: Fleet) -> None:
+    async with Http.to(fleet.get(kube.NAME).target) as theirs:
+        listed = (await theirs.get(f"{API}/clusterrolebindings")).expect(200)["items"]
+    known = {each["metadata"]["name"]: each for each in listed}
+    for each in policy.cluster_bindings():
+        name = each["metadata"]["name"]
+        if not name.startswith("pilothouse:"):
+            real = known[name]
+            assert (each["roleRef"], each.get("subjects")) == (real["roleRef"], real.get("subjects")), name
 
 
 class Both:
@@ -160,6 +194,27 @@ class Both:
             ]
             for field in ("resourceRules", "nonResourceRules"):
                 assert _sorted(mine["status"][field]) == _sorted(theirs["status"][field])
+
+
+def _served() -> set[tuple[str, str]]:
+    """Group and plural of what is served here."""
+    return {(resource.group, resource.plural) for resource in Catalog(resources())}
+
+
+def _concerns(atom: Rule, served: set[tuple[str, str]]) -> bool:
+    """Whether a part of a rule is about something that is served, or about everything, or about a path."""
+    if atom.urls:
+        return True
+    resource, _, subresource = atom.resources[0].partition("/")
+    if resource == "*":
+        return True
+    # Ways into a running container are the node's to offer.
+    return (atom.groups[0], resource) in served and subresource not in (
+        "attach",
+        "exec",
+        "portforward",
+        "proxy",
+    )
 
 
 def _question(user: User, asked: Attributes) -> Json:

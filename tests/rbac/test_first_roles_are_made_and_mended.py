@@ -154,7 +154,6 @@ UNSERVED = {
     ("certificates.k8s.io", "certificatesigningrequests/nodeclient"),
     ("certificates.k8s.io", "certificatesigningrequests/selfnodeclient"),
     ("certificates.k8s.io", "signers"),
-    ("discovery.k8s.io", "endpointslices/restricted"),
 }
 
 

@@ -51,7 +51,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         verbs(VIEW, "nodes pods services"),
         verbs("update", "services/finalizers"),
         verbs("create delete update " + VIEW, "endpointslices", "discovery.k8s.io"),
-        verbs("create", "endpointslices/restricted", "discovery.k8s.io"),
         CREATE_EVENTS,
     ),
     "expand-controller": (

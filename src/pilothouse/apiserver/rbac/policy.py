@@ -231,6 +231,16 @@ def _components() -> Iterable[Object]:
             f"{requests}:{which}",
             verbs("create", f"certificatesigningrequests/{which}", "certificates.k8s.io"),
         )
+    for signer in (
+        "kube-apiserver-client",
+        "kube-apiserver-client-kubelet",
+        "kubelet-serving",
+        "legacy-unknown",
+    ):
+        yield plain(
+            f"system:certificates.k8s.io:{signer}-approver",
+            verbs("approve", "signers", "certificates.k8s.io", names=f"kubernetes.io/{signer}"),
+        )
 
 
 def _ours() -> Iterable[Object]:
