@@ -21,10 +21,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
+from time import perf_counter
 from typing import Generic, TypeVar
+
+from pilothouse.base.histogram import Histogram
 
 T = TypeVar("T")
 R = TypeVar("R")
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
 class Closed(Exception):
@@ -47,6 +52,10 @@ class GroupCommit(Generic[T]):
         self._applied = applied
         self._failed = failed
         self._largest = largest
+        self.sizes = Histogram(_SIZES)
+        """How many items were committed together,"""
+        self.seconds = Histogram(_SECONDS)
+        """and how long that took, in the thread."""
         self._loop = asyncio.get_running_loop()
         self._pending: list[tuple[T, asyncio.Future[None]]] = []
         self._chores: deque[tuple[Callable[[], object], asyncio.Future[object]]] = deque()
@@ -117,15 +126,21 @@ class GroupCommit(Generic[T]):
 
     def _run_commit(self, group: list[tuple[T, asyncio.Future[None]]]) -> Callable[[], None]:
         items = [item for item, _ in group]
+        began = perf_counter()
         try:
             self._commit(items)
         except Exception as error:  # noqa: BLE001 - handed to everyone who waits
             failure = error
             return lambda: self._finish_failed(group, failure)
-        return lambda: self._finish_commit(items, group)
+        took = perf_counter() - began
+        return lambda: self._finish_commit(items, group, took)
 
-    def _finish_commit(self, items: Sequence[T], group: list[tuple[T, asyncio.Future[None]]]) -> None:
+    def _finish_commit(
+        self, items: Sequence[T], group: list[tuple[T, asyncio.Future[None]]], took: float
+    ) -> None:
         self._busy = False
+        self.sizes.observe(len(items))
+        self.seconds.observe(took)
         self._applied(items)
         for _, future in group:
             if not future.done():

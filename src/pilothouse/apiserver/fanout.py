@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 
 from pilothouse.aio.ticking import Tick
@@ -118,10 +119,25 @@ class Fanout:
         self._look: asyncio.TimerHandle | None = None
         self._pause = _LOOK_AGAIN
         self._closing = False
+        self.sent: Counter[tuple[str, str, str]] = Counter()
+        """Events handed over, by group, version and kind."""
         cache.listen(self)
 
     def __len__(self) -> int:
         return sum(len(group.members) for group in self._groups.values())
+
+    def open(self) -> Counter[tuple[str, str, str]]:
+        """How many watches are open, by group, version and plural of what they watch."""
+        found: Counter[tuple[str, str, str]] = Counter()
+        for group in self._groups.values():
+            kind = group.lines.selection.served.kind
+            found[kind.group, kind.version, kind.plural] += len(group.members)
+        return found
+
+    @property
+    def behind(self) -> int:
+        """How many of them have yet to be sent what is known."""
+        return len(self._behind)
 
     def check_open(self) -> None:
         """429 while the server goes down: another one will do."""
@@ -209,6 +225,7 @@ class Fanout:
         lines = group.lines
         chunk: Chunk | None = None
         written = False
+        shown = told = 0
         for watcher in group.members:
             if not watcher.synced:
                 continue
@@ -216,8 +233,9 @@ class Fanout:
                 self._fall_behind(watcher, events[0].revision - 1)
                 continue
             if not written:
-                data = b"".join(map(lines.of, events))
-                chunk = Chunk.of(data) if data else None
+                parts = [part for part in map(lines.of, events) if part]
+                chunk = Chunk.of(b"".join(parts)) if parts else None
+                shown = len(parts)
                 written = True
             if chunk is None:
                 continue
@@ -225,6 +243,9 @@ class Fanout:
                 self._tell(watcher, events)
             else:
                 watcher.sink.write(chunk)
+                told += 1
+        if told:
+            self._count(group, told * shown)
 
     def _tell(self, watcher: Watcher, events: Iterable[Event]) -> None:
         """Send changes to one watcher alone; the first one it gets as a table carries the columns."""
@@ -232,9 +253,15 @@ class Fanout:
         for event in events:
             part = watcher.group.lines.of(event, columns=watcher.fresh)
             watcher.fresh = watcher.fresh and not part
-            parts.append(part)
-        if data := b"".join(parts):
-            watcher.send(data)
+            if part:
+                parts.append(part)
+        if parts:
+            watcher.send(b"".join(parts))
+            self._count(watcher.group, len(parts))
+
+    def _count(self, group: Group, events: int) -> None:
+        kind = group.lines.selection.served.kind
+        self.sent[kind.group, kind.version, kind.name] += events
 
     # Those who are behind
 
@@ -299,6 +326,7 @@ class Fanout:
                 parts.append(lines.bookmark(watcher.position, initial_end=True))
         if parts:
             watcher.send(b"".join(parts))
+            self._count(watcher.group, len(parts))
 
     def _look_soon(self, pause: float) -> None:
         if self._look is None:

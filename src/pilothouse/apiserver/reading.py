@@ -157,6 +157,11 @@ class Reader:
         """How many watches are open."""
         return len(self._fanout)
 
+    @property
+    def fanout(self) -> Fanout:
+        """All of them."""
+        return self._fanout
+
     def _follow_catalog(self) -> None:
         """End the watches of what is no longer served, or is served in another way: clients come again."""
         present = {(resource.group, resource.plural): resource for resource in self._catalog}

@@ -27,17 +27,18 @@ from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge
 from pilothouse.apiserver.instances import Instance
 from pilothouse.apiserver.live_tls import LiveContext
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.app import addresses, auditing, memory, monitoring
+from pilothouse.app import addresses, auditing, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
 from pilothouse.app.keeping import key_store, opened_store, serve_maintenance, warn_of_missing_keys
+from pilothouse.app.monitoring import Monitoring
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
 from pilothouse.app.renewing import Renewal
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.store.interface import Store, StoreError
+from pilothouse.store.timing import Timed
 
 GRACE_SECONDS = 30.0
 """How long requests in flight get to finish when the server stops."""
@@ -68,8 +69,9 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
             identity = Identity(options, folder, keyring, await keys.authorities(_now(clock)), clock)
             name = auditing.instance_name()
             trail = auditing.open_trail(options.audit, name, clock)
+            timed = Timed(store)
             core = Core(
-                store,
+                timed,
                 resources(),
                 authenticator=authenticator,
                 clock=clock,
@@ -85,12 +87,14 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
             if trail is not None:
                 health.add("audit", trail.problem)
             async with auditing.recording(trail), core.running():
+                watched = Monitoring(options, core, timed)
+                watched.serve_pages(trail)
                 edge = Edge(
                     core.answer,
                     authenticator=authenticator,
                     health=health,
-                    shares=monitoring.shares(options, core),
-                    requests=Requests(core.catalog),
+                    shares=watched.shares,
+                    requests=watched.requests,
                     trail=trail,
                 )
                 live = LiveContext(identity.tls())

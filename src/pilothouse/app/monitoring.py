@@ -1,17 +1,50 @@
-"""What is seen of a server from outside, put together: who gets how many places, and what is counted."""
+"""What is seen of a server from outside, put together: who gets how many places, and what is told of all of it.
+
+watched = Monitoring(options, core, store)
+edge = Edge(core.answer, …, shares=watched.shares, requests=watched.requests)
+watched.serve_pages(trail)
+"""
 
 from __future__ import annotations
 
+from pilothouse.api.registry import resources
+from pilothouse.apiserver import metrics, object_metrics
+from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.measuring import Requests
+from pilothouse.apiserver.metrics import Metrics, audit_families
+from pilothouse.apiserver.object_metrics import ObjectMetrics
 from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sizing import Sizing
 from pilothouse.app.options import ApiServerOptions
+from pilothouse.store.timing import Timed
 
 
-def shares(options: ApiServerOptions, core: Core) -> Shares:
-    """The places that the options allow, with lists weighed by what is in the cache."""
-    return Shares(
-        options.max_requests_in_flight,
-        options.max_mutating_requests_in_flight,
-        Sizing(core.catalog, core.cache).size_of,
-    )
+class Monitoring:
+    """A server's shares and figures. ``store`` is the one that its core works on."""
+
+    def __init__(self, options: ApiServerOptions, core: Core, store: Timed) -> None:
+        self._core = core
+        self._store = store
+        self.requests = Requests(core.catalog)
+        self.shares = Shares(
+            options.max_requests_in_flight,
+            options.max_mutating_requests_in_flight,
+            Sizing(core.catalog, core.cache).size_of,
+        )
+
+    def serve_pages(self, trail: Trail | None) -> None:
+        """Have ``/metrics`` and ``/metrics/objects`` answered."""
+        core = self._core
+        page = Metrics(
+            requests=self.requests,
+            shares=self.shares,
+            catalog=core.catalog,
+            cache=core.cache,
+            fanout=core.reader.fanout,
+            store=self._store,
+        )
+        if trail is not None:
+            page.add(lambda: audit_families(trail.counts))
+        core.serve(metrics.PATH, page.answer)
+        core.serve(object_metrics.PATH, ObjectMetrics(core.cache, object_metrics.views(resources())).answer)

@@ -35,6 +35,7 @@ from typing import TypeVar
 import apsw
 
 from pilothouse.aio.group_commit import Closed, GroupCommit
+from pilothouse.base.histogram import Histogram
 from pilothouse.store.expiring import Expirations
 from pilothouse.store.folder import Folder
 from pilothouse.store.interface import (
@@ -140,6 +141,16 @@ class SqliteStore:
     @property
     def current(self) -> int:
         return self._revision
+
+    @property
+    def group_sizes(self) -> Histogram:
+        """How many writes became durable together."""
+        return self._commits.sizes
+
+    @property
+    def commit_seconds(self) -> Histogram:
+        """How long that took."""
+        return self._commits.seconds
 
     async def revision(self) -> int:
         self._check_open()
