@@ -2,7 +2,8 @@
 
 ``rules`` says what one rule allows and ``coverage`` whether rules contain others: both pure. ``grants`` joins roles and
 bindings, ``authorizer`` keeps that in step with the cache and decides. ``escalation`` watches over writes to roles and
-bindings, ``aggregation`` composes roles of others, ``policy`` and ``reconciling`` are what every server starts with.
+bindings, ``aggregation`` composes roles of others. ``policy`` (with ``controller_policy``, in the words of ``declaring``)
+is what every server starts with, ``reconciling`` sees to it.
 
-Nothing here knows about requests, only users, attributes and objects.
+Nothing here knows who asks over which connection, or what is asked for: users and attributes come from outside.
 """
