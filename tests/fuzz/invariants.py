@@ -76,7 +76,6 @@ def check_readable(server: CoreServer, samples: Samples, obj: Object) -> None:
 def remove(server: CoreServer, path: str) -> None:
     """Take an object away again, whatever holds it."""
     free = {"metadata": {"finalizers": None}}
-    server.send("PATCH", path, free, type=MERGE)
     tried(server, "DELETE", path, {"gracePeriodSeconds": 0})
     server.settle()
     left = server.send("PATCH", path, free, type=MERGE)

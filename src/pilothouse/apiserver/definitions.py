@@ -19,6 +19,7 @@ from pilothouse.apiserver import codec, lifecycle
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.collection import Collection, Event
+from pilothouse.apiserver.definition_paths import path_problems
 from pilothouse.apiserver.objects import REMOVE, Objects
 from pilothouse.apiserver.options import DeleteOptions
 from pilothouse.base.clock import Clock
@@ -140,15 +141,16 @@ class Definitions:
             raise problem
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
-        """What is wrong with the schemas of a definition."""
+        """What is wrong with the schemas of a definition, and with the paths into them."""
         # Imported when first needed: it brings the CEL compiler along, which a server without definitions can spare.
         from pilothouse.meta.structural import structural_problems
 
         for index, version in enumerate(new["spec"].get("versions") or ()):
+            path = f"spec.versions[{index}]"
             raw = (version.get("schema") or {}).get("openAPIV3Schema")
             if raw is not None:
-                path = f"spec.versions[{index}].schema.openAPIV3Schema"
-                yield from structural_problems(raw, path)
+                yield from structural_problems(raw, f"{path}.schema.openAPIV3Schema")
+            yield from path_problems(version, path)
 
     def _settle(self, definition: Object) -> None:
         """Fill in the status. The definition has not been validated yet: what can't be read is left alone."""

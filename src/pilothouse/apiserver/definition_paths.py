@@ -1,0 +1,54 @@
+"""The JSONPaths in a definition, for columns and selectable fields: read once when it is written, so that they hold later.
+
+    list(path_problems(version, "spec.versions[0]"))
+    # [FieldError("spec.versions[0].additionalPrinterColumns[1].jsonPath": … is not a JSONPath …)]
+
+A column may use all of JSONPath. A selectable field is one value, so its path is plain and the schema has to know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pilothouse.meta.fields import FieldError, element
+from pilothouse.meta.json_path import PathError, compile_first, plain_fields
+
+_SELECTABLE: Final = ("boolean", "integer", "string")
+
+
+def path_problems(version: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """What is wrong with the paths of one version."""
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        given = column.get("jsonPath") or ""
+        problem = _unreadable(given)
+        if problem:
+            at = f"{element(f'{path}.additionalPrinterColumns', index)}.jsonPath"
+            yield FieldError.invalid(at, given, problem)
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    for index, selected in enumerate(version.get("selectableFields") or ()):
+        given = selected.get("jsonPath") or ""
+        problem = _unreadable(given) or _unselectable(given, schema)
+        if given and problem:
+            yield FieldError.invalid(f"{element(f'{path}.selectableFields', index)}.jsonPath", given, problem)
+
+
+def _unreadable(path: str) -> str:
+    try:
+        compile_first(path)
+    except PathError as problem:
+        return str(problem)
+    return ""
+
+
+def _unselectable(path: str, schema: Any) -> str:
+    fields = plain_fields(path)
+    if fields is None or not path.startswith("."):
+        return "must be a simple path of fields, such as .spec.engine"
+    node = schema
+    for field in fields:
+        inner = node.get("properties") if isinstance(node, dict) else None
+        node = inner.get(field) if isinstance(inner, dict) else None
+    if not isinstance(node, dict) or node.get("type") not in _SELECTABLE:
+        return f"must lead to a field that the schema has, of type {', '.join(_SELECTABLE[:-1])} or {_SELECTABLE[-1]}"
+    return ""
