@@ -5,7 +5,8 @@ Those of Kubernetes have its names and, for what is served here, its rules, so t
 grant on our own kinds comes from roles of ours, just as a user's own kinds get in by a label.
 
 ``pilothouse:controller-manager`` is for our controllers, ``pilothouse:pilot`` for the process beside a database,
-``pilothouse:audit-reader`` for whoever may see the audit trail, among them the other instances of the server. What a pilot or a node may touch within these is narrowed further, ahead of RBAC.
+``pilothouse:audit-reader`` for whoever may see the audit trail, among them the other instances of the server. What a
+pilot or a node may touch within these is narrowed further, ahead of RBAC.
 """
 
 from __future__ import annotations
