@@ -223,9 +223,9 @@ class Cache:
         start = 0 if self._target else max(latest - REPLAY, min(latest, 1))
         try:
             items, revision = await self._list(start)
-        except Compacted as problem:
+        except Compacted:
             try:
-                items, revision = await self._list(problem.oldest)
+                items, revision = await self._list(await self._oldest(start))
             except Compacted:
                 items, revision = await self._list(0)
         sorted_out: dict[str, list[Item]] = {path: [] for path in self._collections}
@@ -239,6 +239,16 @@ class Cache:
         for listener in self._listeners:
             listener.broken()
         self._arrive()
+
+    async def _oldest(self, forgotten: int) -> int:
+        """The oldest revision that can be read, or 0. A listing of a forgotten one may not tell, a watch does."""
+        try:
+            async with self.store.watch(ROOT, after=forgotten - 1) as batches:
+                async for _ in batches:
+                    break
+        except Compacted as problem:
+            return problem.oldest
+        return 0
 
     async def _list(self, revision: int) -> tuple[list[Item], int]:
         """Everything as of a revision (0: the latest), and which one that is."""
