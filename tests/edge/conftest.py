@@ -37,11 +37,11 @@ async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
     pair = keyring.serving(authority, ["localhost", "127.0.0.1"], now)
     async with AsyncExitStack() as stack:
 
-        async def start(handler: Handler, *, shares: Shares | None = None) -> Place:
+        async def start(handler: Handler, *, shares: Shares | None = None, tokens: str = TOKENS) -> Place:
             health = Health()
             edge = Edge(
                 handler,
-                authenticator=Authenticator(read_tokens(TOKENS, "tokens.csv")),
+                authenticator=Authenticator(read_tokens(tokens, "tokens.csv")),
                 health=health,
                 shares=shares or Shares(),
                 requests=Requests(Catalog()),

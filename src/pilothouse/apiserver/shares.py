@@ -10,8 +10,9 @@ Places are divided three times over:
   the renewal of a lease, by which a fleet knows who is alive and who leads.
 * **Classes.** In each lane a class of users (the system, controllers, agents on machines, people) has some places that
   nobody else can take. The rest are open to whoever comes first, so that a quiet class costs the busy ones little.
-* **Users.** Within what its class can still take, a user may hold at most twice what is left over. One busy user ends
-  up with two thirds, two with two fifths each, ten with 2/21 each: however many are busy, the next one finds a place.
+* **Users.** A user may hold at most twice what is left over of what its class can take. One busy user ends up with two
+  thirds, two with two fifths each, ten with 2/21 each. Nothing is taken back from who was there first, but as its requests
+  end it gets no new places until the others have as many; and the next one to come finds a place.
 
 Nobody waits in line: who finds no place is told to come back in a second, which every Kubernetes client does. Deciding
 takes a few look-ups and no memory of the past, so that it can be done for every request.

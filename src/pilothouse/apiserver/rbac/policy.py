@@ -67,6 +67,7 @@ def cluster_bindings() -> list[Object]:
         binding("system:volume-scheduler", user("system:kube-scheduler")),
         binding("pilothouse:audit-reader", group(PEERS_GROUP)),
         binding("pilothouse:controller-manager", user("pilothouse:controller-manager")),
+        binding("pilothouse:monitoring", group("system:monitoring")),
         *(
             binding(name, service_account("kube-system", name.removeprefix("system:controller:")))
             for name in controllers
@@ -271,6 +272,8 @@ def _ours() -> Iterable[Object]:
         verbs(VIEW, "controlnodes", _K0S),
         verbs(EDIT + VIEW, "autopilotrules applicationpolicies", _OPENSTORAGE),
     )
+    # What Kubernetes needs kube-state-metrics for.
+    yield plain("pilothouse:monitoring", paths("get", "/metrics /metrics/objects"))
     yield plain(
         "pilothouse:controller-manager",
         CREATE_EVENTS,

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from pilothouse.apiserver.exchange import ANONYMOUS, User
+from pilothouse.apiserver.shares import Class, class_of
+
+ACCOUNT = ("system:serviceaccounts", "system:serviceaccounts:t", "system:authenticated")
+POD = {"authentication.kubernetes.io/pod-name": ("db-0",)}
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        (User("admin", groups=("system:masters",)), Class.SYSTEM),
+        (User("system:kube-scheduler"), Class.SYSTEM),
+        (User("system:kube-controller-manager"), Class.SYSTEM),
+        (User("pilothouse:apiserver", groups=("pilothouse:apiservers",)), Class.SYSTEM),
+        (User("pilothouse:controller-manager"), Class.CONTROLLERS),
+        (User("system:serviceaccount:t:operator", groups=ACCOUNT), Class.CONTROLLERS),
+        (User("system:serviceaccount:t:db", groups=ACCOUNT, extra=POD), Class.AGENTS),
+        (User("system:node:a", groups=("system:nodes",)), Class.AGENTS),
+        (User("system:node:a"), Class.PEOPLE),
+        (User("system:serviceaccount:t:fake", groups=("system:authenticated",)), Class.PEOPLE),
+        (User("alice", groups=("dev",)), Class.PEOPLE),
+        (ANONYMOUS, Class.PEOPLE),
+    ],
+    ids=lambda value: value.name if isinstance(value, User) else value.value,
+)
+def test_a_user_is_in_the_class_that_its_groups_say(user, expected):
+    assert class_of(user) is expected

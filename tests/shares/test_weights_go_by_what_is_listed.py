@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from pilothouse.apiserver.exchange import Request, User
+from pilothouse.apiserver.grammar import Place
+from pilothouse.apiserver.shares import HEAVIEST, Shares
+from pilothouse.meta.errors import StatusError
+
+ALICE = User("alice")
+PODS = "/api/v1/namespaces/t/pods"
+
+
+def sizes(place: Place, query: str) -> int:
+    return {"pods": 2600, "events": 1_000_000, "secrets": 499}[place.plural]
+
+
+def weight(method: str, path: str, query: str = "", *, mutating: bool = False) -> int:
+    return Shares(sizes=sizes).admit(Request(method, path, query, user=ALICE), mutating)[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "expected"),
+    [
+        ("GET", PODS, "", 6),
+        ("GET", "/api/v1/events", "", HEAVIEST),
+        ("GET", "/api/v1/secrets", "", 1),
+        ("GET", f"{PODS}/a", "", 1),
+        ("GET", PODS, "watch=1", 1),
+        ("GET", "/version", "", 1),
+        ("DELETE", PODS, "", 6),
+        ("POST", PODS, "", 1),
+    ],
+)
+def test_a_list_of_many_objects_takes_several_places(method, path, query, expected):
+    assert weight(method, path, query, mutating=method != "GET") == expected
+
+
+def test_a_list_fits_even_where_there_are_few_places():
+    shares = Shares(reads=3, sizes=sizes)
+    assert shares.admit(Request("GET", "/api/v1/events", user=ALICE), False)[1] == 1
+
+
+def held_at_most(path: str) -> int:
+    shares = Shares(sizes=sizes)
+    for number in range(1000):
+        try:
+            shares.admit(Request("GET", path, user=ALICE), False)
+        except StatusError:
+            return number
+    raise AssertionError("never refused")
+
+
+def test_heavy_lists_use_up_a_share_sooner():
+    assert held_at_most("/api/v1/events") * (HEAVIEST - 1) < held_at_most(f"{PODS}/a")
+
+
+def test_a_refusal_says_what_is_used_up_and_when_to_come_back():
+    shares = Shares(reads=1)
+    shares.admit(Request("GET", PODS, "watch=1", user=ALICE), False)
+    with pytest.raises(StatusError) as refused:
+        shares.admit(Request("GET", f"{PODS}/a", user=ALICE), False)
+    assert (refused.value.code, refused.value.retry_after) == (429, 1)
+    assert "of 1 reads at a time" in refused.value.message
+    assert "open to people" in refused.value.message
+    assert '"alice"' in refused.value.message
