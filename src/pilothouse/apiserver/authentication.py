@@ -1,4 +1,4 @@
-"""Who is asking: client certificates and static bearer tokens.
+"""Who is asking: client certificates, static bearer tokens, and tokens that an issuer vouches for.
 
     authenticator = Authenticator(read_tokens(text, "tokens.csv"))
     authenticator.identify(certificate, "Bearer s3cret")    # User(name="alice", groups=("dev", "system:authenticated"))
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -27,6 +27,8 @@ _UID_OID = "1.3.6.1.4.1.57683.2"
 
 Certificate = Mapping[str, Any]
 """A verified certificate as ``ssl.SSLSocket.getpeercert`` describes it."""
+Issuer = Callable[[str], User | None]
+"""Says whose a token is, or None if it is not one of its own that is valid now."""
 Tokens = Mapping[bytes, User]
 """Users by the digest of their token."""
 
@@ -40,6 +42,11 @@ class Authenticator:
 
     def __init__(self, tokens: Tokens | None = None) -> None:
         self._tokens = dict(tokens or {})
+        self._issuers: list[Issuer] = []
+
+    def trust(self, issuer: Issuer) -> None:
+        """Take the tokens that ``issuer`` vouches for as well."""
+        self._issuers.append(issuer)
 
     def identify(self, certified: User | None, authorization: str | None) -> User:
         """The user, given whom the connection's certificate names and the ``Authorization`` header."""
@@ -51,10 +58,17 @@ class Authenticator:
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             return ANONYMOUS
-        user = self._tokens.get(_digest(token))
+        user = self._tokens.get(_digest(token)) or self._vouched(token)
         if user is None:
             raise unauthorized()
         return user
+
+    def _vouched(self, token: str) -> User | None:
+        for issuer in self._issuers:
+            user = issuer(token)
+            if user is not None:
+                return user
+        return None
 
 
 def certified_user(certificate: Certificate | None) -> User | None:

@@ -103,6 +103,7 @@ class Core:
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
         self.tokens = Tokens(signing_key, self._objects, self.cache, clock)
+        authenticator.trust(self.tokens.review)
         self._reviews = Reviews(authenticator, self._authorizer, self._rbac, clock)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)

@@ -22,6 +22,7 @@ from pilothouse.pki.jwt import SigningKey
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 SHORTEST, USUAL, LONGEST = 600, 3600, 1 << 32
+_REMEMBERED = 4096
 _BINDABLE = {"Pod": "pods", "Secret": "secrets"}
 _GROUPS = ("system:serviceaccounts", "system:authenticated")
 
@@ -34,6 +35,7 @@ class Tokens:
         self._objects = objects
         self._guesses = guesses
         self._clock = clock
+        self._verified: dict[str, dict[str, Any]] = {}
 
     async def mint(self, call: Call) -> Response:
         """POST of a TokenRequest to a service account."""
@@ -82,9 +84,8 @@ class Tokens:
 
     def review(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> User | None:
         """Whose a token is; None if it is not one of ours, not valid now, or not for any of these audiences."""
-        try:
-            claims = self._key.verify(token)
-        except ValueError:
+        claims = self._claims(token)
+        if claims is None:
             return None
         now = self._clock.now()
         if claims.get("iss") != ISSUER or not claims.get("nbf", 0) <= now < claims.get("exp", 0):
@@ -105,6 +106,19 @@ class Tokens:
             extra["authentication.kubernetes.io/pod-uid"] = (pod["uid"],)
         groups = (_GROUPS[0], f"{_GROUPS[0]}:{namespace}", _GROUPS[1])
         return User(claims["sub"], account["uid"], groups, extra)
+
+    def _claims(self, token: str) -> dict[str, Any] | None:
+        """The claims of a token that we signed. A signature is checked once: it never changes, unlike the rest."""
+        claims = self._verified.get(token)
+        if claims is None:
+            try:
+                claims = self._key.verify(token)
+            except ValueError:
+                return None
+            if len(self._verified) >= _REMEMBERED:
+                del self._verified[next(iter(self._verified))]
+            self._verified[token] = claims
+        return claims
 
     def _exists(self, plural: str, namespace: str, wanted: dict[str, str]) -> bool:
         found = self._guesses.peek(f"{ROOT}{plural}/{namespace}/{wanted['name']}")
