@@ -156,3 +156,28 @@ async def test_an_instance_that_ends_properly_is_not_asked(tmp_path: Path) -> No
             answer = await client.get(AUDIT)
 
     assert answer.warnings == []
+
+
+async def test_following_survives_the_restart_of_a_peer(tmp_path: Path) -> None:
+    etcd = EtcdServer.start(tmp_path / "etcd")
+    with contextlib.ExitStack() as stack:
+        stack.callback(etcd.stop)
+        first = PilothouseServer(tmp_path / "one", "etcd", etcd=etcd)
+        stack.callback(first.close)
+        second = PilothouseServer(tmp_path / "two", "etcd", etcd=etcd)
+        stack.callback(second.close)
+        async with Http.to(first.target) as client, Http.to(second.target) as other:
+            url = client.url(AUDIT, {"follow": "true", "object": "configmaps", "limit": 1})
+            async with client._session.get(url) as answer:
+                told = [json.loads(await asyncio.wait_for(answer.content.readline(), 30))]
+                await other.get("/api/v1/namespaces/default/configmaps/before")
+                told.append(json.loads(await asyncio.wait_for(answer.content.readline(), 30)))
+                second.restart()
+                await other.get("/api/v1/namespaces/default/configmaps/after")
+                while told[-1].get("objectRef", {}).get("name") != "after":
+                    told.append(json.loads(await asyncio.wait_for(answer.content.readline(), 60)))
+
+    records = [each["objectRef"]["name"] for each in told if each["kind"] == "Event"]
+    assert records == ["before", "after"]
+    failures = [each["message"] for each in told if each.get("status") == "Failure"]
+    assert any(f"at {second.target.url} may be missing" in message for message in failures)

@@ -67,7 +67,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
             keyring = Keyring(folder.pki)
             keys = key_store(options, keyring, store)
             identity = Identity(options, folder, keyring, await keys.authorities(_now(clock)), clock)
-            name = auditing.instance_name()
+            name = folder.instance()
             trail = auditing.open_trail(options.audit, name, clock)
             timed = Timed(store)
             core = Core(

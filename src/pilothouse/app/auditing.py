@@ -9,7 +9,6 @@ The trail is opened first and closed last, so that it sees every request.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -24,14 +23,8 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.instances import Instance, Instances
 from pilothouse.app.options import AuditOptions, StartError, explain, read_file
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import new_uid
 from pilothouse.pki.keyring import Pair
 from pilothouse.store.interface import Store
-
-
-def instance_name() -> str:
-    """What this process is called among its like: the machine's name, and something of its own."""
-    return f"{socket.gethostname()}-{new_uid()[:8]}"
 
 
 def open_trail(options: AuditOptions, instance: str, clock: Clock) -> Trail | None:

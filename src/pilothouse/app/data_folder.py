@@ -2,6 +2,7 @@
 
     DATA/
       format             the number of the layout below
+      instance           what the server is called among those that share its store
       admin.kubeconfig   the administrator's way in
       pki/               authority, certificates and keys
       store/             the objects, where they are stored in SQLite
@@ -11,10 +12,12 @@ A program that knows only older layouts refuses a newer folder, before it touche
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.app.options import StartError
+from pilothouse.base.ids import new_uid
 from pilothouse.pki.files import private_folder, write_private
 
 FORMAT = 1
@@ -37,6 +40,13 @@ class DataFolder:
     @property
     def admin_kubeconfig(self) -> Path:
         return self.path / "admin.kubeconfig"
+
+    def instance(self) -> str:
+        """What the server on this folder is called: the machine's name, and something of its own; made the first time."""
+        file = self.path / "instance"
+        if not file.exists():
+            write_private(file, f"{socket.gethostname()}-{new_uid()[:8]}\n".encode())
+        return file.read_text().strip()
 
     @classmethod
     def open(cls, path: Path) -> DataFolder:

@@ -20,7 +20,7 @@ import msgspec
 
 from pilothouse.apiserver.audit.follower import Follower
 from pilothouse.apiserver.audit.peers import Asking, PeerError
-from pilothouse.apiserver.audit.question import Question, stamp_of
+from pilothouse.apiserver.audit.question import MOST, Question, stamp_of
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.exchange import Chunk, Sink
 from pilothouse.apiserver.instances import Instance
@@ -36,6 +36,7 @@ PAST_SECONDS = 20.0
 """How long the past of a peer is waited for."""
 MOST_WAITING = 20_000
 MOST_BUFFERED = 4 * 1024 * 1024
+STATUS = b'{"kind":"Status"'
 PAST_TOLD = msgspec.json.encode(
     {"kind": "Status", "apiVersion": "v1", "status": "Success", "message": "the past has been told"}
 )
@@ -51,15 +52,23 @@ class Following:
         question: Question,
         params: Mapping[str, str],
         clock: Clock,
+        *,
+        most_waiting: int = MOST_WAITING,
     ) -> None:
+        """At most so many records wait for a follower that does not take them."""
         self._trail = trail
         self._peers = peers
         self._question = question
         self._params = params
         self._clock = clock
-        self._inbox = Follower(MOST_WAITING)
+        self._inbox = Follower(most_waiting)
+        self._most_waiting = most_waiting
         self._streams: dict[str, _PeerStream] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        """Of every peer there has been."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """Of those that are there."""
+        self._since = format_micro_time(clock.now())
+        self._past_told = False
 
     async def run(self, sink: Sink) -> None:
         """Write until the client has gone."""
@@ -71,12 +80,12 @@ class Following:
                 await self._tell_past(sink)
                 await self._tell_more(sink)
             finally:
-                for task in self._tasks:
+                for task in self._tasks.values():
                     task.cancel()
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _tell_past(self, sink: Sink) -> None:
-        await self._join(sink, self._params)
+        await self._join(sink)
         own = [] if self._trail is None else await self._trail.told(self._question)
         overlap = set(own)
         inbox = [line for line in self._inbox.taken() if line not in overlap]
@@ -86,23 +95,24 @@ class Following:
                 await asyncio.gather(*waiting)
         for stream in self._streams.values():
             if not stream.caught_up.is_set():
-                _write(
-                    sink, [failure(f"{stream.peer.id} has not told its past within {PAST_SECONDS:g} seconds")]
-                )
+                late = f"{stream.peer.id} has not told all of its past within {PAST_SECONDS:g} seconds"
+                _write(sink, [failure(late)])
+                stream.caught_up.set()
         parts = [own, *(stream.past for stream in self._streams.values())]
         _write(sink, [*in_order(parts, self._question.limit), PAST_TOLD + b"\n"])
+        self._past_told = True
         for line in inbox:
             self._inbox.give(line)
 
     async def _tell_more(self, sink: Sink) -> None:
         held: list[tuple[str, bytes]] = []
         looked = self._clock.monotonic()
-        while not sink.closed and not self._inbox.behind:
+        while not (sink.closed or self._inbox.behind or len(held) > self._most_waiting):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await self._inbox.wait()
             for line in self._inbox.taken():
-                if line.startswith(b'{"kind":"Status"'):
+                if line.startswith(STATUS):
                     _write(sink, [line])
                 elif self._question.matches(line):
                     heapq.heappush(held, (stamp_of(line), line))
@@ -110,49 +120,53 @@ class Following:
                 _write(sink, self._due(held))
             if self._clock.monotonic() - looked >= PEERS_INTERVAL:
                 looked = self._clock.monotonic()
-                await self._join(
-                    sink, {**self._params, "since": format_micro_time(self._clock.now() - PEERS_INTERVAL)}
-                )
-        if self._inbox.behind:
+                await self._join(sink)
+        if not sink.closed:
             _write(sink, [failure("records came faster than they were taken; ask again for what is missing")])
 
     def _due(self, held: list[tuple[str, bytes]]) -> list[bytes]:
-        hold = HOLD if self._streams else 0.0
+        hold = HOLD if self._tasks else 0.0
         until = format_micro_time(self._clock.now() - hold)
         due: list[bytes] = []
         while held and (not hold or held[0][0] <= until):
             due.append(heapq.heappop(held)[1])
         return due
 
-    async def _join(self, sink: Sink, params: Mapping[str, str]) -> None:
-        """Follow those peers that are not followed yet."""
+    async def _join(self, sink: Sink) -> None:
+        """Listen to those peers that are there, and to no others. One that comes back goes on where it was."""
         if self._question.local:
             return
         try:
-            peers = await self._peers.others()
+            peers = {peer.id: peer for peer in await self._peers.others()}
         except PeerError as problem:
             _write(sink, [failure(str(problem))])
             return
-        there = {peer.id for peer in peers}
-        self._streams = {name: each for name, each in self._streams.items() if name in there}
-        for peer in peers:
-            if peer.id not in self._streams:
-                stream = self._streams[peer.id] = _PeerStream(self._peers, peer, params, self._inbox)
-                self._tasks.append(asyncio.create_task(stream.run()))
+        for name in self._tasks.keys() - peers.keys():
+            self._tasks.pop(name).cancel()
+        for name in peers.keys() - self._tasks.keys():
+            stream = self._streams.get(name)
+            if stream is None:
+                stream = _PeerStream(self._peers, peers[name], self._params, self._since, self._inbox)
+                self._streams[name] = stream
+                if self._past_told:
+                    stream.caught_up.set()
+            self._tasks[name] = asyncio.create_task(stream.run())
 
 
 class _PeerStream:
     """One peer's part: its past, then what it gives into the inbox. It is asked again when its answer ends."""
 
-    def __init__(self, peers: Asking, peer: Instance, params: Mapping[str, str], inbox: Follower) -> None:
+    def __init__(
+        self, peers: Asking, peer: Instance, params: Mapping[str, str], since: str, inbox: Follower
+    ) -> None:
         self.peer = peer
         self.past: list[bytes] = []
         self.caught_up = asyncio.Event()
-        """Its past is complete, or it turned out that it can't be had."""
+        """Its past is complete, or it turned out that it can't be had; what it tells from then on is new."""
         self._peers = peers
         self._params = params
         self._inbox = inbox
-        self._last = ""
+        self._last = since
         self._at_last: set[bytes] = set()
 
     async def run(self) -> None:
@@ -164,19 +178,22 @@ class _PeerStream:
             except PeerError as problem:
                 why = str(problem)
             if why != told:
-                self._inbox.give(
-                    failure(f"the records of {self.peer.id} at {self.peer.url} may be missing: {why}")
-                )
+                missing = f"the records of {self.peer.id} at {self.peer.url} may be missing: {why}"
+                self._inbox.give(failure(missing))
             told = why
             self.caught_up.set()
             await asyncio.sleep(PEERS_INTERVAL)
 
     async def _listen(self) -> None:
-        params = {**self._params, "since": self._last} if self._last else dict(self._params)
+        params = dict(self._params)
+        if self.caught_up.is_set():
+            params |= {"since": self._last, "limit": str(MOST)}
         async with self._peers.lines(self.peer, params) as lines:
             async for line in lines:
                 if line.startswith(PAST_TOLD):
                     self.caught_up.set()
+                elif line.startswith(STATUS):
+                    self._inbox.give(line)
                 elif line not in self._at_last:
                     self._note(line)
                     if self.caught_up.is_set():

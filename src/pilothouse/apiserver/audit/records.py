@@ -134,7 +134,7 @@ class _Stamps:
         if second != self._second:
             self._second = second
             self._head = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
-        return "%s%06dZ" % (self._head, (moment - second) * 1_000_000)
+        return f"{self._head}{int((moment - second) * 1_000_000):06d}Z"
 
 
 def _verb(request: Request, place: Place) -> str:
