@@ -80,8 +80,9 @@ async def test_every_revision_is_above_the_old_ones(restored):
 
 @pytest.mark.parametrize("remembered", [1, BASE, BASE + 100_000])
 async def test_who_remembers_an_old_revision_is_told_to_list_again(restored, remembered):
-    with pytest.raises(Compacted):
+    with pytest.raises(Compacted) as gone:
         await restored.list("/registry/", revision=remembered)
+    assert remembered < gone.value.oldest <= await restored.revision()
     async with restored.watch("/registry/", after=remembered) as batches:
         with pytest.raises(Compacted):
             await anext(batches)

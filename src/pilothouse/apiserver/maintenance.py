@@ -119,8 +119,9 @@ class Maintenance:
 
 
 async def _pour(pieces: AsyncIterator[bytes], sink: Sink) -> None:
-    """Write as fast as the client takes it."""
+    """Write as fast as the client takes it, letting others have their turn after each piece."""
     async for piece in pieces:
+        await asyncio.sleep(0)
         while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
             await asyncio.sleep(_PAUSE)
         if sink.closed:

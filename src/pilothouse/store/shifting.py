@@ -57,10 +57,9 @@ class Shifted:
         return None if entry is None else self._up(entry)
 
     async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+        kept = self._kept(revision) if revision else 0
         try:
-            page = await self.inner.list(
-                prefix, revision=self._kept(revision) if revision else 0, limit=limit, after=after
-            )
+            page = await self.inner.list(prefix, revision=kept, limit=limit, after=after)
         except StoreError as error:
             raise self._explained(error) from None
         return Page([self._up(entry) for entry in page.entries], page.revision + self._by, page.remaining)
