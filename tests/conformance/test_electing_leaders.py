@@ -54,3 +54,10 @@ async def test_case_74_of_many_candidates_one_takes_the_lease(dbs: Databases, ht
     stale = await http.put(f"{path}/leader", renewed)
     assert (stale.status, stale.reason) == (409, "Conflict")
     assert "the object has been modified" in stale.message
+
+
+async def test_a_lease_that_does_not_exist_is_made_by_an_update(dbs: Databases, http: Http) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{dbs.namespace}/leases/leader"
+    (await http.put(path, lease("one"))).expect(201)
+    again = await http.put(path, lease("two"))
+    assert (again.status, [cause.field for cause in again.causes]) == (422, ["metadata.resourceVersion"])

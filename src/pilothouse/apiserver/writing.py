@@ -80,6 +80,9 @@ class Writer:
             return sent
 
         def change(live: Object) -> Any:
+            if not revision and not kind.unconditional_update:
+                problem = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise ingest.invalid(kind, sent, [problem])
             lifecycle.check_preconditions(kind, live, uid=uid, revision=revision)
             return self.succeed(call, fresh(), live, chosen)
 
@@ -212,13 +215,11 @@ class Writer:
         )
 
     def _pinned(self, kind: Kind, sent: Object) -> str:
+        """The revision that an update is made against, or the empty string."""
         revision = str(sent["metadata"].get("resourceVersion") or "")
-        path = "metadata.resourceVersion"
-        if not revision and not kind.unconditional_update:
-            problem = FieldError.invalid(path, 0, "must be specified for an update")
-            raise ingest.invalid(kind, sent, [problem])
         if revision and not revision.isdecimal():
-            raise ingest.invalid(kind, sent, [FieldError.invalid(path, revision, "must be a decimal number")])
+            problem = FieldError.invalid("metadata.resourceVersion", revision, "must be a decimal number")
+            raise ingest.invalid(kind, sent, [problem])
         return revision
 
     def _tidy(self, call: Call, metadata: dict[str, Any]) -> None:
