@@ -12,6 +12,7 @@ from pilothouse.store.memory import MemoryStore
 from pilothouse.store.sealing import Sealed
 from pilothouse.store.shifting import Shifted
 from pilothouse.store.sqlite import SqliteStore
+from pilothouse.store.timing import Timed
 
 
 class Backend(Protocol):
@@ -80,6 +81,15 @@ class ShiftedBackend(SqliteBackend):
 
     async def open(self) -> Store:
         return Shifted(await super().open(), by=10**12)
+
+
+class TimedBackend(SqliteBackend):
+    """SQLite, with its calls timed."""
+
+    name = "timed"
+
+    async def open(self) -> Store:
+        return Timed(await super().open())
 
 
 class EtcdBackend:

@@ -15,6 +15,7 @@ from tests.store.backends import (
     SealedBackend,
     ShiftedBackend,
     SqliteBackend,
+    TimedBackend,
 )
 
 from pilothouse.store.interface import Store
@@ -28,7 +29,7 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer
 
 
 @pytest.fixture(
-    params=["memory", "sealed", "shifted", "sqlite", pytest.param("etcd", marks=pytest.mark.etcd)]
+    params=["memory", "sealed", "shifted", "sqlite", "timed", pytest.param("etcd", marks=pytest.mark.etcd)]
 )
 async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
     """A backend and the stores that a test opens on it; all are closed at the end."""
@@ -39,6 +40,8 @@ async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         made = SealedBackend(tmp_path / "store")
     elif request.param == "shifted":
         made = ShiftedBackend(tmp_path / "store")
+    elif request.param == "timed":
+        made = TimedBackend(tmp_path / "store")
     elif request.param == "sqlite":
         made = SqliteBackend(tmp_path / "store")
     else:
