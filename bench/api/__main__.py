@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import signal
 import sys
 import tempfile
 from dataclasses import asdict
@@ -39,6 +40,8 @@ def main() -> int:
     # A thousand watchers and their server need more files than a login shell allows.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # Ended from outside, the servers are ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     rows: list[Row] = []
     try:
         with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as name:

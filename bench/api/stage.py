@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import json
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +21,9 @@ from tests.kit.certificates import Authority
 from tests.kit.etcd import EtcdServer
 from tests.kit.processes import Process
 
-from bench.api.access import AGENT, TOKEN, Access, unverified
+from bench.api.access import Access
 from bench.api.contenders import ETCD_OPTIONS, ApiServer, Kube, Pilothouse
+from bench.api.fetching import fetch
 from bench.api.filling import fill
 from bench.api.objects import Kind
 
@@ -84,22 +83,3 @@ class Stage:
         process = Process.start("bare aiohttp", argv, log=folder / "log")
         self._stack.callback(process.end)
         return Access(int(process.wait_until(process.output, seconds=30)))
-
-
-def fetch(access: Access, path: str, *, gzip: bool) -> bytes:
-    """The body of a GET as it comes over the wire; a server whose cache is still filling is asked again."""
-    headers = {"Authorization": f"Bearer {TOKEN}", "User-Agent": AGENT, "Accept": "application/json"}
-    if gzip:
-        headers["Accept-Encoding"] = "gzip"
-    deadline = time.monotonic() + 30
-    while True:
-        connection = http.client.HTTPSConnection("127.0.0.1", access.port, context=unverified(), timeout=30)
-        with contextlib.closing(connection):
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            body = answer.read()
-        if answer.status == 200:
-            return body
-        if time.monotonic() > deadline:
-            raise ValueError(f"GET {path}: {answer.status} {body[:500]!r}")
-        time.sleep(0.1)

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from itertools import count
 
 from bench.api.contenders import ApiServer
+from bench.api.fetching import fetch
 from bench.api.filling import fill
 from bench.api.memory import Held, held
 from bench.api.rounds import Aim, Measure, Sample
-from bench.api.stage import Stage, fetch
+from bench.api.stage import Stage
 
 OBJECTS = 10_000
 NAMESPACE = "bench-many"

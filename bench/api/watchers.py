@@ -20,6 +20,7 @@ import sys
 import time
 
 from bench.api.access import Access, unverified
+from bench.api.fetching import fetch
 from bench.api.objects import DIGITS, KINDS
 
 GIVE_UP = 60.0
@@ -59,9 +60,12 @@ class Stream:
         self._incoming.write(data)
         while True:
             try:
-                self._plain += self._tls.read(1 << 16)
+                plain = self._tls.read(1 << 16)
             except ssl.SSLWantReadError:
                 return
+            if not plain:
+                raise ConnectionError("the server closed the connection")
+            self._plain += plain
 
     def has(self, mark: bytes) -> bool:
         """Whether a line with the mark is complete; lines up to it are forgotten."""
@@ -91,8 +95,7 @@ class Crowd:
         self._kind = next(kind for kind in KINDS.values() if f"/{kind.plural}" in path)
         context = unverified()
         self._writer = Stream(access, context)
-        self._writer.socket.sendall(self._writer.cipher(access.request("GET", f"{path}?limit=1")))
-        version = self._writer.read_until(rb'"resourceVersion":\s*"(\d+)".*"items":.*\n?')[1].decode()
+        version = json.loads(fetch(access, f"{path}?limit=1", gzip=False))["metadata"]["resourceVersion"]
         watch = access.request("GET", f"{path}?watch=1&resourceVersion={version}")
         self._streams: dict[int, Stream] = {}
         self._epoll = select.epoll()
