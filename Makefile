@@ -33,6 +33,7 @@ test: setup
 	$(PYTEST) -n $(WORKERS) -m "not long"
 
 test-long: setup
+	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
 	$(PYTEST) -n $(WORKERS) -m long --timeout=1800
 	@$(MAKE) --no-print-directory conformance
 

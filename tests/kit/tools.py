@@ -15,6 +15,7 @@ SCRIPTS = {
     "kube-controller-manager": "scripts/tools/kube",
     "kube-scheduler": "scripts/tools/kube",
     "kubectl": "scripts/tools/kubectl",
+    "prometheus": "scripts/tools/prometheus",
 }
 
 

@@ -10,6 +10,7 @@ from pilothouse.cli.audit import audit
 from pilothouse.cli.backup import backup, restore
 from pilothouse.cli.certs import certs
 from pilothouse.cli.encryption import encryption
+from pilothouse.cli.prometheus import prometheus_config
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -25,5 +26,5 @@ def version() -> None:
     click.echo(f"pilothouse {pilothouse.__version__}")
 
 
-for command in (apiserver, audit, backup, certs, encryption, restore):
+for command in (apiserver, audit, backup, certs, encryption, prometheus_config, restore):
     main.add_command(command)
