@@ -5,6 +5,7 @@ import os
 import stat
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,11 +113,12 @@ def test_a_real_prometheus_scrapes_with_it(server, tmp_path, way):
 
     try:
         both = {"pilothouse-apiserver": 1.0, "pilothouse-objects": 1.0}
-        process.wait_until(lambda: query("up") == both or None, seconds=60)
-        assert query("sum+by+(job)+(kube_namespace_created)")["pilothouse-objects"] > 0
-        assert query("sum+by+(job)+(apiserver_request_total)")["pilothouse-apiserver"] > 0
+        wait = partial(process.wait_until, seconds=60)
+        wait(lambda: query("up") == both or None)
+        wait(lambda: query("sum+by+(job)+(kube_namespace_created)").get("pilothouse-objects"))
+        wait(lambda: query("sum+by+(job)+(apiserver_request_total)").get("pilothouse-apiserver"))
         # Prometheus drops lines that it doesn't like without failing the scrape; it must have taken every one.
-        taken = query("scrape_samples_scraped")["pilothouse-objects"]
-        assert taken == len(Scraped.read(server.get("/metrics/objects").body).samples)
+        told = len(Scraped.read(server.get("/metrics/objects").body).samples)
+        wait(lambda: query("scrape_samples_scraped").get("pilothouse-objects") == told or None)
     finally:
         process.end()
