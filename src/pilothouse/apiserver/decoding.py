@@ -106,7 +106,8 @@ def _children(value: Any) -> Iterable[Any]:
 def _repeated_keys(data: bytes, value: Any) -> list[str]:
     # A key is a quote and a colon. Decoding drops a repeated one, so then the decoded value shows fewer. Texts that
     # contain such a pair count alike on both sides unless they are escaped in an unusual way.
-    if b"\\u" not in data and len(_KEY.findall(data)) == len(_KEY.findall(msgspec.json.encode(value))):
+    encoded = msgspec.json.encode(value)
+    if data == encoded or (b"\\u" not in data and len(_KEY.findall(data)) == len(_KEY.findall(encoded))):
         return []
     found: list[str] = []
     _walk(json.loads(data, object_pairs_hook=_Pairs), [], found)

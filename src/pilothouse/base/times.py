@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from calendar import monthrange, timegm
+from functools import lru_cache
 from typing import Final
 
 _GRAMMAR: Final = re.compile(
@@ -27,6 +28,12 @@ class TimeError(ValueError):
 
 def format_time(moment: float) -> str:
     """Whole seconds, as Kubernetes' ``Time``."""
+    return _second(int(moment // 1))
+
+
+@lru_cache(maxsize=64)
+def _second(moment: int) -> str:
+    """A busy server spells out the same second thousands of times."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
