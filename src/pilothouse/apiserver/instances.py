@@ -1,6 +1,6 @@
 """The instances that share a store, known to each other.
 
-    instances = Instances(store, Instance("host-1-5f3a", "https://10.0.0.7:6443", authority))
+    instances = Instances(store, lambda: Instance("host-1-5f3a", "https://10.0.0.7:6443", authority))
     async with instances.announced():
         await instances.others()
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -37,10 +37,11 @@ class Instance(msgspec.Struct, frozen=True):
 class Instances:
     """This instance among the others."""
 
-    def __init__(self, store: Store, me: Instance) -> None:
+    def __init__(self, store: Store, me: Callable[[], Instance]) -> None:
+        """``me`` is asked each time: its authorities may change."""
         self._store = store
-        self._key = PREFIX + me.id
-        self._value = msgspec.json.encode(me)
+        self._me = me
+        self._key = PREFIX + me().id
         self._revision = 0
 
     @asynccontextmanager
@@ -77,13 +78,14 @@ class Instances:
                 log.info("this instance could not announce itself: %s", problem)
 
     async def _announce(self) -> None:
+        value = msgspec.json.encode(self._me())
         try:
             if self._revision:
                 self._revision = await self._store.update(
-                    self._key, self._value, revision=self._revision, ttl=LIFETIME
+                    self._key, value, revision=self._revision, ttl=LIFETIME
                 )
             else:
-                self._revision = await self._store.create(self._key, self._value, ttl=LIFETIME)
+                self._revision = await self._store.create(self._key, value, ttl=LIFETIME)
         except Conflict as changed:
             # It expired while the store could not be reached, or a write was made whose answer was lost.
             self._revision = changed.current.revision if changed.current else 0

@@ -102,11 +102,16 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                 url = addresses.url(options.host, port)
                 identity.admit_admin(url)
                 renewal = Renewal(identity, live, lambda: keys.authorities(_now(clock)), url)
-                me = Instance(name, addresses.advertised(options.host, port), identity.trusted.decode())
+                advertised = addresses.advertised(options.host, port)
                 memory.settle()
                 try:
                     async with (
-                        _peers(options, store, me, identity) as peers,
+                        _peers(
+                            options,
+                            store,
+                            lambda: Instance(name, advertised, identity.trusted.decode()),
+                            identity,
+                        ) as peers,
                         asyncio.TaskGroup() as group,
                     ):
                         auditing.serve_page(core, trail, peers, clock)
@@ -120,7 +125,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
 
 
 def _peers(
-    options: ApiServerOptions, store: Store, me: Instance, identity: Identity
+    options: ApiServerOptions, store: Store, me: Callable[[], Instance], identity: Identity
 ) -> AbstractAsyncContextManager[Asking]:
     """The other instances, where the store can have any."""
     if options.store == "etcd":

@@ -67,7 +67,9 @@ async def recording(trail: Trail | None) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def known_to_peers(store: Store, me: Instance, credential: Callable[[], Pair]) -> AsyncIterator[Asking]:
+async def known_to_peers(
+    store: Store, me: Callable[[], Instance], credential: Callable[[], Pair]
+) -> AsyncIterator[Asking]:
     """The other instances on a store that several share; they know of this one while the context is open."""
     instances = Instances(store, me)
     async with (
