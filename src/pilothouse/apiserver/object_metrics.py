@@ -4,8 +4,8 @@
     core.serve(PATH, objects.answer)
 
 Nothing is done until somebody asks. Then each object becomes text once, and again only after it has changed: an item of
-the cache is never altered, only replaced, so the same item has the same text. A collection in which nothing has happened
-keeps its text as a whole. When nobody has asked for a while, all of it is forgotten.
+the cache is never altered, only replaced, so the same item has the same text. When nobody has asked for a while, all of it
+is forgotten.
 
 Turning many objects into text takes longer than other requests should wait, so it is done a little at a time. The page is
 therefore not of one revision; each line in it is true of an object as it was a moment ago.
@@ -30,7 +30,7 @@ from pilothouse.meta.kind import Resource
 
 PATH = "/metrics/objects"
 KEPT_SECONDS = 900.0
-_SLICE = 100
+_SLICE = 32
 """Objects that become text before other requests get their turn."""
 
 
@@ -40,25 +40,22 @@ def views(resources: Iterable[Resource]) -> Mapping[str, View]:
     return {**own, **kubernetes_views()}
 
 
-class _Text:
-    """The objects of a collection as text."""
+class _Texts:
+    """The objects of a collection, each as a text per measure."""
 
-    __slots__ = ("columns", "of_item", "stamp", "unreadable", "view")
+    __slots__ = ("_of_item", "_stamp", "view")
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.stamp = -1
-        self.of_item: dict[str, tuple[Item, list[bytes]]] = {}
-        self.columns: list[bytes] = [b""] * len(view.measures)
-        """One text per measure."""
-        self.unreadable = 0
+        self._stamp = -1
+        self._of_item: dict[str, tuple[Item, tuple[bytes, ...]]] = {}
 
     async def follow(self, collection: Collection) -> None:
-        """Bring the text up to date."""
+        """Bring the texts up to date."""
         stamp = collection.stamp
-        if stamp == self.stamp:
+        if stamp == self._stamp:
             return
-        of_item = self.of_item
+        of_item = self._of_item
         items = dict(collection.items)
         fresh = 0
         for key, item in items.items():
@@ -70,19 +67,26 @@ class _Text:
                     await asyncio.sleep(0)
         for key in of_item.keys() - items.keys():
             del of_item[key]
-        rows = [lines for _, lines in of_item.values() if lines]
-        self.columns = [b"".join(column) for column in zip(*rows, strict=True)] or [b""] * len(
-            self.view.measures
-        )
-        self.unreadable = len(of_item) - len(rows)
-        self.stamp = stamp
+        self._stamp = stamp
 
-    def _lines(self, item: Item) -> list[bytes]:
+    async def columns(self) -> list[bytes]:
+        """One text per measure; none if there is no object."""
+        columns = []
+        for column in zip(*(lines for _, lines in self._of_item.values() if lines), strict=True):
+            columns.append(b"".join(column))
+            await asyncio.sleep(0)
+        return columns
+
+    @property
+    def unreadable(self) -> int:
+        return sum(not lines for _, lines in self._of_item.values())
+
+    def _lines(self, item: Item) -> tuple[bytes, ...]:
         try:
             obj = msgspec.json.decode(item.value)
         except msgspec.DecodeError:
-            return []
-        return [line.encode() for line in self.view.lines(obj)]
+            return ()
+        return tuple([line.encode() for line in self.view.lines(obj)])
 
 
 class ObjectMetrics:
@@ -91,7 +95,7 @@ class ObjectMetrics:
     def __init__(self, cache: Cache, views: Mapping[str, View]) -> None:
         self._cache = cache
         self._views = views
-        self._texts: dict[str, _Text] = {}
+        self._texts: dict[str, _Texts] = {}
         self._turn = asyncio.Lock()
         self._forgetting: asyncio.TimerHandle | None = None
 
@@ -99,29 +103,29 @@ class ObjectMetrics:
         refuse_writes(request)
         self._cache.check_ready()
         async with self._turn:
-            for path, view in self._views.items():
-                text = self._texts.get(path)
-                if text is None:
-                    text = self._texts[path] = _Text(view)
-                await text.follow(self._cache.collection(path))
-            body = self._page()
+            body = await self._page()
         self._forget_later()
         return Response(200, body, CONTENT_TYPE)
 
-    def _page(self) -> bytes:
+    async def _page(self) -> bytes:
         """All that is known; the lines of a family stand together, whichever collections they come from."""
         families: dict[str, list[bytes]] = {}
-        for text in self._texts.values():
-            for measure, column in zip(text.view.measures, text.columns, strict=True):
+        unreadable = 0
+        for path, view in self._views.items():
+            texts = self._texts.get(path)
+            if texts is None:
+                texts = self._texts[path] = _Texts(view)
+            await texts.follow(self._cache.collection(path))
+            unreadable += texts.unreadable
+            # Without objects there are no columns.
+            for measure, column in zip(view.measures, await texts.columns(), strict=False):
                 if column:
-                    if measure.name not in families:
-                        families[measure.name] = [measure.header.encode()]
-                    families[measure.name].append(column)
-        parts = [part for family in families.values() for part in family]
-        unreadable = sum(text.unreadable for text in self._texts.values())
-        name = "pilothouse_objects_unreadable"
-        parts.append(gauge(name, "Objects whose stored form can't be read.", [("", unreadable)]).encode())
-        return b"".join(parts)
+                    family = families.setdefault(measure.name, [measure.header.encode()])
+                    family.append(column)
+        told = gauge(
+            "pilothouse_objects_unreadable", "Objects whose stored form can't be read.", [("", unreadable)]
+        )
+        return b"".join([*(part for family in families.values() for part in family), told.encode()])
 
     def _forget_later(self) -> None:
         if self._forgetting is not None:
