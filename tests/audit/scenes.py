@@ -46,7 +46,7 @@ def sight(
 ) -> Sight:
     target = f"{request.path}?{request.query}" if request.query else request.path
     code = answer.status if answer is not None else status
-    return Sight(Arrival("id-1", target, received), request, stage, moment, code, answer)
+    return Sight(Arrival("id-1", target, received), request, stage, moment, code, answer=answer)
 
 
 def record(policy: Policy, seen: Sight) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from pilothouse.apiserver.grammar import Place
 RECEIVED, STARTED, COMPLETE, PANIC = "RequestReceived", "ResponseStarted", "ResponseComplete", "Panic"
 STAGES = (RECEIVED, STARTED, COMPLETE, PANIC)
 _LABELS = ("None", "Metadata", "Request", "RequestResponse")
-_REMEMBERED = 4096
 
 
 class Level(IntEnum):
@@ -128,7 +127,6 @@ class Policy:
             )
             for rule in rules
         ]
-        self._remembered: dict[tuple[str, tuple[str, ...], str, str], Treatment] = {}
 
     @property
     def wants_answers(self) -> bool:
@@ -136,16 +134,7 @@ class Policy:
         return any(rule.level is Level.REQUEST_RESPONSE for rule in self.rules)
 
     def treatment(self, user: User, verb: str, place: Place, path: str) -> Treatment:
-        """What the first rule that matches says. Clients ask the same again and again, so answers are remembered."""
-        key = (user.name, user.groups, verb, path)
-        found = self._remembered.get(key)
-        if found is None:
-            if len(self._remembered) >= _REMEMBERED:
-                self._remembered.clear()
-            found = self._remembered[key] = self._decide(user, verb, place, path)
-        return found
-
-    def _decide(self, user: User, verb: str, place: Place, path: str) -> Treatment:
+        """What the first rule that matches says."""
         for rule, treatment in zip(self.rules, self._treatments, strict=True):
             if rule.match(user, verb, place, path):
                 return treatment

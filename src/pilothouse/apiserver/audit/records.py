@@ -21,12 +21,14 @@ from pilothouse.apiserver.audit import bodies, confidential
 from pilothouse.apiserver.audit.policy import Level, Policy
 from pilothouse.apiserver.audit.sight import Sight
 from pilothouse.apiserver.exchange import Request, User
-from pilothouse.apiserver.grammar import Place, locate, verb_of
+from pilothouse.apiserver.grammar import Place, is_true, locate, verb_of
 
 KIND, API_VERSION = "Event", "audit.k8s.io/v1"
 INSTANCE = "pilothouse.io/instance"
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
 _LONGEST_AGENT = 1024
+_NAMING = frozenset({"create", "update"})
+_REMEMBERED = 4096
 _NOBODY = Raw(b"{}")
 _encode = msgspec.json.Encoder().encode
 
@@ -54,6 +56,20 @@ class Event(msgspec.Struct, omit_defaults=True, rename="camel"):
     annotations: Raw | UnsetType = UNSET
 
 
+class _Subject(msgspec.Struct, frozen=True):
+    """What a request is about and how much is told of it: the same whenever the same user asks for the same."""
+
+    place: Place
+    verb: str
+    level: str
+    omit_stages: frozenset[str]
+    reference: Raw | UnsetType
+    """The object as far as the path tells which it is."""
+    tells_sent: bool
+    tells_answered: bool
+    managed_fields: bool
+
+
 class Recorder:
     """Makes records by a policy. ``instance`` is put into each, so that a merged trail tells who served what."""
 
@@ -61,48 +77,77 @@ class Recorder:
         self.policy = policy
         self._instance = instance
         self._stamps = _Stamps()
+        self._subjects: dict[tuple[str, tuple[str, ...], str, str, bool], _Subject | None] = {}
         self._annotations: dict[tuple[bool, str] | None, Raw] = {}
 
     def line(self, sight: Sight) -> bytes | None:
         """The record of a stage; None where the policy wants none."""
-        request, arrival = sight.request, sight.arrival
-        place = locate(request.path)
-        verb = _verb(request, place)
+        request, arrival, stage, status = sight.request, sight.arrival, sight.stage, sight.status
         actor = request.impersonator or request.user
-        treatment = self.policy.treatment(actor, verb, place, request.path)
-        level = treatment.level
-        if level is Level.NONE or sight.stage in treatment.omit_stages:
+        subject = self._subject(actor, request)
+        if subject is None or stage in subject.omit_stages:
             return None
-        if level > Level.METADATA and confidential.is_place(place):
-            level = Level.METADATA
+        headers = request.headers
         event = Event(
             KIND,
             API_VERSION,
-            level.label,
+            subject.level,
             arrival.audit_id,
-            sight.stage,
+            stage,
             _readable(arrival.target),
-            verb,
-            _NOBODY if sight.status == 401 else _user(actor),
+            subject.verb,
+            _NOBODY if status == 401 else _user(actor),
             UNSET if request.impersonator is None else _user(request.user),
-            _sources(
-                request.peer, request.headers.get("X-Forwarded-For", ""), request.headers.get("X-Real-Ip", "")
-            ),
-            _agent(request.headers.get("User-Agent", "")),
-            _reference(sight, place, verb) if place.plural else UNSET,
-            _outcome(sight, place),
+            _sources(request.peer, headers.get("X-Forwarded-For", ""), headers.get("X-Real-Ip", "")),
+            _agent(headers.get("User-Agent", "")),
+            subject.reference,
+            _code(status) if status < 400 or sight.answer is None else _refusal(sight, subject.place),
             UNSET,
             UNSET,
             self._stamps.text(arrival.received),
             self._stamps.text(sight.moment),
             self._annotated(request),
         )
-        if level > Level.METADATA and place.plural:
-            keep = not treatment.omit_managed_fields
-            event.request_object = bodies.sent(request, managed_fields=keep)
-            if level is Level.REQUEST_RESPONSE and sight.answer is not None:
-                event.response_object = bodies.answered(sight.answer, managed_fields=keep)
+        if subject.verb in _NAMING and subject.place.plural:
+            event.object_ref = _named(sight, subject.place)
+        if subject.tells_sent:
+            event.request_object = bodies.sent(request, managed_fields=subject.managed_fields)
+        if subject.tells_answered and sight.answer is not None:
+            event.response_object = bodies.answered(sight.answer, managed_fields=subject.managed_fields)
         return _encode(event) + b"\n"
+
+    def _subject(self, actor: User, request: Request) -> _Subject | None:
+        """What a request is about; None where nothing is told of it."""
+        watching = "watch" in request.query and is_true(request.params().get("watch"))
+        key = (actor.name, actor.groups, request.method, request.path, watching)
+        try:
+            return self._subjects[key]
+        except KeyError:
+            if len(self._subjects) >= _REMEMBERED:
+                self._subjects.clear()
+            found = self._subjects[key] = self._judged(actor, request, watching)
+            return found
+
+    def _judged(self, actor: User, request: Request, watching: bool) -> _Subject | None:
+        place, method = locate(request.path), request.method
+        verb = verb_of(method, place, {"watch": "1"} if watching else {}) if place.plural else ""
+        verb = verb or method.lower()
+        treatment = self.policy.treatment(actor, verb, place, request.path)
+        level = treatment.level
+        if level is Level.NONE:
+            return None
+        if level > Level.METADATA and confidential.is_place(place):
+            level = Level.METADATA
+        return _Subject(
+            place,
+            verb,
+            level.label,
+            treatment.omit_stages,
+            _reference(place, bodies.UNKNOWN) if place.plural else UNSET,
+            tells_sent=level > Level.METADATA and place.is_resource,
+            tells_answered=level is Level.REQUEST_RESPONSE and place.is_resource,
+            managed_fields=not treatment.omit_managed_fields,
+        )
 
     def _annotated(self, request: Request) -> Raw:
         verdict = request.verdict
@@ -111,12 +156,9 @@ class Recorder:
         if found is None:
             notes = {INSTANCE: self._instance}
             if verdict is not None:
-                notes = {
-                    _DECISION: "allow" if verdict.allowed else "forbid",
-                    _REASON: verdict.reason,
-                    **notes,
-                }
-            if len(self._annotations) > 1000:
+                decision = "allow" if verdict.allowed else "forbid"
+                notes = {_DECISION: decision, _REASON: verdict.reason, **notes}
+            if len(self._annotations) >= _REMEMBERED:
                 self._annotations.clear()
             found = self._annotations[key] = Raw(_encode(notes))
         return found
@@ -135,13 +177,6 @@ class _Stamps:
             self._second = second
             self._head = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
         return f"{self._head}{int((moment - second) * 1_000_000):06d}Z"
-
-
-def _verb(request: Request, place: Place) -> str:
-    if not place.plural:
-        return request.method.lower()
-    params = request.params() if "watch" in request.query else {}
-    return verb_of(request.method, place, params) or request.method.lower()
 
 
 def _user(user: User) -> Raw:
@@ -190,20 +225,12 @@ def _readable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _reference(sight: Sight, place: Place, verb: str) -> Raw:
-    if verb == "create" and not place.subresource and sight.answer is not None:
-        return _encode_reference(place, bodies.identity(sight))
-    if verb == "update":
-        return _encode_reference(place, bodies.identity(sight))
-    return _plain_reference(place)
+def _named(sight: Sight, place: Place) -> Raw:
+    """The object of a write that says more about it than its path."""
+    return _reference(place, bodies.identity(sight))
 
 
-@lru_cache(maxsize=8192)
-def _plain_reference(place: Place) -> Raw:
-    return _encode_reference(place, bodies.UNKNOWN)
-
-
-def _encode_reference(place: Place, identity: bodies.Identity) -> Raw:
+def _reference(place: Place, identity: bodies.Identity) -> Raw:
     parts = (
         ("resource", place.plural),
         ("namespace", place.namespace or (identity.namespace if place.namespaced else "")),
@@ -217,11 +244,8 @@ def _encode_reference(place: Place, identity: bodies.Identity) -> Raw:
     return Raw(_encode({name: _readable(value) for name, value in parts if value}))
 
 
-def _outcome(sight: Sight, place: Place) -> Raw:
-    answer = sight.answer
-    if sight.status < 400 or answer is None:
-        return _code(sight.status)
-    told = bodies.refusal(answer)
+def _refusal(sight: Sight, place: Place) -> Raw:
+    told = bodies.refusal(sight.answer) if sight.answer is not None else bodies.Refusal()
     outcome: dict[str, Any] = {"metadata": {}, "status": "Failure"}
     if told.reason:
         outcome["reason"] = told.reason

@@ -27,11 +27,7 @@ class Sight(msgspec.Struct, frozen=True, gc=False):
     stage: str
     moment: float
     status: int
+    size: int = 0
+    """Bytes that are kept alive by keeping this."""
     answer: Response | None = None
     """The whole answer where its body is needed: of refusals, of writes, and where the policy wants bodies."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that are kept alive by keeping this."""
-        answer = self.answer
-        return len(self.request.body) + (len(answer.body) if answer is not None else 0)

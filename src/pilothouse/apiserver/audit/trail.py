@@ -116,8 +116,9 @@ class Trail:
             answer = None
         if request.crashed:
             stage = PANIC
-        sight = Sight(arrival, request, stage, self.now(), status, answer)
-        held = self._held + len(request.body) + (0 if answer is None else len(answer.body))
+        size = len(request.body) + (0 if answer is None else len(answer.body))
+        sight = Sight(arrival, request, stage, self.now(), status, size, answer)
+        held = self._held + size
         if held > self._most_bytes:
             self.counts.dropped += 1
             return
