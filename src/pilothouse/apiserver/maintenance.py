@@ -1,7 +1,7 @@
 """What operators ask of a running server: a backup, and how secrets are kept.
 
     GET  /pilothouse/v1/backup                  every key and value at one revision, as a backup file
-    GET  /pilothouse/v1/encryption              how many secrets are kept under which key
+    GET  /pilothouse/v1/encryption              how many values are kept under which key
     POST /pilothouse/v1/encryption/rewrite      keep them all under the first key; a line of JSON after each page
 
 They are paths, not resources: rights to them are granted by path, and at first nobody but administrators has any. A
@@ -64,7 +64,7 @@ class Maintenance:
         return {BACKUP: self.backup, ENCRYPTION: self.encryption, REWRITE: self.rewrite}
 
     async def backup(self, request: Request) -> Answer:
-        """Everything, as it is stored: what is sealed stays so."""
+        """Everything, as it is stored: what is sealed stays so, and what comes from elsewhere is sealed too."""
         _allow(request, "GET")
         kept: Store = self._store.inner
         try:
@@ -76,12 +76,13 @@ class Maintenance:
             revision=revision,
             created=format_time(self._clock.now()),
             server=version.git_version(),
-            keys=tuple(census.sealed),
+            keys=tuple(dict.fromkeys([*census.sealed, *self._store.keys[:1]])),
         )
+        besides = {key: self._store.seal(key, value) for key, value in self._besides().items()}
         log.info("%s takes a backup of everything, at revision %d", request.user.name, revision)
 
         async def run(sink: Sink) -> None:
-            pieces = written(kept, header, self._prefixes, besides=self._besides(), without=self._without)
+            pieces = written(kept, header, self._prefixes, besides=besides, without=self._without)
             await _pour(pieces, sink)
 
         return Streaming(run, "application/octet-stream")

@@ -2,7 +2,7 @@
 
     certificates(folder, now)                                   # what there is, and how long it is good for
     renew(folder, now)                                          # make them again, whatever their age
-    await take_step("prepare", folder, "sqlite", EtcdOptions(), now)
+    await take_step("prepare", folder, "sqlite", EtcdOptions(), SealingKeys(), now)
 
 A running server notices within a minute, and new connections get what is new. Where servers share an etcd, their
 authorities are kept there, and a step is taken there, once for all of them.
@@ -17,7 +17,7 @@ from typing import Literal
 
 from pilothouse.app import keys
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.keeping import store_options
+from pilothouse.app.keeping import SEALED, store_options
 from pilothouse.app.kubeconfig import renewed
 from pilothouse.app.options import EtcdOptions, StartError, StoreKind
 from pilothouse.pki import authority_files
@@ -26,8 +26,10 @@ from pilothouse.pki.authority import Authority, Credential, UnusableError
 from pilothouse.pki.files import write_private
 from pilothouse.pki.inspecting import Certificate, certificates_in
 from pilothouse.pki.keyring import AUTHORITY, Keyring
+from pilothouse.pki.sealing import SealingKeys
 from pilothouse.store.interface import Conflict, StoreError
 from pilothouse.store.opening import opened
+from pilothouse.store.sealing import Sealed
 
 Step = Literal["prepare", "switch", "finish"]
 STEPS: tuple[Step, ...] = ("prepare", "switch", "finish")
@@ -66,12 +68,17 @@ def renew(folder: DataFolder, now: datetime.datetime) -> list[str]:
 
 
 async def take_step(
-    step: Step, folder: DataFolder, store: StoreKind, etcd: EtcdOptions, now: datetime.datetime
+    step: Step,
+    folder: DataFolder,
+    store: StoreKind,
+    etcd: EtcdOptions,
+    sealing: SealingKeys,
+    now: datetime.datetime,
 ) -> Authorities:
     """Go a step further in the exchange of the authority; where that leads. Raises ``StartError``."""
     try:
         if store == "etcd":
-            return await _step_in_store(step, folder, etcd, now)
+            return await _step_in_store(step, folder, etcd, sealing, now)
         if Keyring(folder.pki).shared:
             raise StartError(
                 f"the authority of {folder.path} is shared with other servers and kept in etcd; "
@@ -87,9 +94,10 @@ async def take_step(
 
 
 async def _step_in_store(
-    step: Step, folder: DataFolder, etcd: EtcdOptions, now: datetime.datetime
+    step: Step, folder: DataFolder, etcd: EtcdOptions, sealing: SealingKeys, now: datetime.datetime
 ) -> Authorities:
-    async with opened(store_options("etcd", etcd, folder)) as store:
+    async with opened(store_options("etcd", etcd, folder)) as kept:
+        store = Sealed(kept, sealing, SEALED)
         entry = await store.get(keys.AUTHORITY)
         if entry is None:
             raise StartError(

@@ -18,14 +18,14 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.instances import PREFIX as INSTANCES
 from pilothouse.apiserver.maintenance import Maintenance
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.keys import GivenKeys, KeyStore
+from pilothouse.app.keys import PREFIX, GivenKeys, KeyStore
 from pilothouse.app.options import ApiServerOptions, EtcdOptions, StartError, StoreKind, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.pki.keyring import Keyring
 from pilothouse.pki.sealing import KeyFileError, SealingKeys
 from pilothouse.store.opening import StoreOptions, opened
 from pilothouse.store.restoring import MARK, continued
-from pilothouse.store.sealing import Sealed
+from pilothouse.store.sealing import SECRETS, Sealed
 
 OWN = "/pilothouse/"
 """Below this lies what the API does not serve."""
@@ -33,6 +33,9 @@ SAVED = (OWN, ROOT)
 """What a backup holds,"""
 NOT_SAVED = (INSTANCES, MARK)
 """except this: it says something about the store and its servers of the moment."""
+
+SEALED = (*SECRETS, PREFIX)
+"""What is sealed where there are keys for that: secrets, and the control plane's own keys, which open everything."""
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ async def opened_store(options: ApiServerOptions, folder: DataFolder) -> AsyncIt
     """The store that a server works on, with secrets sealed."""
     keys = sealing_keys(options.encryption_key_file)
     async with opened(store_options(options.store, options.etcd, folder)) as store:
-        yield Sealed(await continued(store), keys)
+        yield Sealed(await continued(store), keys, SEALED)
 
 
 def store_options(kind: StoreKind, etcd: EtcdOptions, folder: DataFolder) -> StoreOptions:
@@ -98,7 +101,7 @@ async def warn_of_missing_keys(store: Sealed) -> None:
     census = await store.census()
     for name in census.missing:
         log.error(
-            "%d secrets are sealed with the key %r, which --encryption-key-file does not give: they can't be read",
+            "%d values are sealed with the key %r, which --encryption-key-file does not give: they can't be read",
             census.sealed[name],
             name,
         )

@@ -13,6 +13,7 @@ tokens stays.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from pilothouse.pki.authorities import Authorities
 from pilothouse.pki.authority import Authority, Credential, UnusableError, split_chain
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.pki.keyring import Keyring
-from pilothouse.store.interface import Conflict, Entry, Store
+from pilothouse.store.interface import Conflict, Entry, Store, why_unreadable
 
 PREFIX = "/pilothouse/keys/"
 AUTHORITY = f"{PREFIX}authority"
@@ -95,18 +96,19 @@ def keep(keyring: Keyring, saved: Mapping[str, bytes]) -> None:
 
 
 async def agreed(store: Store, key: str, mine: bytes) -> Entry:
-    """What every instance uses: ``mine`` if nobody was here before."""
+    """What every instance uses: ``mine`` if nobody was here before. Raises ``UnusableError`` if it can't be read."""
     while (found := await store.get(key)) is None:
-        try:
+        with contextlib.suppress(Conflict):
             await store.create(key, mine)
-        except Conflict as lost:
-            if lost.current is not None:
-                return lost.current
+    if reason := why_unreadable(found.value):
+        raise UnusableError(reason)
     return found
 
 
 def decoded(entry: Entry) -> Authorities:
     """The authorities that a store holds."""
+    if reason := why_unreadable(entry.value):
+        raise UnusableError(reason)
     try:
         return _checked(codec.decode(entry.value))
     except UnusableError as problem:

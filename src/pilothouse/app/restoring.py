@@ -1,6 +1,6 @@
 """A control plane from a backup: its objects into a store, its keys to where keys are kept.
 
-    restored = await restore(file, data, "sqlite", EtcdOptions())
+    restored = await restore(file, data, "sqlite", EtcdOptions(), SealingKeys())
 
 The backup is read through before anything is made, and compared with what was made of it at the end. A data folder gets
 its ``format`` last: until then no server takes it for one.
@@ -28,6 +28,7 @@ from pilothouse.app.saving import SavedBackup, check
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.files import private_folder
 from pilothouse.pki.keyring import Keyring
+from pilothouse.pki.sealing import SealingKeys, Unopenable
 from pilothouse.store.backup_file import BackupError, BackupReader, Saved
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.opening import opened
@@ -43,13 +44,18 @@ class Restored:
     """How many of its entries are keys of the control plane."""
 
 
-async def restore(file: Path, data: Path, store: StoreKind, etcd: EtcdOptions) -> Restored:
-    """Raises ``StartError`` with what is wrong; then nothing has been made that a server would take for good."""
+async def restore(
+    file: Path, data: Path, store: StoreKind, etcd: EtcdOptions, sealing: SealingKeys
+) -> Restored:
+    """``sealing`` opens the control plane's keys where they go into a folder; everything else stays as it is.
+
+    Raises ``StartError`` with what is wrong; then nothing has been made that a server would take for good.
+    """
     try:
         backup = await asyncio.to_thread(check, file)
         if store == "sqlite":
             with _new_folder(data) as folder:
-                own = await _into_folder(file, backup, folder)
+                own = await _into_folder(file, backup, folder, sealing)
         else:
             own = await _into_store(file, backup, data, etcd)
     except OSError as problem:
@@ -80,10 +86,10 @@ def _new_folder(data: Path) -> Iterator[DataFolder]:
         raise
 
 
-async def _into_folder(file: Path, backup: SavedBackup, folder: DataFolder) -> int:
+async def _into_folder(file: Path, backup: SavedBackup, folder: DataFolder, sealing: SealingKeys) -> int:
     from pilothouse.store.sqlite_filling import fill_folder
 
-    own = {saved.key: saved.value for saved in _entries(file) if _is_key(saved)}
+    own = {saved.key: _opened(saved, sealing) for saved in _entries(file) if _is_key(saved)}
     keys.keep(Keyring(folder.pki), own)
     objects = (saved for saved in _entries(file) if not _is_key(saved))
     await asyncio.to_thread(
@@ -115,6 +121,15 @@ async def _compare(store: Store, entries: Iterator[Saved]) -> None:
 def _entries(file: Path) -> Iterator[Saved]:
     with file.open("rb") as content:
         yield from BackupReader(content, str(file))
+
+
+def _opened(saved: Saved, sealing: SealingKeys) -> bytes:
+    try:
+        return sealing.open(saved.key, saved.value)
+    except Unopenable as problem:
+        raise StoreError(
+            f"{saved.key} can't be opened, --encryption-key-file has to help: {problem}"
+        ) from None
 
 
 def _is_key(saved: Saved) -> bool:

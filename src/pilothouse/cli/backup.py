@@ -13,6 +13,7 @@ from pilothouse.cli.store_flags import (
     access,
     check_store,
     data_flag,
+    encryption_flag,
     etcd_flags,
     etcd_options,
     server_flags,
@@ -27,8 +28,8 @@ _MIB = 1024 * 1024
 def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     """Write everything that a running server keeps to FILE: all objects at one moment, and its keys.
 
-    The server goes on meanwhile. FILE must not exist; it is complete and verified when it appears. Whoever can read it
-    can impersonate anyone: keep it as safe as the data folder.
+    The server goes on meanwhile. FILE must not exist; it is complete and verified when it appears. Unless the server has
+    encryption keys, whoever can read it can impersonate anyone: keep it as safe as the data folder.
     """
     from pilothouse.app.saving import save
     from pilothouse.client.asking import AskError
@@ -44,12 +45,15 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     click.echo(
         f"{file}: {saved.entries} keys at revision {header.revision}, {saved.size / _MIB:.1f} MiB, verified"
     )
-    click.echo("It holds the keys of the control plane: whoever can read it can impersonate anyone.")
     if header.keys:
         names = ", ".join(header.keys)
-        click.echo(f"Secrets in it are encrypted; to read them, a restored server needs the keys: {names}.")
+        click.echo(
+            f"Secrets in it are encrypted, and so are the control plane's keys. To restore it one needs: {names}."
+        )
     else:
-        click.echo("Secrets in it are not encrypted.")
+        click.echo(
+            "Secrets in it are not encrypted, nor are the control plane's keys: who reads it can impersonate anyone."
+        )
 
 
 @click.command()
@@ -63,7 +67,8 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     help="Where objects go. A backup may be restored into another kind of store than it came from.",
 )
 @etcd_flags
-def restore(file: Path, data: Path, store: Any, **flags: Any) -> None:
+@encryption_flag
+def restore(file: Path, data: Path, store: Any, encryption_key_file: Path | None, **flags: Any) -> None:
     """Make a control plane from the backup in FILE.
 
     With SQLite, a data folder; with etcd, keys in an etcd that has none below the prefix. Nothing is ever restored over
@@ -74,10 +79,12 @@ def restore(file: Path, data: Path, store: Any, **flags: Any) -> None:
     check_store(store, etcd)
     import asyncio
 
+    from pilothouse.app.keeping import sealing_keys
     from pilothouse.app.restoring import restore as run
 
     try:
-        restored = asyncio.run(run(file, data.absolute(), store, etcd))
+        sealing = sealing_keys(encryption_key_file)
+        restored = asyncio.run(run(file, data.absolute(), store, etcd, sealing))
     except StartError as problem:
         raise click.ClickException(str(problem)) from None
     header = restored.backup.header

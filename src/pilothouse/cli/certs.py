@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.store_flags import check_store, data_flag, etcd_flags, etcd_options
+from pilothouse.cli.store_flags import check_store, data_flag, encryption_flag, etcd_flags, etcd_options
 
 if TYPE_CHECKING:
     from pilothouse.app.certificates import Found
@@ -87,7 +87,8 @@ def renew(data: Path) -> None:
     help="The servers' store. Those on one etcd share their authority: one step there is for all of them.",
 )
 @etcd_flags
-def rotate_ca(step: Any, data: Path, store: Any, **flags: Any) -> None:
+@encryption_flag
+def rotate_ca(step: Any, data: Path, store: Any, encryption_key_file: Path | None, **flags: Any) -> None:
     """Exchange the authority in three steps, without shutting anyone out.
 
     \b
@@ -102,10 +103,12 @@ def rotate_ca(step: Any, data: Path, store: Any, **flags: Any) -> None:
     import asyncio
 
     from pilothouse.app.certificates import take_step
+    from pilothouse.app.keeping import sealing_keys
 
     folder = _folder(data)
     try:
-        there = asyncio.run(take_step(step, folder, store, etcd, _now()))
+        sealing = sealing_keys(encryption_key_file)
+        there = asyncio.run(take_step(step, folder, store, etcd, sealing, _now()))
     except StartError as problem:
         raise click.ClickException(str(problem)) from None
     click.echo(f"Done: {there.stage}.")

@@ -37,10 +37,10 @@ def new_key(name: str) -> None:
 @encryption.command()
 @server_flags
 def status(kubeconfig: Path | None, data: Path | None) -> None:
-    """Show which keys a server has, and how many secrets are kept under each."""
+    """Show which keys a server has, and how many values are kept under each: secrets, and in etcd the servers' own keys."""
     (found,) = _ask("GET", _PATH, kubeconfig, data)
     keys, sealed = found["keys"], found["sealed"]
-    rows = [("KEY", "SECRETS", "")]
+    rows = [("KEY", "VALUES", "")]
     rows += [(name, str(sealed.get(name, 0)), "writes" if name == keys[0] else "reads") for name in keys]
     rows += [(name, str(sealed[name]), "missing: they can't be read") for name in found["missing"]]
     if found["plain"] or not keys:
@@ -61,8 +61,8 @@ def rewrite(kubeconfig: Path | None, data: Path | None) -> None:
     last = said[-1] if said else {}
     if not last.get("done"):
         why = last.get("error", "the server broke off")
-        raise click.ClickException(f"not all secrets were rewritten: {why}; the command can be given again")
-    click.echo(f"{last['rewritten']} of {last['seen']} secrets were rewritten; the others had been before")
+        raise click.ClickException(f"not all values were rewritten: {why}; the command can be given again")
+    click.echo(f"{last['rewritten']} of {last['seen']} values were rewritten; the others had been before")
     for problem in last["failed"]:
         click.echo(f"not rewritten: {problem}", err=True)
     if last["failed"]:

@@ -46,6 +46,15 @@ def etcd_flags(command: Command) -> Command:
     return command
 
 
+def encryption_flag(command: Command) -> Command:
+    """``--encryption-key-file``."""
+    return click.option(
+        "--encryption-key-file",
+        type=FILE,
+        help="The servers' own, if they have one: the keys may be sealed with it.",
+    )(command)
+
+
 def server_flags(command: Command) -> Command:
     """``--kubeconfig`` and ``--data``; read with ``access``."""
     command = click.option(

@@ -79,7 +79,7 @@ class Sealed:
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
         try:
-            return await self.inner.create(key, self._sealed(key, value), ttl=ttl, guard=guard)
+            return await self.inner.create(key, self.seal(key, value), ttl=ttl, guard=guard)
         except Conflict as conflict:
             raise self._explained(conflict) from None
 
@@ -88,7 +88,7 @@ class Sealed:
     ) -> int:
         try:
             return await self.inner.update(
-                key, self._sealed(key, value), revision=revision, ttl=ttl, guard=guard
+                key, self.seal(key, value), revision=revision, ttl=ttl, guard=guard
             )
         except Conflict as conflict:
             raise self._explained(conflict) from None
@@ -178,7 +178,8 @@ class Sealed:
         except Unopenable as problem:
             return unreadable(f"{key} can't be read: {problem}")
 
-    def _sealed(self, key: str, value: bytes) -> bytes:
+    def seal(self, key: str, value: bytes) -> bytes:
+        """A value as this store would keep it."""
         return self._keys.seal(key, value) if key.startswith(self._covers) else value
 
     def _explained(self, conflict: Conflict) -> Conflict:
