@@ -16,6 +16,7 @@ import msgspec
 from pilothouse.api.kubernetes import wire
 from pilothouse.apiserver import yaml_bodies
 from pilothouse.apiserver.exchange import Request
+from pilothouse.apiserver.numbers import decimal
 from pilothouse.meta import errors
 from pilothouse.meta.fields import child, element
 
@@ -24,7 +25,7 @@ YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 MAX_DEPTH = 128
 
-_decoder = msgspec.json.Decoder()
+_decoder = msgspec.json.Decoder(float_hook=decimal)
 _KEY = re.compile(rb'"\s*:')
 
 

@@ -1,9 +1,9 @@
-"""The JSONPaths in a definition, for columns and selectable fields: read once when it is written, so that they hold later.
+"""What in a definition has to be there and to be readable before anything is made of it: paths, and validation rules.
 
     list(path_problems(version, "spec.versions[0]"))
     # [FieldError("spec.versions[0].additionalPrinterColumns[1].jsonPath": … is not a JSONPath …)]
 
-A column may use all of JSONPath. A selectable field is one value, so its path is plain and the schema has to know it.
+A column may use all of JSONPath, and its path is read once, here, so that it holds later. A selectable field is one value, so its path is plain and the schema has to know it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pilothouse.meta.fields import FieldError, element
+from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.json_path import PathError, compile_first, plain_fields
 
+_RULES: Final = "x-kubernetes-validations"
+_SCHEMAS: Final = frozenset({"items", "additionalProperties", "allOf", "anyOf", "oneOf", "not"})
 _SELECTABLE: Final = ("boolean", "integer", "string")
 
 
@@ -31,6 +33,24 @@ def path_problems(version: Mapping[str, Any], path: str) -> Iterator[FieldError]
         problem = _unreadable(given) or _unselectable(given, schema)
         if given and problem:
             yield FieldError.invalid(f"{element(f'{path}.selectableFields', index)}.jsonPath", given, problem)
+
+
+def rule_problems(schema: Any, path: str) -> Iterator[FieldError]:
+    """The entries of ``x-kubernetes-validations`` in a schema that say no rule."""
+    if isinstance(schema, list):
+        for index, each in enumerate(schema):
+            yield from rule_problems(each, element(path, index))
+    if not isinstance(schema, dict):
+        return
+    for index, rule in enumerate(schema.get(_RULES) or ()):
+        if not isinstance(rule, dict) or not rule.get("rule"):
+            yield FieldError.required(f"{element(child(path, _RULES), index)}.rule")
+    for name, inner in schema.items():
+        if name in _SCHEMAS:
+            yield from rule_problems(inner, child(path, name))
+        elif name == "properties" and isinstance(inner, dict):
+            for field, each in inner.items():
+                yield from rule_problems(each, entry(child(path, name), field))
 
 
 def _unreadable(path: str) -> str:

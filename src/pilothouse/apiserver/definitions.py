@@ -19,7 +19,7 @@ from pilothouse.apiserver import codec, lifecycle
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.collection import Collection, Event
-from pilothouse.apiserver.definition_paths import path_problems
+from pilothouse.apiserver.definition_paths import path_problems, rule_problems
 from pilothouse.apiserver.objects import REMOVE, Objects
 from pilothouse.apiserver.options import DeleteOptions
 from pilothouse.base.clock import Clock
@@ -149,7 +149,8 @@ class Definitions:
             path = f"spec.versions[{index}]"
             raw = (version.get("schema") or {}).get("openAPIV3Schema")
             if raw is not None:
-                yield from structural_problems(raw, f"{path}.schema.openAPIV3Schema")
+                incomplete = list(rule_problems(raw, f"{path}.schema.openAPIV3Schema"))
+                yield from incomplete or structural_problems(raw, f"{path}.schema.openAPIV3Schema")
             yield from path_problems(version, path)
 
     def _settle(self, definition: Object) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from pilothouse.apiserver.numbers import decimal
 from pilothouse.meta.fields import child, element
 
 MOST_REPEATS = 100
@@ -216,14 +217,12 @@ def _integer(text: str) -> int:
         raise ValueError(f"{text[:40]!r} is not a whole number") from None
 
 
-def _float(text: str) -> float:
+def _float(text: str) -> int | float:
+    digits = _number(text)
     try:
-        number = float(_number(text))
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is not a number") from None
-    if number in (float("inf"), float("-inf")) or number != number:
-        raise ValueError(f"the number {text[:40]} is out of range")
-    return number
+        return decimal(digits)
+    except ValueError as problem:
+        raise ValueError(f"{text[:40]!r} is not a number that can be kept: {problem}") from None
 
 
 def _number(text: str) -> str:

@@ -47,3 +47,13 @@ def test_what_can_be_followed_is_served(server: CoreServer) -> None:
     server.settle()
     query = "fieldSelector=spec.engine%3Dpg,spec.size%3D3"
     server.send("GET", "/apis/odd.example.io/v1/things", query=query).expect(200)
+
+
+@pytest.mark.parametrize("rule", [{"message": "too large"}, {"rule": ""}])
+def test_a_validation_needs_a_rule(server: CoreServer, rule: dict[str, str]) -> None:
+    items = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}, rule]}
+    schema = {"type": "object", "properties": {"spec": {"type": "array", "items": items}}}
+    status = server.send("POST", DEFINITIONS, definition(schema={"openAPIV3Schema": schema})).expect(422)
+    assert status["details"]["causes"][0]["field"] == (
+        "spec.versions[0].schema.openAPIV3Schema.properties[spec].items.x-kubernetes-validations[1].rule"
+    )
