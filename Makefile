@@ -49,6 +49,7 @@ soak: setup
 bench: setup
 	@$(WITH_GO) scripts/tools/etcd
 	@$(WITH_GO) scripts/tools/kube
+	@scripts/tools/wrk
 	$(BIN)/python -m bench.api
 
 clean:
