@@ -37,6 +37,8 @@ CASES = {
     "space before the colon": b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
     "NUL in a header": b"GET / HTTP/1.1\r\nHost: x\r\nA: b\x00c\r\n\r\n",
     "huge request line": b"GET /" + b"a" * 100_000 + HOST,
+    "long path": b"GET /api/v1/namespaces/" + b"a" * 5000 + HOST,
+    "long path once decoded": b"GET /api/v1/namespaces/a%2Db" + b"a" * 5000 + HOST,
     "huge header": b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 100_000 + b"\r\n\r\n",
     "a thousand headers": b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
     "negative length": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",

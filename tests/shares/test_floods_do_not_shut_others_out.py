@@ -86,6 +86,7 @@ async def test_leases_and_health_have_ways_of_their_own(serve, dial):
     for who in ("mallory", *OTHERS):
         for method in ("GET", "PUT", "PATCH"):
             assert (await (await dial(place)).ask(raw(method, LEASE, who))).status == 200
+        assert (await (await dial(place)).ask(raw("POST", LEASE.rpartition("/")[0], who))).status == 200
     assert (await (await dial(place)).ask(raw("GET", "/readyz", "mallory"))).status == 200
     gate.open.set()
 

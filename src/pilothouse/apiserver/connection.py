@@ -40,7 +40,7 @@ from pilothouse.apiserver.limits import Deadlines, allowance
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sinks import ChunkedSink, PlainSink
-from pilothouse.apiserver.targets import split
+from pilothouse.apiserver.targets import LONGEST, split
 from pilothouse.meta.errors import StatusError, bad_request, internal, timeout
 
 Handler = Callable[[Request], Awaitable[Answer]]
@@ -202,7 +202,8 @@ class Connection(web.RequestHandler):
         """Answer one request; false if the connection ends with it."""
         shared = self._shared
         began = perf_counter()
-        request = Request(message.method, message.path, headers=message.headers, peer=self._peer)
+        # Until it is found to be good, the path is as it came, but for its length: paths are remembered further in.
+        request = Request(message.method, message.path[:LONGEST], headers=message.headers, peer=self._peer)
         audit = message.headers.get("Audit-ID", "")
         if not (audit and audit.isascii() and audit.isprintable() and len(audit) <= MAX_AUDIT_ID):
             audit = shared.heads.mint()

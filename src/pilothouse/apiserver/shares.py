@@ -37,7 +37,7 @@ OBJECTS_PER_PLACE = 500
 """A list takes one place more for each so many objects."""
 HEAVIEST = 10
 _KEPT = 4096
-_LEASES = ("coordination.k8s.io", "leases")
+_LEASES = "coordination.k8s.io"
 _POD = "authentication.kubernetes.io/pod-name"
 
 Sizes = Callable[[Place, str], int]
@@ -190,7 +190,11 @@ class Shares:
         weight = 1
         place = locate(request.path)
         if place.plural:
-            if place.plural == "leases" and (place.group, place.plural) == _LEASES and place.name:
+            if (
+                place.plural == "leases"
+                and place.group == _LEASES
+                and (place.name or request.method == "POST")
+            ):
                 lane = self.leases
             elif not place.name and lane.limit:
                 weight = self._weight(lane, request, place)

@@ -2,16 +2,18 @@
 
     split("/api/v1/namespaces/t/pods/a%2Db?watch=1")   # ("/api/v1/namespaces/t/pods/a-b", "watch=1")
 
-What comes out is valid text, without control characters and without ``.`` or ``..`` segments, so that nobody further in
-has to think of them. Everything else about a path is for the grammar to judge.
+What comes out is valid text of a reasonable length, without control characters and without ``.`` or ``..`` segments, so
+that nobody further in has to think of them. Everything else about a path is for the grammar to judge.
 """
 
 from __future__ import annotations
 
 from urllib.parse import unquote_to_bytes
 
-from pilothouse.meta.errors import bad_request
+from pilothouse.meta.errors import StatusError, bad_request
 
+LONGEST = 4096
+"""Characters of a path, several times what the longest names can make. Paths are remembered, so they have bounds."""
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
@@ -21,9 +23,15 @@ def split(target: str) -> tuple[str, str]:
     """
     path, _, query = target.partition("?")
     plain = target.isascii() and "%" not in path and "#" not in target
-    if plain and path.startswith("/") and "/." not in path:
-        return path, query
-    return _carefully(target)
+    if not (plain and path.startswith("/") and "/." not in path):
+        path, query = _carefully(target)
+    if len(path) > LONGEST:
+        raise StatusError(
+            414,
+            "RequestURITooLong",
+            f"the request's path has {len(path)} characters; at most {LONGEST} are taken",
+        )
+    return path, query
 
 
 def _carefully(target: str) -> tuple[str, str]:
