@@ -32,6 +32,6 @@ class Sizing:
             size = len(collection.keys(served.prefix(place.namespace)))
         if size > FEW and "limit=" in query:
             limit = parse_qs(query).get("limit", [""])[0]
-            if limit.isdecimal() and len(limit) < 10 and int(limit):
+            if limit.isascii() and limit.isdecimal() and len(limit) < 10 and int(limit):
                 size = min(size, int(limit))
         return size

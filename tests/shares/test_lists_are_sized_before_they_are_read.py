@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.kit.core import CoreServer
+
+from pilothouse.apiserver.grammar import locate
+from pilothouse.apiserver.sizing import FEW, Sizing
+
+MANY = FEW + 100
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def sizing() -> Iterator[Sizing]:
+    """Of a server with many config maps in one namespace."""
+    with CoreServer() as server:
+        for number in range(MANY):
+            server.send("POST", MAPS, {"metadata": {"name": f"m-{number}"}}).expect(201)
+        server.settle()
+        yield Sizing(server.core.catalog, server.core.cache)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "expected"),
+    [
+        (MAPS, "", MANY),
+        ("/api/v1/configmaps", "", MANY),
+        ("/api/v1/configmaps", "limit=50", 50),
+        ("/api/v1/configmaps", "limit=999999", MANY),
+        ("/api/v1/configmaps", "limit=0", MANY),
+        ("/api/v1/configmaps", "limit=many", MANY),
+        ("/api/v1/configmaps", "limit=" + "9" * 5000, MANY),
+        ("/api/v1/configmaps", "limit=٣", MANY),
+        ("/api/v1/namespaces/other/configmaps", "", 0),
+        ("/api/v1/namespaces", "", 4),
+        ("/apis/made.up/v1/things", "", 0),
+        ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "", 0),
+    ],
+)
+def test_the_size_is_that_of_what_would_be_read(sizing, path, query, expected):
+    assert sizing.size_of(locate(path), query) == expected
