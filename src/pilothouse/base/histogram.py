@@ -3,6 +3,8 @@
     took = Histogram((0.001, 0.01, 0.1))
     took.observe(0.004)
     took.counts, took.sum          # [0, 1, 0, 0], 0.004
+
+A histogram belongs to one thread: nothing here is locked.
 """
 
 from __future__ import annotations
