@@ -116,7 +116,7 @@ class Writer:
     async def _insert(self, call: Call, obj: Object, chosen: WriteOptions, tracked: bool) -> Outcome:
         kind = call.served.kind
         lifecycle.begin(kind, obj, namespace=call.namespace, uid=new_uid(), now=self._clock.now())
-        self._tidy(call, obj["metadata"])
+        self._tidy(call, obj["metadata"], None)
         if tracked:
             self._track(call, None, obj, chosen)
         kind.complete(obj, None)
@@ -143,7 +143,7 @@ class Writer:
             new = certificates.carry_verdict(kind, new, live)
         else:
             lifecycle.carry(kind, new, live)
-            self._tidy(call, new["metadata"])
+            self._tidy(call, new["metadata"], live["metadata"])
         if tracked:
             self._track(call, live, new, chosen)
         if call.subresource in ("", "scale"):
@@ -222,9 +222,11 @@ class Writer:
             raise ingest.invalid(kind, sent, [problem])
         return revision
 
-    def _tidy(self, call: Call, metadata: dict[str, Any]) -> None:
-        call.request.warnings.extend(names.dedupe_owner_references(metadata))
-        call.request.warnings.extend(names.meta_warnings(metadata))
+    def _tidy(self, call: Call, metadata: dict[str, Any], live: dict[str, Any] | None) -> None:
+        warnings = call.request.warnings
+        warnings += names.dedupe_owner_references(metadata)
+        if not call.served.kind.native:
+            warnings += names.finalizer_warnings(metadata, live)
 
     def _track(self, call: Call, live: Object | None, new: Object, chosen: WriteOptions) -> None:
         managed_fields.track_update(

@@ -6,7 +6,7 @@ A rule is a function from text to what is wrong with it, or the empty string:
     subdomain("A_b")                  # "a lowercase RFC 1123 subdomain must consist of …"
 
 ``validate_object_meta`` applies the rules to an object's metadata; each problem carries its path. What is merely
-unwise is a warning, not a problem (``meta_warnings``).
+unwise is a warning, not a problem (``finalizer_warnings``).
 """
 
 from __future__ import annotations
@@ -181,13 +181,16 @@ def validate_annotations(annotations: Any, path: str) -> Iterator[FieldError]:
         yield FieldError.too_long(path, ANNOTATIONS_LIMIT)
 
 
-def meta_warnings(meta: Mapping[str, Any]) -> list[str]:
-    """What is allowed but unwise."""
+def finalizer_warnings(meta: Mapping[str, Any], live: Mapping[str, Any] | None) -> list[str]:
+    """Finalizers that a write adds and that somebody else might use as well. ``live`` is the metadata before it."""
+    there = {*_OWN_FINALIZERS, *((live or {}).get("finalizers") or ())}
+    added = {each: None for each in meta.get("finalizers") or () if isinstance(each, str) and each not in there}
     return [
-        f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name including a path (/) '
+        f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name '
+        f"{'including a path (/) ' if '.' in finalizer else ''}"
         "to avoid accidental conflicts with other finalizer writers"
-        for finalizer in meta.get("finalizers") or ()
-        if isinstance(finalizer, str) and "/" not in finalizer and finalizer not in _OWN_FINALIZERS
+        for finalizer in sorted(added)
+        if "/" not in finalizer
     ]
 
 
@@ -212,7 +215,9 @@ def dedupe_owner_references(meta: dict[str, Any]) -> list[str]:
     ]
 
 
-_OWN_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+_OWN_FINALIZERS: Final = frozenset(
+    {"orphan", "foregroundDeletion", "kubernetes", "customresourcecleanup.apiextensions.k8s.io"}
+)
 
 
 def _check_names(meta: Mapping[str, Any], namespaced: bool, rule: Rule, problems: list[FieldError]) -> None:

@@ -24,7 +24,7 @@ def test_a_good_object_has_no_problems() -> None:
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}],
     }
     assert problems(meta) == []
-    assert names.meta_warnings(meta) == []
+    assert names.finalizer_warnings(meta, None) == []
 
 
 def test_names_say_which_rule_they_break() -> None:
@@ -101,5 +101,15 @@ def test_finalizers_are_qualified_names() -> None:
     assert problems({"finalizers": ["orphan", "foregroundDeletion"]}) == [
         ("metadata.finalizers", "FieldValueInvalid")
     ]
-    [warning] = names.meta_warnings({"finalizers": ["mine", "example.com/f", "orphan"]})
-    assert warning.startswith('metadata.finalizers: "mine": prefer a domain-qualified finalizer name')
+
+
+def test_a_finalizer_that_others_might_use_is_warned_of_when_it_is_added() -> None:
+    meta = {"finalizers": ["there", "mine", "example.com", "example.com/f", "orphan"]}
+    cleanup = "customresourcecleanup.apiextensions.k8s.io"
+    said = "prefer a domain-qualified finalizer name"
+    why = "to avoid accidental conflicts with other finalizer writers"
+    assert names.finalizer_warnings(meta, {"finalizers": ["there"]}) == [
+        f'metadata.finalizers: "example.com": {said} including a path (/) {why}',
+        f'metadata.finalizers: "mine": {said} {why}',
+    ]
+    assert names.finalizer_warnings({"finalizers": [cleanup]}, None) == []
