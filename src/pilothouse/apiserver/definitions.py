@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from pilothouse.apiserver import codec, lifecycle
@@ -20,6 +20,7 @@ from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.collection import Collection, Event
 from pilothouse.apiserver.definition_paths import path_problems, rule_problems
+from pilothouse.apiserver.items import Derive
 from pilothouse.apiserver.objects import REMOVE, Objects
 from pilothouse.apiserver.options import DeleteOptions
 from pilothouse.base.clock import Clock
@@ -45,7 +46,26 @@ def resource_of(definition: Object) -> Resource:
     versions = sorted(spec["versions"], key=lambda version: api_version_rank(version["name"]))
     kinds = tuple(_kind(spec, version, versions) for version in versions)
     storage = next(version["name"] for version in versions if version["storage"])
-    return Resource(kinds=kinds, storage=storage)
+    stored = next(kind for kind in kinds if kind.version == storage)
+
+    def fit(obj: Object) -> None:
+        stored.shape.prune(obj)
+        stored.shape.default(obj)
+
+    def convert(obj: Object, source: str, target: str) -> Object:
+        converted = codec.copy({**obj, "apiVersion": f"{spec['group']}/{target}"})
+        if target == storage:
+            fit(converted)
+        return converted
+
+    # Objects written under the first schema are as it wants them; only after a change may some not be.
+    changed = definition["metadata"].get("generation", 1) > 1
+    return Resource(
+        kinds=kinds,
+        storage=storage,
+        convert=convert if len(kinds) > 1 else None,
+        refresh=fit if changed else None,
+    )
 
 
 def _kind(spec: dict[str, Any], version: dict[str, Any], versions: list[dict[str, Any]]) -> Kind:
@@ -111,8 +131,11 @@ class Definitions:
         self._cache = cache
         self._objects = objects
         self._clock = clock
-        self._served_by_us: dict[tuple[str, str], tuple[str, int]] = {}
-        self._terminating: set[tuple[str, str]] = set()
+        self._served_by_us: dict[tuple[str, str], bytes] = {}
+        self._terminating: dict[str, set[str]] = {}
+        """The paths of kinds whose definitions are going, each with the keys of the objects already marked."""
+        self._unsettled: set[str] = set()
+        """Definitions whose names may be had by now, or no longer."""
         self._work = asyncio.Event()
 
     # What a definition gets when it is written
@@ -135,7 +158,7 @@ class Definitions:
 
     def check_create(self, kind: Kind) -> None:
         """405 for a new object of a kind whose definition is going."""
-        if (kind.group, kind.plural) in self._terminating:
+        if f"{kind.group}/{kind.plural}" in self._terminating:
             problem = errors.method_not_allowed("create", kind.plural, kind.group)
             problem.message = "create not allowed while custom resource definition is terminating"
             raise problem
@@ -202,7 +225,7 @@ class Definitions:
     def happened(self, collection: Collection, event: Event) -> None:
         if collection.path == PATH:
             self._follow(event.key.rpartition("/")[2], event.after.value if event.after else None)
-        elif self._terminating:
+        elif collection.path in self._terminating:
             self._work.set()
 
     def advanced(self) -> None:
@@ -220,26 +243,32 @@ class Definitions:
 
     def _follow(self, name: str, value: bytes | None) -> None:
         plural, _, group = name.partition(".")
-        identity = (group, plural)
+        identity, path = (group, plural), f"{group}/{plural}"
         if value is None:
-            self._terminating.discard(identity)
+            self._terminating.pop(path, None)
             self._withdraw(identity)
+            # Whoever was refused because of its names may have them now.
+            self._unsettled.update(item.name for item in self._cache.collection(PATH).items.values())
+            self._work.set()
             return
         definition = codec.decode(value)
-        if "deletionTimestamp" in definition["metadata"]:
-            self._terminating.add(identity)
+        metadata, spec = definition["metadata"], definition["spec"]
+        if "deletionTimestamp" in metadata:
+            self._terminating.setdefault(path, set())
             self._work.set()
-        if not conditions.condition_is((definition.get("status") or {}).get("conditions"), "Established"):
+        clash = self._clash(spec)
+        established = conditions.condition_is(
+            (definition.get("status") or {}).get("conditions"), "Established"
+        )
+        if established == bool(clash):
+            self._unsettled.add(name)
+            self._work.set()
+        if clash or not established:
             self._withdraw(identity)
             return
-        metadata = definition["metadata"]
-        generation = metadata.get("generation", 1)
-        state = (metadata["uid"], generation)
+        state = codec.dump([metadata["uid"], spec])
         if self._served_by_us.get(identity) == state:
-            # Only labels or status changed. Serving it anew would end its watches.
-            return
-        if identity not in self._served_by_us and self._catalog.resource(group, plural) is not None:
-            log.error("the definition %s is not served: this server has such a kind itself", name)
+            # Labels, status or the mark of deletion: serving it anew would end its watches.
             return
         try:
             resource = resource_of(definition)
@@ -248,8 +277,8 @@ class Definitions:
             log.error("the definition %s can't be served: %r", name, problem)
             self._withdraw(identity)
             return
-        # Objects written under the first schema are as it wants them; only after a change may some not be.
-        self._cache.reshape(resource.path, _derive if generation > 1 else None)
+        refresh = resource.refresh
+        self._cache.reshape(resource.path, _deriving(refresh) if refresh is not None else None)
         self._served_by_us[identity] = state
         self._catalog.add(resource)
 
@@ -257,39 +286,57 @@ class Definitions:
         if self._served_by_us.pop(identity, None) is not None:
             self._catalog.remove(*identity)
 
-    # How a definition goes
+    # How a definition is settled anew, and how it goes
 
     async def run(self) -> None:
-        """Empty the kinds whose definitions are going, until cancelled."""
+        """Settle definitions again where names have become free, and empty the kinds that are going."""
         while True:
             await self._work.wait()
             self._work.clear()
-            for group, plural in list(self._terminating):
-                try:
-                    await self._empty(group, plural)
-                except errors.StatusError as problem:
-                    log.warning("the objects of %s.%s can't be deleted yet: %s", plural, group, problem)
-                    asyncio.get_running_loop().call_later(_RETRY, self._work.set)
+            while self._unsettled:
+                await self._attempt(self._resettle(self._unsettled.pop()))
+            for path in list(self._terminating):
+                await self._attempt(self._empty(path))
 
-    async def _empty(self, group: str, plural: str) -> None:
-        resource = self._catalog.resource(group, plural)
-        if resource is not None and (group, plural) in self._served_by_us:
-            served = Served(resource, resource.stored)
-            # Only the first pass over an object marks it; after that its finalizers' owners are waited for.
-            for item in self._cache.collection(resource.path).below(served.prefix()):
-                await self._delete(served, item.key, item.value)
-            if (await self._objects.count(served.prefix())) > 0:
-                return
+    async def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except errors.StatusError as problem:
+            if problem.code != 404:
+                log.warning("a definition can't be followed yet: %s", problem)
+                asyncio.get_running_loop().call_later(_RETRY, self._work.set)
+
+    async def _resettle(self, name: str) -> None:
         definitions = self._catalog.find(GROUP, "v1", PLURAL)
         if definitions is None:
             return
-        try:
-            await self._objects.amend(definitions, "", f"{plural}.{group}", _release)
-        except errors.StatusError as problem:
-            if problem.code != 404:
-                raise
 
-    async def _delete(self, served: Served, key: str, value: bytes) -> None:
+        def change(live: Object) -> Object:
+            settled = {**live, "status": dict(live.get("status") or {})}
+            self._settle(settled)
+            return settled
+
+        await self._objects.amend(definitions, "", name, change)
+
+    async def _empty(self, path: str) -> None:
+        group, _, plural = path.partition("/")
+        resource = self._catalog.resource(group, plural)
+        if resource is not None and (group, plural) in self._served_by_us:
+            served = Served(resource, resource.stored)
+            items = self._cache.collection(path).items
+            marked = self._terminating[path]
+            for key in [key for key in items if key not in marked]:
+                item = items.get(key)
+                if item is not None:
+                    await self._delete(served, item.value)
+                marked.add(key)
+            if items or await self._objects.count(served.prefix()) > 0:
+                return
+        definitions = self._catalog.find(GROUP, "v1", PLURAL)
+        if definitions is not None:
+            await self._objects.amend(definitions, "", f"{plural}.{group}", _release)
+
+    async def _delete(self, served: Served, value: bytes) -> None:
         metadata = codec.decode(value)["metadata"]
         if "deletionTimestamp" in metadata:
             return
@@ -308,8 +355,9 @@ def _release(definition: Object) -> Any:
     return {**definition, "metadata": {**definition["metadata"], "finalizers": left}}
 
 
-def _derive(obj: Object, kind: Kind) -> Object:
-    """A stored object as its kind's schema is now: what it no longer knows pruned, new defaults filled in."""
-    kind.shape.prune(obj)
-    kind.shape.default(obj)
-    return obj
+def _deriving(refresh: Callable[[Object], None]) -> Derive:
+    def derive(obj: Object, kind: Kind) -> Object:
+        refresh(obj)
+        return obj
+
+    return derive

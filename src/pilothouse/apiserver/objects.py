@@ -177,7 +177,10 @@ class Objects:
         self, served: Served, key: str, live: Stored, change: Change, guard: Guard | None, dry_run: bool
     ) -> Outcome:
         resource = served.resource
-        seen = codec.convert(resource, codec.decode(live.value, live.revision), served.kind.version)
+        stored = codec.decode(live.value, live.revision)
+        if resource.refresh is not None:
+            resource.refresh(stored)
+        seen = codec.convert(resource, stored, served.kind.version)
         result = change(seen)
         if isinstance(result, Removal):
             last = live.value

@@ -186,6 +186,8 @@ class Resource:
     """The version that is written to the store."""
     convert: Converter | None = None
     """None where only ``apiVersion`` differs between versions."""
+    refresh: Callable[[Object], None] | None = None
+    """Brings a stored object up to its schema of today, in place; None where what is stored is up to it."""
     key: str = ""
     """The store's prefix below the root, where it is not ``<group>/<plural>`` (two groups that share Events)."""
     stored_as: Kind | None = None
