@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.kit import kube
 from tests.kit.databases import GROUP, Databases, database
 from tests.kit.http import Http
 
@@ -99,3 +100,18 @@ async def test_health_is_plain_text_with_named_checks(http: Http) -> None:
         verbose = await http.get(path, verbose="true")
         assert "[+]ping ok" in verbose.text
     assert (await http.get("/livez/ping")).text == "ok"
+
+
+async def test_what_pods_lack_here_is_not_taken_for_a_missing_pod(http: Http, ns: str) -> None:
+    if http.target.name == kube.NAME:
+        pytest.skip("Kubernetes serves it")
+    pods = f"/api/v1/namespaces/{ns}/pods"
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    (await http.post(pods, {"metadata": {"name": "p"}, "spec": spec})).expect(201)
+
+    answers = [await http.get(f"{pods}/p/log"), await http.post(f"{pods}/p/exec", {})]
+
+    for answer in answers:
+        assert (answer.status, answer.reason) == (404, "NotFound")
+        assert answer.message == "the server could not find the requested resource"
+        assert answer.json["details"] == {"kind": "pods"}

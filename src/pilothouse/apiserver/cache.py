@@ -75,6 +75,7 @@ class Cache:
         self._horizon = 0
         self._target = 0
         self._stale = True
+        self._following = False
         self._follower: asyncio.Task[None] | None = None
         self._groups: frozenset[str] = frozenset()
         catalog.on_change(self._learn_groups)
@@ -130,6 +131,14 @@ class Cache:
         await self._filled.wait()
 
     # How current it is
+
+    async def problem(self) -> str:
+        """Why what is here may not be what is in the store; empty if it is."""
+        if not self.ready:
+            return "the first listing of the store is under way"
+        if not self._following:
+            return "the store's changes are not being followed"
+        return "" if await self.fresh() else "changes in the store are not here yet"
 
     async def fresh(self) -> bool:
         """Wait until every write acknowledged before this call is in. False if that takes too long."""
@@ -201,6 +210,7 @@ class Cache:
                 if self._stale:
                     await self._load()
                 async with self.store.watch(ROOT, after=self.revision) as batches:
+                    self._following = True
                     async for batch in batches:
                         self._take(batch)
                         pause = _BACKOFF[0]
@@ -214,6 +224,8 @@ class Cache:
                 # Whatever went wrong, a cache that stands still would be worse: every read would wait for it.
                 log.exception("the cache lost its way and is listed anew")
                 self._stale = True
+            finally:
+                self._following = False
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, longest)
 

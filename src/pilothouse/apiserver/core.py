@@ -18,8 +18,9 @@ from ipaddress import IPv4Network
 from random import Random
 
 from pilothouse.aio.ring import Bounds
+from pilothouse.aio.supervising import Supervisor
 from pilothouse.apiserver import codec, namespaces, scaling, tables, version
-from pilothouse.apiserver.addresses import SERVICE_RANGE, ServiceAddresses
+from pilothouse.apiserver.addresses import SERVICES, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
 from pilothouse.apiserver.authentication import Authenticator
@@ -50,6 +51,7 @@ from pilothouse.apiserver.rbac.grants import GROUP as RBAC_GROUP
 from pilothouse.apiserver.rbac.reconciling import make_roles
 from pilothouse.apiserver.reading import Reader
 from pilothouse.apiserver.reviews import Reviews
+from pilothouse.apiserver.service_ranges import SERVICE_RANGE
 from pilothouse.apiserver.tokens import Tokens
 from pilothouse.apiserver.writing import Writer
 from pilothouse.base.clock import Clock
@@ -95,7 +97,7 @@ class Core:
         self._addresses = ServiceAddresses(self.cache, service_addresses, random)
         adopt(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
         adopt(self.catalog, "", "services", self._addresses)
-        for listener in (self._rbac, self._aggregation, self._definitions):
+        for listener in (self._rbac, self._aggregation, self._definitions, self._addresses):
             self.cache.listen(listener)
         self.reader = Reader(self.catalog, self.cache, clock)
         admission = Admission(self._objects, refusals, Escalation(self._authorizer, self._rbac).check)
@@ -107,8 +109,15 @@ class Core:
         self._reviews = Reviews(authenticator, self._authorizer, self._rbac, clock)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
-        self._compactor = Compactor(store, history)
-        self._auditor = Auditor(self.cache)
+        self._parts = Supervisor(
+            {
+                "the cache": self.cache.run,
+                "following definitions": self._definitions.run,
+                "aggregating roles": self._aggregation.run,
+                "compacting": Compactor(store, history).run,
+                "auditing the cache": Auditor(self.cache).run,
+            }
+        )
         self._pages: dict[str, Page] = {}
 
     def serve(self, path: str, page: Page) -> None:
@@ -118,20 +127,20 @@ class Core:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the store and serve what is in it; everything stops with the context."""
-        parts = (self.cache, self._definitions, self._aggregation, self._compactor, self._auditor)
-        tasks = [asyncio.create_task(part.run()) for part in parts]
-        try:
-            await make_namespaces(self.catalog, self._objects, self._clock)
-            await make_roles(self.catalog, self._objects, self._clock)
-            await self.cache.filled()
-            await self.cache.fresh()
-            await self._aggregation.settle()
-            yield
-        finally:
-            self.reader.end_watches()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async with self._parts.running():
+            try:
+                await make_namespaces(self.catalog, self._objects, self._clock)
+                await make_roles(self.catalog, self._objects, self._clock)
+                await self.cache.filled()
+                await self.cache.fresh()
+                await self._aggregation.settle()
+                yield
+            finally:
+                self.reader.end_watches()
+
+    async def background_problem(self) -> str:
+        """What is wrong with the work that goes on besides requests; empty if nothing."""
+        return self._parts.problem
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request, whatever it is."""
@@ -168,6 +177,8 @@ class Core:
             _check_answerable(call)
             if served.kind.group == RBAC_GROUP:
                 return await self._write_rights(call)
+            if served.resource.path == SERVICES:
+                return await self._addresses.settle(lambda: self._dispatch(call))
         return await self._dispatch(call)
 
     async def _write_rights(self, call: Call) -> Answer:
@@ -209,6 +220,9 @@ class Core:
     async def _subresource(self, call: Call) -> Answer:
         kind = call.served.kind
         allowed = _subresource_verbs(kind, call.subresource)
+        if not allowed and kind.native:
+            # Such as pods/log: Kubernetes has it, this server does not. That must not read as if the pod were gone.
+            raise errors.not_served(kind.plural, kind.group)
         if not allowed:
             raise errors.not_found(kind.plural, kind.group, call.name)
         if call.verb not in allowed:

@@ -161,11 +161,9 @@ def _watch_over(health: Health, store: Store, core: Core) -> None:
             return str(problem)
         return ""
 
-    async def cache_follows() -> str:
-        return "" if core.cache.ready else "the cache is not up to date with the store"
-
     health.add("store", store_answers)
-    health.add("cache", cache_follows)
+    health.add("cache", core.cache.problem)
+    health.add("background", core.background_problem)
 
 
 def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:

@@ -111,6 +111,12 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
     return StatusError(404, "NotFound", message, name=name, group=group, kind=resource)
 
 
+def not_served(resource: str, group: str) -> StatusError:
+    """The address itself is unknown, whether or not there is such an object."""
+    message = "the server could not find the requested resource"
+    return StatusError(404, "NotFound", message, group=group, kind=resource)
+
+
 def method_not_allowed(verb: str, resource: str, group: str) -> StatusError:
     message = f'{verb} is not supported on resources of kind "{qualified(resource, group)}"'
     return StatusError(405, "MethodNotAllowed", message, group=group, kind=resource)

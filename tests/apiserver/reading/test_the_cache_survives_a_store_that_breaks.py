@@ -41,6 +41,30 @@ async def test_a_store_that_is_away_for_a_while_is_asked_again() -> None:
         await stream.count(1)
 
 
+async def test_the_cache_says_when_it_does_not_follow_the_store_and_when_it_does_again() -> None:
+    store = FaultyStore()
+    async with world_over(store) as world, world.watching() as (stream, _):
+        assert await world.cache.problem() == ""
+        store.away = True
+        await store.cut()
+        await world.put("a")
+        await asyncio.sleep(1)
+        assert await world.cache.problem() == "the store's changes are not being followed"
+        assert world.cache.ready
+        store.away = False
+        await stream.count(1)
+        assert await world.cache.problem() == ""
+
+
+async def test_a_cache_that_lags_behind_says_so() -> None:
+    store = FaultyStore(shared=True)
+    async with world_over(store) as world:
+        store.away = True  # its watch goes on, but how far the store has come is not known
+        assert await world.cache.problem() == "changes in the store are not here yet"
+        store.away = False
+        assert await world.cache.problem() == ""
+
+
 async def test_when_the_history_is_lost_watchers_are_told_and_the_cache_is_right_again() -> None:
     store = FaultyStore()
     async with world_over(store) as world, world.watching() as (stream, task):
