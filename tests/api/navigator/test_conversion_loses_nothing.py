@@ -262,6 +262,28 @@ def test_the_annotation_is_no_way_around_the_rules_of_v1beta1(forged: str) -> No
     assert admit(ELASTICSEARCH[V1ALPHA1], obj).paths == [f"metadata.annotations[{STASH}]"]
 
 
+def test_what_v1alpha1_refuses_itself_is_not_blamed_on_the_annotation() -> None:
+    kind = ELASTICSEARCH[V1ALPHA1]
+    old = convert(hub_object(), V1BETA1, V1ALPHA1)
+    new = copy.deepcopy(old)
+    new["spec"]["nodePools"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
+    new["spec"]["minimumMasters"] = 1000
+    found = admit(kind, new, old)
+    assert found.paths
+    assert all(path.startswith("spec.") for path in found.paths)
+    assert len(found.paths) == len(set(found.paths))
+
+
+def test_the_annotation_is_blamed_for_its_own_faults_besides_others() -> None:
+    forged = '{"spec":{"config":{"cluster.name":"x"}}}'
+    spec = elasticsearch(minimumMasters=1000)
+    obj = {"metadata": {"name": "a", "annotations": {STASH: forged}}, "spec": spec}
+    assert sorted(admit(ELASTICSEARCH[V1ALPHA1], obj).paths) == [
+        f"metadata.annotations[{STASH}]",
+        "spec.minimumMasters",
+    ]
+
+
 def test_the_annotation_is_refused_in_v1beta1() -> None:
     obj = {"metadata": {"name": "a", "annotations": {STASH: "{}"}}, "spec": elasticsearch()}
     assert admit(ELASTICSEARCH[V1BETA1], obj).paths == [f"metadata.annotations[{STASH}]"]

@@ -39,9 +39,11 @@ def _validate_elasticsearch_v1beta1(new: Object, old: Object | None) -> Iterable
 
 
 def _validate_elasticsearch_v1alpha1(new: Object, old: Object | None) -> Iterable[FieldError]:
-    yield from check_pilot_image(new["spec"], old)
-    yield from check_elasticsearch(new, old, _STRICT_BUT_TOLD)
-    yield from check_stash(new, ELASTICSEARCH_V1BETA1)
+    problems = [
+        *check_pilot_image(new["spec"], old),
+        *check_elasticsearch(new, old, _STRICT_BUT_TOLD),
+    ]
+    return [*problems, *check_stash(new, ELASTICSEARCH_V1BETA1, problems)]
 
 
 def _validate_cassandra_v1beta1(new: Object, old: Object | None) -> Iterable[FieldError]:
@@ -50,9 +52,8 @@ def _validate_cassandra_v1beta1(new: Object, old: Object | None) -> Iterable[Fie
 
 
 def _validate_cassandra_v1alpha1(new: Object, old: Object | None) -> Iterable[FieldError]:
-    yield from check_pilot_image(new["spec"], old)
-    yield from check_cassandra(new, old, _STRICT)
-    yield from check_stash(new, CASSANDRA_V1BETA1)
+    problems = [*check_pilot_image(new["spec"], old), *check_cassandra(new, old, _STRICT)]
+    return [*problems, *check_stash(new, CASSANDRA_V1BETA1, problems)]
 
 
 def _validate_pilot_v1beta1(new: Object, old: Object | None) -> Iterable[FieldError]:
@@ -61,8 +62,8 @@ def _validate_pilot_v1beta1(new: Object, old: Object | None) -> Iterable[FieldEr
 
 
 def _validate_pilot_v1alpha1(new: Object, old: Object | None) -> Iterable[FieldError]:
-    yield from check_pilot(new, old)
-    yield from check_stash(new, PILOT_V1BETA1)
+    problems = [*check_pilot(new, old)]
+    return [*problems, *check_stash(new, PILOT_V1BETA1, problems)]
 
 
 def _update_pilot_v1alpha1(new: Object, old: Object) -> None:

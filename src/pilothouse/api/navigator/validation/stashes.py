@@ -22,9 +22,13 @@ _PATH: Final = entry("metadata.annotations", STASH)
 Validator = Callable[[Object, Object | None], Iterable[FieldError]]
 
 
-def check_stash(new: Object, hub: Kind) -> Problems:
-    """Problems of a ``v1alpha1`` object's annotation, each at the field of ``v1beta1`` that it is about."""
-    text = (new["metadata"].get("annotations") or {}).get(STASH)
+def check_stash(new: Object, hub: Kind, reported: Iterable[FieldError]) -> Problems:
+    """Problems of a ``v1alpha1`` object's annotation, each at the field of ``v1beta1`` that it is about.
+
+    What was ``reported`` already, or would be wrong without the annotation too, is not the annotation's fault.
+    """
+    annotations = new["metadata"].get("annotations") or {}
+    text = annotations.get(STASH)
     if text is None:
         return
     try:
@@ -34,11 +38,23 @@ def check_stash(new: Object, hub: Kind) -> Problems:
             _PATH, text, f"{error}; the server writes this annotation, leave it as it was"
         )
         return
+    problems = _problems(new, hub)
+    if not problems:
+        return
+    others = {name: value for name, value in annotations.items() if name != STASH}
+    bare = {**new, "metadata": {**new["metadata"], "annotations": others}}
+    known = {problem.path for problem in reported}
+    excused = {(problem.path, problem.reason, problem.detail) for problem in _problems(bare, hub)}
+    for problem in problems:
+        if problem.path not in known and (problem.path, problem.reason, problem.detail) not in excused:
+            yield FieldError.invalid(_PATH, text, f"in {V1BETA1}, {problem}")
+
+
+def _problems(new: Object, hub: Kind) -> list[FieldError]:
+    """What is wrong with a ``v1alpha1`` object once it is one of the hub's."""
     whole: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(convert(new, V1ALPHA1, V1BETA1)))
     problems = [FieldError.invalid(path, None, "unknown field") for path in hub.shape.prune(whole)]
-    problems = problems or hub.shape.validate(whole) or list(hub.validate(whole, None))
-    for problem in problems:
-        yield FieldError.invalid(_PATH, text, f"in {V1BETA1}, {problem}")
+    return problems or hub.shape.validate(whole) or list(hub.validate(whole, None))
 
 
 def check_no_stash(new: Object) -> Problems:
