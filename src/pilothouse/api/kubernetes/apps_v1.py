@@ -36,6 +36,7 @@ _FIXED: Final = (
     + ", ".join(f"'{field}'" for field in _CHANGEABLE[:-1])
     + f" and '{_CHANGEABLE[-1]}' are forbidden"
 )
+_COUNTED: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
 
 def resources() -> tuple[Resource, ...]:
@@ -87,9 +88,32 @@ def _prepare_set(obj: Object) -> None:
 
 
 def validate_set(new: Object, old: Object | None) -> Problems:
-    spec = new["spec"]
-    if old is not None and spec == old["spec"]:
-        return
+    if old is not None and new.get("status") != old.get("status"):
+        yield from _check_status(new.get("status") or {}, old.get("status") or {})
+    if old is None or new["spec"] != old["spec"]:
+        yield from _check_set_spec(new["spec"], old)
+
+
+def _check_status(status: Object, before: Object) -> Problems:
+    """Of the pods that there are, no more can be ready; of those that are ready, no more can be available."""
+    for field in ("replicas", *_COUNTED, "observedGeneration", "collisionCount"):
+        yield from not_negative(f"status.{field}", status.get(field))
+    replicas = status.get("replicas", 0)
+    for field in _COUNTED:
+        count = status.get(field, 0)
+        if count > replicas:
+            yield FieldError.invalid(f"status.{field}", count, "cannot be greater than status.replicas")
+    available = status.get("availableReplicas", 0)
+    if available > status.get("readyReplicas", 0):
+        yield FieldError.invalid(
+            "status.availableReplicas", available, "cannot be greater than status.readyReplicas"
+        )
+    collisions = status.get("collisionCount") or 0
+    if 0 <= collisions < (before.get("collisionCount") or 0):
+        yield FieldError.invalid("status.collisionCount", collisions, "cannot be decremented")
+
+
+def _check_set_spec(spec: Object, old: Object | None) -> Problems:
     yield from _check_strategy(spec["updateStrategy"], "spec.updateStrategy")
     for field in ("replicas", "minReadySeconds", "revisionHistoryLimit"):
         yield from not_negative(f"spec.{field}", spec.get(field))

@@ -16,7 +16,7 @@ _OLD_ROLE: Final = "kubernetes.io/role"
 
 
 def default_namespace(namespace: Object) -> None:
-    """Each namespace carries its name as a label, so that selectors can name it."""
+    """Each namespace carries its name as a label, so that selectors can name it. A generated name comes later."""
     name = namespace["metadata"].get("name")
     if name:
         namespace["metadata"]["labels"] = {
@@ -27,6 +27,7 @@ def default_namespace(namespace: Object) -> None:
 
 def prepare_namespace(namespace: Object) -> None:
     """A new namespace is in use, and goes only after it was emptied."""
+    default_namespace(namespace)
     finalizers = (namespace.get("spec") or {}).get("finalizers") or []
     namespace["spec"] = {
         "finalizers": [*finalizers, *(["kubernetes"] if "kubernetes" not in finalizers else [])]
