@@ -18,7 +18,7 @@ from tests.cli.running import Server, pilothouse
         (["--compaction-interval", "10ms"], "at least 1s"),
         (["--token-auth-file", "/nowhere/tokens.csv"], "does not exist"),
         (["--tls-cert-file", __file__], "go together"),
-        (["--service-cluster-ip-range", "10.0.0.1/8"], "10.96.0.0/16"),
+        (["--service-cluster-ip-range", "10.0.0.1/8"], "127.96.0.0/16"),
         (["--max-requests-inflight", "-1"], "-1 is not in the range"),
         (["--zork"], "--zork"),
     ],

@@ -1,153 +1,183 @@
-"""Addresses and node ports of services: given out at random from a range, skipping those in use.
+"""Addresses and node ports of services: given out from a range, or asked for by name, to one service each.
 
-What is in use is read off the services themselves, so there is no second record that could disagree with them. Two
-instances on one store could give out the same address within one moment; with 65,000 to choose from at random they
-practically don't.
+    addresses = ServiceAddresses(cache, SERVICE_RANGE, random)
+    cache.listen(addresses)
+    answer = await addresses.settle(write)      # a write of services: complete and validate are called inside it
+
+**What is in use** is read off the services themselves, as they come into the cache, so there is no second record that
+could disagree with them; a write looks things up and decodes no other service.
+
+**What is about to be in use** is reserved by the write that gives it out or asks for it. A reservation lasts as long as
+its write, and a write lasts until the cache shows what it did: so at any moment one of the two knows. A write that
+failed, or was only tried, leaves nothing behind; what a deletion frees can be had by whoever sees its answer.
+
+Two servers on one store know each other's writes once these are acknowledged, not while they are under way. Both could
+give the same thing to two services that are written within the same milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar
 from ipaddress import IPv4Address, IPv4Network
 from random import Random
+from typing import TypeVar
 
+from pilothouse.api.kubernetes.services import HEADLESS, has_address, has_node_ports, node_ports
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.collection import Collection, Event
+from pilothouse.apiserver.service_ranges import NODE_PORTS
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 
-SERVICE_RANGE = IPv4Network("127.96.0.0/16")
-"""Loopback, as pods on one machine have it; each address in it answers without being configured."""
-NODE_PORTS = range(30000, 32768)
-_HEADLESS = "None"
-_TRIES = 64
+SERVICES = "services"
+
+Thing = str | int
+"""An address or a node port."""
+_T = TypeVar("_T")
 
 
 class ServiceAddresses:
-    """Completes services with what they are reached at."""
+    """Completes services with what they are reached at. A listener of the cache."""
 
     def __init__(self, cache: Cache, addresses: IPv4Network, random: Random) -> None:
         self._cache = cache
         self._addresses = addresses
         self._random = random
-        self._recent: dict[str, None] = {}
+        self._held: dict[str, frozenset[Thing]] = {}
+        self._holders: dict[Thing, set[str]] = {}
+        self._reserved: set[Thing] = set()
+
+    async def settle(self, write: Callable[[], Awaitable[_T]]) -> _T:
+        """Do a write of services with all that was acknowledged before in view, and end once it is in view itself."""
+        if not await self._cache.fresh():
+            raise errors.unavailable("which addresses are in use is not known for certain; please try again")
+        mine: set[Thing] = set()
+        before = _reservations.set(mine)
+        try:
+            answer = await write()
+            await self._cache.fresh()
+            return answer
+        finally:
+            _reservations.reset(before)
+            self._reserved -= mine
 
     def complete(self, new: Object, old: Object | None) -> None:
-        """Give a service its address, if its type has one, and its node ports; on update it keeps what it has."""
-        if old is not None:
-            _keep(new["spec"], old.get("spec") or {})
-        self._complete(new, old)
+        """Give a service its address, if its type has one, and its node ports, where it neither has nor asks for any."""
+        spec = new["spec"]
+        if not has_address(spec):
+            return
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = next(iter(spec.get("clusterIPs") or ()), "") or self._free_address()
+        spec["clusterIPs"] = spec.get("clusterIPs") or [spec["clusterIP"]]
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if has_node_ports(spec):
+            for port in spec.get("ports") or []:
+                if not port.get("nodePort"):
+                    port["nodePort"] = self._free_port(node_ports(spec))
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
-        """What was asked for and can't be had: a second address, a node port outside the range or in use."""
-        spec = new["spec"]
+        """What was asked for and can't be had. What can be is reserved from here on."""
+        kept = _things((old or {}).get("spec") or {})
+        yield from self._check_address(new["spec"], kept)
+        yield from self._check_ports(new["spec"], kept)
+
+    def _check_address(self, spec: Object, kept: frozenset[Thing]) -> Iterator[FieldError]:
         addresses = spec.get("clusterIPs") or []
         if len(addresses) > 1:
             detail = "may only hold one value: services here have one address, of IPv4"
             yield FieldError.invalid("spec.clusterIPs", addresses, detail)
-        if spec.get("type") not in ("NodePort", "LoadBalancer"):
             return
-        kept = {port.get("nodePort") for port in ((old or {}).get("spec") or {}).get("ports") or []}
-        used = self._node_ports() - kept
+        for address in addresses:
+            if address == HEADLESS or address in kept:
+                continue
+            try:
+                inside = IPv4Address(address) in self._addresses
+            except ValueError:
+                continue  # That it is none is told already.
+            if not inside:
+                detail = f"failed to allocate IP {address}: the provided IP is not in the valid range. "
+                detail += f"The range of valid IPs is {self._addresses}"
+                yield FieldError.invalid("spec.clusterIPs", addresses, detail)
+            elif not self._reserve(address):
+                detail = f"failed to allocate IP {address}: provided IP is already allocated"
+                yield FieldError.invalid("spec.clusterIPs", addresses, detail)
+
+    def _check_ports(self, spec: Object, kept: frozenset[Thing]) -> Iterator[FieldError]:
         for index, port in enumerate(spec.get("ports") or []):
             asked = port.get("nodePort")
+            if not asked or asked in kept:
+                continue
             path = f"{element('spec.ports', index)}.nodePort"
-            if asked and asked not in NODE_PORTS:
+            if asked not in NODE_PORTS:
                 detail = "provided port is not in the valid range. The range of valid ports is 30000-32767"
                 yield FieldError.invalid(path, asked, detail)
-            elif asked in used:
+            elif not self._reserve(asked):
                 yield FieldError.invalid(path, asked, "provided port is already allocated")
 
-    def _complete(self, service: Object, old: Object | None) -> None:
-        spec = service["spec"]
-        if spec.get("type") == "ExternalName":
-            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
-                spec.pop(field, None)
-            return
-        asked = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-        kept = old is not None and asked and asked == (old.get("spec") or {}).get("clusterIP")
-        if asked and asked != _HEADLESS and not kept:
-            self._check(service, asked)
-        spec["clusterIP"] = asked or self._free_address()
-        spec["clusterIPs"] = spec.get("clusterIPs") or [spec["clusterIP"]]
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        if spec.get("type") in ("NodePort", "LoadBalancer"):
-            spec.setdefault("externalTrafficPolicy", "Cluster")
-            self._give_ports(spec["ports"] if spec.get("ports") else [])
-
-    def _check(self, service: Object, asked: str) -> None:
-        detail = ""
-        try:
-            inside = IPv4Address(asked) in self._addresses
-        except ValueError:
-            detail = "must be a valid IPv4 address, None or empty"
-        else:
-            if not inside:
-                detail = (
-                    f"the provided IP ({asked}) is not in the valid range; the range is {self._addresses}"
-                )
-            elif asked in set(self._used()):
-                detail = "failed to allocate IP: provided IP is already allocated"
-        if detail:
-            problem = FieldError.invalid("spec.clusterIPs", [asked], detail)
-            raise errors.invalid("Service", "", service["metadata"].get("name", ""), [problem])
-
     def _free_address(self) -> str:
-        used = set(self._used())
-        for _ in range(_TRIES):
-            address = str(self._addresses[self._random.randrange(1, self._addresses.num_addresses - 1)])
-            if address not in used and address not in self._recent:
-                self._remember(address)
+        last = self._addresses.num_addresses - 2  # The first is the network's, the last everyone's.
+        for number in self._from_anywhere(range(1, last + 1)):
+            address = str(self._addresses[number])
+            if self._reserve(address, new=True):
                 return address
-        raise errors.internal(f"no free address was found in {self._addresses}")
+        raise errors.internal(f"failed to allocate a serviceIP: {self._addresses} is full")
 
-    def _give_ports(self, ports: list[Object]) -> None:
-        used = self._node_ports()
-        for port in ports:
-            tries = 0
-            while not port.get("nodePort"):
-                chosen = self._random.choice(NODE_PORTS)
-                tries += 1
-                if chosen not in used and str(chosen) not in self._recent:
-                    port["nodePort"] = chosen
-                    self._remember(str(chosen))
-                elif tries > _TRIES:
-                    raise errors.internal("no free node port was found in 30000-32767")
+    def _free_port(self, asked: frozenset[int]) -> int:
+        for port in self._from_anywhere(NODE_PORTS):
+            if port not in asked and self._reserve(port, new=True):
+                return port
+        raise errors.internal("failed to allocate a nodePort: 30000-32767 is full")
 
-    def _remember(self, given: str) -> None:
-        """What was just given out may not have reached the cache yet."""
-        self._recent[given] = None
-        if len(self._recent) > 1024:
-            del self._recent[next(iter(self._recent))]
+    def _from_anywhere(self, numbers: Sequence[int]) -> Iterator[int]:
+        """All of them, from a random one on: most often the first is free, and if only one is, it is found."""
+        start = self._random.randrange(len(numbers))
+        return (numbers[(start + step) % len(numbers)] for step in range(len(numbers)))
 
-    def _node_ports(self) -> set[int]:
-        ports = (port.get("nodePort") for spec in self._specs() for port in spec.get("ports") or [])
-        return {port for port in ports if port}
+    def _reserve(self, thing: Thing, *, new: bool = False) -> bool:
+        """Whether this write may have it; then nobody else may. ``new``: not if the write has it already."""
+        mine = _reservations.get()
+        if thing in mine:
+            return not new
+        if thing in self._reserved or thing in self._holders:
+            return False
+        mine.add(thing)
+        self._reserved.add(thing)
+        return True
 
-    def _used(self) -> Iterator[str]:
-        for spec in self._specs():
-            yield from spec.get("clusterIPs") or ()
+    # What is in use
 
-    def _specs(self) -> Iterator[Object]:
-        for item in self._cache.collection("services").items.values():
-            yield codec.decode(item.value).get("spec") or {}
+    def happened(self, collection: Collection, event: Event) -> None:
+        if collection.path == SERVICES:
+            self._learn(event.key, event.after.value if event.after is not None else None)
+
+    def advanced(self) -> None:
+        """Each change counts from when it happens."""
+
+    def broken(self) -> None:
+        self._held.clear()
+        self._holders.clear()
+        for item in self._cache.collection(SERVICES).items.values():
+            self._learn(item.key, item.value)
+
+    def _learn(self, key: str, value: bytes | None) -> None:
+        for thing in self._held.pop(key, ()):
+            self._holders[thing].discard(key)
+            if not self._holders[thing]:
+                del self._holders[thing]
+        things = _things(codec.decode(value).get("spec") or {}) if value is not None else frozenset()
+        if things:
+            self._held[key] = things
+        for thing in things:
+            self._holders.setdefault(thing, set()).add(key)
 
 
-def _keep(spec: Object, before: Object) -> None:
-    """Take over the address and node ports that an update leaves out."""
-    if spec.get("type") != "ExternalName" and not spec.get("clusterIP") and before.get("clusterIP"):
-        spec["clusterIP"] = before["clusterIP"]
-        if before.get("clusterIPs"):
-            spec["clusterIPs"] = before["clusterIPs"]
-    if spec.get("type") not in ("NodePort", "LoadBalancer"):
-        return
-    former = {
-        (port.get("port"), port.get("protocol")): port.get("nodePort") for port in before.get("ports") or []
-    }
-    for port in spec.get("ports") or []:
-        given = former.get((port.get("port"), port.get("protocol")))
-        if given:
-            port.setdefault("nodePort", given)
+_reservations: ContextVar[set[Thing]] = ContextVar("what the write under way has reserved")
+
+
+def _things(spec: Object) -> frozenset[Thing]:
+    addresses = (each for each in spec.get("clusterIPs") or () if each != HEADLESS)
+    return frozenset((*addresses, *node_ports(spec)))

@@ -8,7 +8,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
-SERVICE_ADDRESSES = IPv4Network("10.96.0.0/16")
+from pilothouse.apiserver.service_ranges import SERVICE_RANGE
+
 StoreKind = Literal["sqlite", "memory", "etcd"]
 
 
@@ -58,7 +59,7 @@ class ApiServerOptions:
     port: int = 6443
     store: StoreKind = "sqlite"
     etcd: EtcdOptions = field(default_factory=EtcdOptions)
-    service_addresses: IPv4Network = SERVICE_ADDRESSES
+    service_addresses: IPv4Network = SERVICE_RANGE
     """Services get their cluster addresses from here."""
     token_auth_file: Path | None = None
     client_ca_file: Path | None = None

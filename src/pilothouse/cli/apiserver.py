@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from pilothouse.apiserver.service_ranges import SERVICE_RANGE
 from pilothouse.app.options import (
-    SERVICE_ADDRESSES,
     ApiServerOptions,
     AuditOptions,
     StartError,
@@ -37,7 +37,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 @click.option(
     "--service-cluster-ip-range",
     type=Network(),
-    default=str(SERVICE_ADDRESSES),
+    default=str(SERVICE_RANGE),
     show_default=True,
     help="Range that services get their addresses from.",
 )

@@ -44,7 +44,7 @@ class Listen(click.ParamType[tuple[str, int]]):
 
 
 class Network(click.ParamType[IPv4Network]):
-    """``10.96.0.0/16``."""
+    """``127.96.0.0/16``."""
 
     name = "cidr"
 
@@ -52,7 +52,7 @@ class Network(click.ParamType[IPv4Network]):
         try:
             return IPv4Network(value)
         except ValueError as problem:
-            self.fail(f"{problem}; write a range such as 10.96.0.0/16", param, ctx)
+            self.fail(f"{problem}; write a range such as 127.96.0.0/16", param, ctx)
 
 
 class Urls(click.ParamType[tuple[str, ...]]):

@@ -17,7 +17,7 @@ def service(name: str, port: dict[str, Any] | None = None, **spec: Any) -> dict[
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        ({"clusterIP": "127.96.0.0/24"}, "spec.clusterIPs"),
+        ({"clusterIP": "127.96.0.0/24"}, "spec.clusterIPs[0]"),
         ({"clusterIP": "10.0.0.1"}, "spec.clusterIPs"),
         ({"clusterIP": "127.96.0.7", "clusterIPs": ["127.96.0.8"]}, "spec.clusterIPs"),
         ({"clusterIP": "127.96.0.7", "clusterIPs": ["127.96.0.7", "127.96.0.8"]}, "spec.clusterIPs"),

@@ -1,7 +1,8 @@
 """Services, and the addresses behind them.
 
 Addresses for services are given out elsewhere: a ``clusterIP`` that is not set stays unset here. What is known without an
-allocator is settled: a headless service has the address ``None`` and nothing to allocate.
+allocator is settled: a headless service has the address ``None`` and nothing to allocate, an update keeps what was
+given before, and a change of type lets go of what only the former type had.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def default_service(service: Object) -> None:
         if each.get("targetPort") in (None, 0, ""):
             each["targetPort"] = each.get("port", 0)
     kind = spec.get("type")
-    if kind in ("NodePort", "LoadBalancer"):
+    if _reached_from_outside(spec):
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if kind != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
@@ -52,25 +53,91 @@ def default_service(service: Object) -> None:
 
 def prepare_create(service: Object) -> None:
     service["status"] = {"loadBalancer": {}}
-    if is_headless(service["spec"]):
+    if is_headless(service["spec"]) and has_address(service["spec"]):
         service["spec"].setdefault("ipFamilyPolicy", "SingleStack")
         service["spec"].setdefault("ipFamilies", ["IPv4"])
 
 
 def prepare_update(new: Object, old: Object) -> None:
-    """What was allocated is kept where the update doesn't mention it: clients often send a service as it was written."""
+    """Keep what was given where the update doesn't mention it; drop what goes with the type and was left as it was.
+
+    Clients send a service as it was once written, or change its type alone: neither is meant to touch the rest.
+    """
     mine, theirs = new["spec"], old["spec"]
-    if "ExternalName" not in (mine.get("type"), theirs.get("type")):
-        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            if not mine.get(field) and theirs.get(field):
-                mine[field] = theirs[field]
-    if mine.get("type") == theirs.get("type") and mine.get("type") in ("NodePort", "LoadBalancer"):
-        given = {
-            _port_key(each): each["nodePort"] for each in theirs.get("ports") or () if each.get("nodePort")
-        }
+    _follow_address(mine, theirs)
+    if has_address(mine) and has_address(theirs):
+        _keep_address(mine, theirs)
+    if has_node_ports(mine) and has_node_ports(theirs):
+        _keep_node_ports(mine, theirs)
+    for had, fields in _TYPE_DEPENDENT:
+        if had(theirs) and not had(mine):
+            for field in fields:
+                if mine.get(field) == theirs.get(field):
+                    mine.pop(field, None)
+    if has_node_ports(theirs) and not has_node_ports(mine) and node_ports(mine) == node_ports(theirs):
         for each in mine.get("ports") or ():
-            if not each.get("nodePort") and _port_key(each) in given:
-                each["nodePort"] = given[_port_key(each)]
+            each.pop("nodePort", None)
+
+
+def has_address(spec: Mapping[str, Any]) -> bool:
+    """True if the service has an address in the cluster, which may be ``None``."""
+    return spec.get("type") != "ExternalName"
+
+
+def has_node_ports(spec: Mapping[str, Any]) -> bool:
+    """True if each of the service's ports is open on the nodes as well."""
+    kind = spec.get("type")
+    return kind == "NodePort" or (
+        kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
+    )
+
+
+def node_ports(spec: Mapping[str, Any]) -> frozenset[int]:
+    """The ports on the nodes that a service has or asks for."""
+    return frozenset(each["nodePort"] for each in spec.get("ports") or () if each.get("nodePort"))
+
+
+def _reached_from_outside(spec: Mapping[str, Any]) -> bool:
+    kind = spec.get("type")
+    return kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _is_load_balancer(spec: Mapping[str, Any]) -> bool:
+    return spec.get("type") == "LoadBalancer"
+
+
+_TYPE_DEPENDENT: Final = (
+    (has_address, ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")),
+    (_reached_from_outside, ("externalTrafficPolicy",)),
+    (_is_load_balancer, ("allocateLoadBalancerNodePorts", "loadBalancerClass")),
+)
+
+
+def _follow_address(mine: Object, theirs: Object) -> None:
+    """An old client changes ``clusterIP`` and knows nothing of ``clusterIPs``."""
+    asked = mine.get("clusterIP")
+    if asked != theirs.get("clusterIP") and mine.get("clusterIPs") == theirs.get("clusterIPs"):
+        mine.pop("clusterIPs", None)
+        if asked:
+            mine["clusterIPs"] = [asked]
+
+
+def _keep_address(mine: Object, theirs: Object) -> None:
+    if not mine.get("clusterIP") and mine.get("clusterIPs"):
+        return
+    for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if not mine.get(field) and theirs.get(field):
+            mine[field] = theirs[field]
+
+
+def _keep_node_ports(mine: Object, theirs: Object) -> None:
+    """A port is known by its name, whatever else changes about it; one that is in use again is not given twice."""
+    given = {each.get("name", ""): each.get("nodePort") for each in theirs.get("ports") or ()}
+    used = node_ports(mine)
+    for each in mine.get("ports") or ():
+        kept = given.get(each.get("name", ""))
+        if not each.get("nodePort") and kept and kept not in used:
+            each["nodePort"] = kept
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
@@ -106,6 +173,12 @@ def validate_service(new: Object, old: Object | None) -> Problems:
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
         yield FieldError.forbidden(
             "spec.allocateLoadBalancerNodePorts", "may only be used when `type` is 'LoadBalancer'"
+        )
+    if spec.get("externalTrafficPolicy") and not _reached_from_outside(spec):
+        yield FieldError.invalid(
+            "spec.externalTrafficPolicy",
+            spec["externalTrafficPolicy"],
+            "may only be set for externally-accessible services",
         )
     if (
         old is not None
