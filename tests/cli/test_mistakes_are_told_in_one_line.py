@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import trustme
 from tests.cli.running import Server, pilothouse
 
 
@@ -80,4 +81,21 @@ def test_a_certificate_that_is_none(tmp_path):
         "--tls-private-key-file",
         str(tmp_path / "tls"),
     )
-    assert "can't be used" in said
+    assert f"{tmp_path / 'tls'} is not a PEM certificate" in said
+
+
+def test_a_key_that_is_none_or_anothers(tmp_path):
+    made = trustme.CA().issue_cert("localhost")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    made.cert_chain_pems[0].write_to_path(str(certificate))
+    files = ("--tls-cert-file", str(certificate), "--tls-private-key-file", str(key))
+    key.write_text("garbage")
+    assert f"{key} is not a PEM key" in fails("--data", str(tmp_path / "data"), *files)
+    trustme.CA().private_key_pem.write_to_path(str(key))
+    assert f"{key} is not the key of {certificate}" in fails("--data", str(tmp_path / "data"), *files)
+
+
+def test_a_client_authority_that_is_none(tmp_path):
+    (tmp_path / "ca").write_text("garbage")
+    said = fails("--data", str(tmp_path / "data"), "--client-ca-file", str(tmp_path / "ca"))
+    assert f"--client-ca-file {tmp_path / 'ca'} is not a PEM certificate" in said

@@ -160,3 +160,18 @@ async def test_a_resource_version_on_create_is_refused(dbs: Databases, http: Htt
 
     assert answer.status in (400, 422, 500)
     assert "resourceVersion" in json.dumps(answer.json)
+
+
+async def test_a_finalizer_that_others_might_use_is_warned_of_once(dbs: Databases, http: Http) -> None:
+    mine = ["mine", "my.example.com", "example.com/mine", "foregroundDeletion"]
+    posted = await http.post(dbs.path(), database("a", metadata={"finalizers": mine}))
+    said = "prefer a domain-qualified finalizer name"
+    why = "to avoid accidental conflicts with other finalizer writers"
+    assert sorted(posted.warnings) == [
+        f'metadata.finalizers: "mine": {said} {why}',
+        f'metadata.finalizers: "my.example.com": {said} including a path (/) {why}',
+    ]
+
+    again = await http.patch(dbs.at("a"), {"metadata": {"labels": {"a": "b"}}})
+    assert (again.status, again.warnings) == (200, [])
+    await http.patch(dbs.at("a"), {"metadata": {"finalizers": None}})

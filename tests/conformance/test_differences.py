@@ -124,3 +124,76 @@ async def test_the_version_says_whose_server_it_is(http: Http, real: bool) -> No
 
     assert ("+pilothouse" in version["gitVersion"]) is not real
     assert version["minor"] == ("33" if real else "32")
+
+
+async def test_a_pod_deleted_at_once_is_answered_with_a_status(http: Http, ns: str, real: bool) -> None:
+    pods = f"/api/v1/namespaces/{ns}/pods"
+    account = {"metadata": {"name": "default"}}
+    await http.post(f"/api/v1/namespaces/{ns}/serviceaccounts", account)
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    (await http.post(pods, {"metadata": {"name": "p"}, "spec": spec})).expect(201)
+
+    answer = await http.delete(f"{pods}/p", gracePeriodSeconds="0")
+
+    assert (answer.status, answer.json["kind"]) == (200, "Pod" if real else "Status")
+
+
+async def test_a_collection_is_not_deleted_in_all_namespaces(http: Http, real: bool) -> None:
+    assert (await http.delete("/api/v1/pods")).status == (405 if real else 404)
+
+
+async def test_a_claim_template_says_what_it_claims(http: Http, ns: str, real: bool) -> None:
+    labels = {"a": "b"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {
+        "serviceName": "s",
+        "selector": {"matchLabels": labels},
+        "template": template,
+        "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": {}}],
+    }
+
+    answer = await http.post(
+        f"/apis/apps/v1/namespaces/{ns}/statefulsets", {"metadata": {"name": "s"}, "spec": spec}
+    )
+
+    assert answer.status == (201 if real else 422)
+
+
+async def test_a_lease_keeps_who_should_hold_it(http: Http, ns: str, real: bool) -> None:
+    spec = {"holderIdentity": "a", "preferredHolder": "x", "strategy": "OldestEmulationVersion"}
+
+    answer = await http.post(
+        f"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases", {"metadata": {"name": "l"}, "spec": spec}
+    )
+
+    assert answer.expect(201)["spec"] == ({"holderIdentity": "a"} if real else spec)
+
+
+async def test_a_leases_nanoseconds_are_rounded(http: Http, ns: str, real: bool) -> None:
+    spec = {"renewTime": "2024-01-01T00:00:00.123456789Z"}
+
+    answer = await http.post(
+        f"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases", {"metadata": {"name": "l"}, "spec": spec}
+    )
+
+    if real:
+        assert (answer.status, answer.reason) == (400, "BadRequest")
+    else:
+        assert answer.expect(201)["spec"] == {"renewTime": "2024-01-01T00:00:00.123457Z"}
+
+
+async def test_a_read_at_a_version_that_is_no_number_is_a_bad_request(
+    http: Http, ns: str, real: bool
+) -> None:
+    answer = await http.get(f"/api/v1/namespaces/{ns}", resourceVersion="abc")
+
+    assert answer.status == (500 if real else 400)
+
+
+async def test_a_built_in_kind_takes_any_finalizer_without_a_warning(http: Http, ns: str, real: bool) -> None:
+    path = f"/api/v1/namespaces/{ns}/configmaps"
+
+    answer = await http.post(path, {"metadata": {"name": "a", "finalizers": ["mine"]}})
+
+    assert (answer.status, answer.warnings) == (422 if real else 201, [])
+    await http.patch(f"{path}/a", {"metadata": {"finalizers": None}})

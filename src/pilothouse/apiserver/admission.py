@@ -15,7 +15,8 @@ from pilothouse.meta.kind import Kind, Object
 Refusals = Callable[[Kind, Object], Iterable[FieldError]]
 WriteCheck = Callable[[Call, Object, Object | None], None]
 """Raises to refuse a write: the call, the object as it would be, and as it was (None for one that is new)."""
-UNDELETABLE = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
+"""There from the first start, and not to be deleted."""
 
 
 class Admission:
@@ -54,7 +55,11 @@ class Admission:
 
     def admit_delete(self, call: Call) -> None:
         """The namespaces that the system needs stay."""
-        if call.served.kind.name == "Namespace" and not call.served.kind.group and call.name in UNDELETABLE:
+        if (
+            call.served.kind.name == "Namespace"
+            and not call.served.kind.group
+            and call.name in PERMANENT_NAMESPACES
+        ):
             raise errors.forbidden("namespaces", "", call.name, "this namespace may not be deleted")
 
     def refusals(self, kind: Kind, obj: Object) -> Iterable[FieldError]:

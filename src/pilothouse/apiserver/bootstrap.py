@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pilothouse.apiserver import ingest, lifecycle
+from pilothouse.apiserver.admission import PERMANENT_NAMESPACES
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.objects import Objects
 from pilothouse.base.clock import Clock
@@ -10,7 +11,7 @@ from pilothouse.base.ids import new_uid
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict
 
-NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+NAMESPACES = (*PERMANENT_NAMESPACES, "kube-node-lease")
 
 
 async def make_namespaces(catalog: Catalog, objects: Objects, clock: Clock) -> None:

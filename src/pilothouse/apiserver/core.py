@@ -112,7 +112,7 @@ class Core:
         self._parts = Supervisor(
             {
                 "the cache": self.cache.run,
-                "following definitions": self._definitions.run,
+                "following definitions": self._follow_definitions,
                 "aggregating roles": self._aggregation.run,
                 "compacting": Compactor(store, history).run,
                 "auditing the cache": Auditor(self.cache).run,
@@ -137,6 +137,11 @@ class Core:
                 yield
             finally:
                 self.reader.end_watches()
+
+    async def _follow_definitions(self) -> None:
+        # Started again after a failure, it must not wait for a change to go on with what it left undone.
+        self._definitions.broken()
+        await self._definitions.run()
 
     async def background_problem(self) -> str:
         """What is wrong with the work that goes on besides requests; empty if nothing."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from pilothouse.apiserver import codec, decoding, lifecycle, options
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.call import Call
@@ -85,6 +87,8 @@ class Pods:
         lifecycle.check_preconditions(call.served.kind, pod, uid=how.uid, revision=how.revision)
         if _needs_budget(pod):
             await self._spend(call, pod, how.dry_run)
+        # The budget was spent for this pod; one of the same name that came since is another.
+        how = msgspec.structs.replace(how, uid=pod["metadata"]["uid"])
         change = lifecycle.deletion(call.served.kind, how, self._clock.now())
         await self._objects.amend(
             call.served, call.namespace, call.name, change, fence=call.fence, dry_run=how.dry_run

@@ -22,6 +22,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.pki.authorities import Authorities
 from pilothouse.pki.authority import Authority, UnusableError
 from pilothouse.pki.files import write_private
+from pilothouse.pki.inspecting import why_no_certificate, why_no_key
 from pilothouse.pki.keyring import Keyring, Pair
 
 
@@ -74,13 +75,14 @@ class Identity:
         try:
             context = tls_context(pair.certificate, pair.key, self._authorities.trusted)
         except (OSError, ssl.SSLError) as problem:
-            raise StartError(f"{pair.certificate} and {pair.key} can't be used: {explain(problem)}") from None
+            raise StartError(_why_unusable(pair, problem)) from None
         extra = self._options.client_ca_file
         if extra is not None:
             try:
                 context.load_verify_locations(extra)
             except (OSError, ssl.SSLError) as problem:
-                raise StartError(f"--client-ca-file {extra}: {explain(problem)}") from None
+                why = why_no_certificate(read_file(extra)) or f"can't be used: {explain(problem)}"
+                raise StartError(f"--client-ca-file {extra} {why}") from None
         return context
 
     @property
@@ -103,3 +105,14 @@ class Identity:
         file = self._folder.admin_kubeconfig
         if not file.exists() or file.read_bytes() != content:
             write_private(file, content)
+
+
+def _why_unusable(pair: Pair, problem: OSError) -> str:
+    """Which of the two files is at fault; where neither is, what TLS says of them together."""
+    if why := why_no_certificate(read_file(pair.certificate)):
+        return f"{pair.certificate} {why}"
+    if why := why_no_key(read_file(pair.key)):
+        return f"{pair.key} {why}"
+    if getattr(problem, "reason", "") == "KEY_VALUES_MISMATCH":
+        return f"{pair.key} is not the key of {pair.certificate}"
+    return f"{pair.certificate} and {pair.key} can't be used: {explain(problem)}"

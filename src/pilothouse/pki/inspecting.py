@@ -6,6 +6,8 @@ import datetime
 from dataclasses import dataclass
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 
 from pilothouse.pki.authority import UnusableError, subject_names
 
@@ -34,6 +36,26 @@ def certificates_in(pem: bytes) -> list[Certificate]:
     except ValueError as problem:
         raise UnusableError(f"not a certificate: {problem}") from None
     return [_facts(certificate) for certificate in found]
+
+
+def why_no_certificate(pem: bytes) -> str:
+    """Why a file can't be used as a certificate; empty if it can."""
+    try:
+        x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        return "is not a PEM certificate"
+    return ""
+
+
+def why_no_key(pem: bytes) -> str:
+    """Why a file can't be used as a private key; empty if it can."""
+    try:
+        serialization.load_pem_private_key(pem, None)
+    except TypeError:
+        return "is encrypted; the server needs a key without a password"
+    except (ValueError, UnsupportedAlgorithm):
+        return "is not a PEM key"
+    return ""
 
 
 def _facts(certificate: x509.Certificate) -> Certificate:

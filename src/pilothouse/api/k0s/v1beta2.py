@@ -112,8 +112,10 @@ class AirgapUpdate(Fields):
 class PlanCommand(Fields):
     """One step of a plan. With both commands in it, the bundle comes first."""
 
-    k0supdate: Annotated[K0sUpdate | None, doc("Replace the program and restart it.")] = None
-    airgapupdate: Annotated[AirgapUpdate | None, doc("Bring a bundle of images to workers.")] = None
+    k0supdate: Annotated[K0sUpdate | None, doc("Machines whose program is replaced, and by what.")] = None
+    airgapupdate: Annotated[AirgapUpdate | None, doc("Workers that get a bundle of images, and which.")] = (
+        None
+    )
 
 
 class PlanSpec(Fields):
