@@ -6,7 +6,7 @@ WORKERS = auto
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup up test test-long conformance soak bench check clean
+.PHONY: help setup up test test-long kubernetes conformance soak bench check clean
 
 help:
 	@echo "make up           start the API server on this machine, data in ./.data"
@@ -32,23 +32,23 @@ test: setup
 	@scripts/check static
 	$(PYTEST) -n $(WORKERS) -m "not long"
 
-test-long: setup
+test-long: setup kubernetes
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
 	$(PYTEST) -n $(WORKERS) -m long --timeout=1800
 	@$(MAKE) --no-print-directory conformance
 
-conformance: setup
+kubernetes: setup
 	@$(WITH_GO) scripts/tools/etcd
 	@$(WITH_GO) scripts/tools/kube
 	@$(WITH_GO) scripts/tools/kubectl
+
+conformance: setup kubernetes
 	PILOTHOUSE_TARGET=kube $(PYTEST) -n $(WORKERS) tests/conformance
 
-soak: setup
+soak: setup kubernetes
 	PILOTHOUSE_SOAK=1 $(PYTEST) -m long --timeout=14400
 
-bench: setup
-	@$(WITH_GO) scripts/tools/etcd
-	@$(WITH_GO) scripts/tools/kube
+bench: setup kubernetes
 	@scripts/tools/wrk
 	$(BIN)/python -m bench.api
 

@@ -1,10 +1,12 @@
 """How hard hypothesis tries.
 
 One server answers all examples of a module, so an example is not independent of those before it: nothing is gained by
-shrinking or replaying one. The quick tests always try the same examples, the long ones others each time.
+shrinking or replaying one. Tests always try the same examples; a soak tries others each time.
 """
 
 from __future__ import annotations
+
+import os
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -15,4 +17,10 @@ _SHARED = settings(
     suppress_health_check=list(HealthCheck),
 )
 QUICK = settings(_SHARED, max_examples=15, derandomize=True)
-LONG = settings(_SHARED, max_examples=400)
+
+
+def long(examples: int) -> settings:
+    """So many examples in a soak, others each time; elsewhere a twentieth of them, always the same."""
+    if "PILOTHOUSE_SOAK" in os.environ:
+        return settings(_SHARED, max_examples=examples)
+    return settings(_SHARED, max_examples=max(examples // 20, 5), derandomize=True)

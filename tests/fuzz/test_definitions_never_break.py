@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.breaking import NUMBERS, ODD, WORDS
-from tests.fuzz.effort import LONG, QUICK
+from tests.fuzz.effort import QUICK, long
 from tests.fuzz.invariants import APPLY, MERGE, TABLE, remove, tried
 from tests.kit.core import CoreServer
 
@@ -251,7 +251,7 @@ def test_defining(server: CoreServer, data: st.DataObject) -> None:
 
 
 @pytest.mark.long
-@settings(LONG, max_examples=5_000)
+@long(5_000)
 @given(data=st.data())
 def test_defining_for_long(server: CoreServer, data: st.DataObject) -> None:
     define(server, data)

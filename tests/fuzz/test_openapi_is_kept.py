@@ -15,7 +15,7 @@ import schemathesis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
-from tests.fuzz.effort import LONG, QUICK
+from tests.fuzz.effort import QUICK, long
 from tests.kit.ours import PilothouseServer
 
 from pilothouse.api.registry import resources
@@ -116,4 +116,4 @@ def test_each_operation_keeps_its_promise(client: Client, document: str) -> None
 @pytest.mark.long
 @every_document
 def test_each_operation_keeps_its_promise_for_long(client: Client, document: str) -> None:
-    assert keep(client, document, settings(LONG, max_examples=100)) > 0
+    assert keep(client, document, long(100)) > 0

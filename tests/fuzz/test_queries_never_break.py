@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.breaking import ODD, WORDS
-from tests.fuzz.effort import LONG, QUICK
+from tests.fuzz.effort import QUICK, long
 from tests.fuzz.invariants import PARTIAL, PARTIAL_LIST, TABLE, tried
 from tests.fuzz.samples import Samples
 from tests.kit.core import CoreServer
@@ -222,21 +222,21 @@ def test_a_revision_that_does_not_come_is_not_waited_for_without_end(server: Cor
 
 
 @pytest.mark.long
-@settings(LONG, max_examples=20_000)
+@long(20_000)
 @given(data=st.data())
 def test_reading_for_long(server: CoreServer, samples: Samples, data: st.DataObject) -> None:
     read(server, samples, data)
 
 
 @pytest.mark.long
-@settings(LONG, max_examples=5_000)
+@long(5_000)
 @given(data=st.data())
 def test_writing_for_long(server: CoreServer, samples: Samples, data: st.DataObject) -> None:
     write(server, samples, data)
 
 
 @pytest.mark.long
-@settings(LONG, max_examples=20_000)
+@long(20_000)
 @given(data=st.data())
 def test_wandering_for_long(server: CoreServer, samples: Samples, data: st.DataObject) -> None:
     wander(server, data)

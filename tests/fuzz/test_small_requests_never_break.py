@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.breaking import ODD, broken_objects
-from tests.fuzz.effort import LONG, QUICK
+from tests.fuzz.effort import QUICK, long
 from tests.fuzz.invariants import check_readable, remove, tried
 from tests.fuzz.samples import Object, Samples, path_of
 from tests.kit.core import CoreServer
@@ -144,14 +144,14 @@ def test_decoding(server: CoreServer, samples: Samples, file: Path, data: st.Dat
 
 @pytest.mark.long
 @every_request
-@settings(LONG, max_examples=1_500)
+@long(1_500)
 @given(data=st.data())
 def test_posing_for_long(server: CoreServer, samples: Samples, path: str, data: st.DataObject) -> None:
     pose(server, samples, path, data)
 
 
 @pytest.mark.long
-@settings(LONG, max_examples=2_000)
+@long(2_000)
 @given(data=st.data())
 def test_judging_for_long(server: CoreServer, samples: Samples, data: st.DataObject) -> None:
     judge(server, samples, data)
@@ -159,7 +159,7 @@ def test_judging_for_long(server: CoreServer, samples: Samples, data: st.DataObj
 
 @pytest.mark.long
 @every_vector
-@settings(LONG, max_examples=2_000)
+@long(2_000)
 @given(data=st.data())
 def test_decoding_for_long(server: CoreServer, samples: Samples, file: Path, data: st.DataObject) -> None:
     decode(server, samples, file, data)

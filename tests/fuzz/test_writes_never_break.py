@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.breaking import ODD, broken_objects, places
-from tests.fuzz.effort import LONG, QUICK
+from tests.fuzz.effort import QUICK, long
 from tests.fuzz.invariants import (
     APPLY,
     JSON_PATCH,
@@ -166,7 +166,7 @@ def test_changing(server: CoreServer, samples: Samples, kind: tuple[str, str], d
 
 @pytest.mark.long
 @every_kind
-@LONG
+@long(400)
 @given(data=st.data())
 def test_creating_for_long(
     server: CoreServer, samples: Samples, kind: tuple[str, str], data: st.DataObject
@@ -176,7 +176,7 @@ def test_creating_for_long(
 
 @pytest.mark.long
 @every_kind
-@LONG
+@long(400)
 @given(data=st.data())
 def test_changing_for_long(
     server: CoreServer, samples: Samples, kind: tuple[str, str], data: st.DataObject
