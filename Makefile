@@ -12,6 +12,7 @@ help:
 	@echo "make up           start the API server on this machine, data in ./.data"
 	@echo "make test         format, lint, types, imports, and the quick tests"
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
+	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"
 	@echo "make conformance  the protocol cases against a real kube-apiserver, built here"
 	@echo "make soak         the long tests with their full counts"
 	@echo "make bench        measurements beside a real kube-apiserver and etcd"

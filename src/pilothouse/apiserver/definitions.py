@@ -293,18 +293,22 @@ class Definitions:
         while True:
             await self._work.wait()
             self._work.clear()
-            while self._unsettled:
-                await self._attempt(self._resettle(self._unsettled.pop()))
+            for name in list(self._unsettled):
+                if await self._done(self._resettle(name)):
+                    self._unsettled.discard(name)
             for path in list(self._terminating):
-                await self._attempt(self._empty(path))
+                await self._done(self._empty(path))
 
-    async def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _done(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether the work is done; if the store refused it, it is taken up again soon."""
         try:
             await work
         except errors.StatusError as problem:
             if problem.code != 404:
                 log.warning("a definition can't be followed yet: %s", problem)
                 asyncio.get_running_loop().call_later(_RETRY, self._work.set)
+                return False
+        return True
 
     async def _resettle(self, name: str) -> None:
         definitions = self._catalog.find(GROUP, "v1", PLURAL)
