@@ -184,7 +184,9 @@ def validate_annotations(annotations: Any, path: str) -> Iterator[FieldError]:
 def finalizer_warnings(meta: Mapping[str, Any], live: Mapping[str, Any] | None) -> list[str]:
     """Finalizers that a write adds and that somebody else might use as well. ``live`` is the metadata before it."""
     there = {*_OWN_FINALIZERS, *((live or {}).get("finalizers") or ())}
-    added = {each: None for each in meta.get("finalizers") or () if isinstance(each, str) and each not in there}
+    added = {
+        each: None for each in meta.get("finalizers") or () if isinstance(each, str) and each not in there
+    }
     return [
         f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name '
         f"{'including a path (/) ' if '.' in finalizer else ''}"
