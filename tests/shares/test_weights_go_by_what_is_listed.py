@@ -12,7 +12,7 @@ PODS = "/api/v1/namespaces/t/pods"
 
 
 def sizes(place: Place, query: str) -> int:
-    return {"pods": 2600, "events": 1_000_000, "secrets": 499}[place.plural]
+    return {"pods": 10_400, "events": 1_000_000, "secrets": 499}[place.plural]
 
 
 def weight(method: str, path: str, query: str = "", *, mutating: bool = False) -> int:

@@ -1,6 +1,5 @@
 """CustomResourceDefinitions: a user's own kinds, served as soon as they are written and gone with their objects.
 
-``resource_of`` turns a definition into a ``Resource``, so that from then on nothing tells it from a built-in one.
 ``Definitions`` follows the definitions in the cache: each instance of the server does that for itself, so all of them
 serve the same.
 
@@ -20,6 +19,7 @@ from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.collection import Collection, Event
 from pilothouse.apiserver.definition_paths import path_problems, rule_problems
+from pilothouse.apiserver.definition_resources import resource_of
 from pilothouse.apiserver.items import Derive
 from pilothouse.apiserver.objects import REMOVE, Objects
 from pilothouse.apiserver.options import DeleteOptions
@@ -27,10 +27,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
 from pilothouse.meta import conditions, errors
 from pilothouse.meta.fields import FieldError
-from pilothouse.meta.kind import Column, Kind, Object, Resource, ScalePaths
-from pilothouse.meta.object_meta import object_schema
-from pilothouse.meta.schema_json import from_json
-from pilothouse.meta.versions import api_version_rank
+from pilothouse.meta.kind import Kind, Object
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 PATH = f"{GROUP}/{PLURAL}"
@@ -38,89 +35,6 @@ FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _RETRY = 1.0
 
 log = logging.getLogger(__name__)
-
-
-def resource_of(definition: Object) -> Resource:
-    """The resource that a valid definition describes."""
-    spec = definition["spec"]
-    versions = sorted(spec["versions"], key=lambda version: api_version_rank(version["name"]))
-    kinds = tuple(_kind(spec, version, versions) for version in versions)
-    storage = next(version["name"] for version in versions if version["storage"])
-    stored = next(kind for kind in kinds if kind.version == storage)
-
-    def fit(obj: Object) -> None:
-        stored.shape.prune(obj)
-        stored.shape.default(obj)
-
-    def convert(obj: Object, source: str, target: str) -> Object:
-        converted = codec.copy({**obj, "apiVersion": f"{spec['group']}/{target}"})
-        if target == storage:
-            fit(converted)
-        return converted
-
-    # Objects written under the first schema are as it wants them; only after a change may some not be.
-    changed = definition["metadata"].get("generation", 1) > 1
-    return Resource(
-        kinds=kinds,
-        storage=storage,
-        convert=convert if len(kinds) > 1 else None,
-        refresh=fit if changed else None,
-    )
-
-
-def _kind(spec: dict[str, Any], version: dict[str, Any], versions: list[dict[str, Any]]) -> Kind:
-    names = spec["names"]
-    subresources = version.get("subresources") or {}
-    scale = subresources.get("scale")
-    selectable = [each["jsonPath"] for each in version.get("selectableFields") or []]
-    return Kind(
-        group=spec["group"],
-        version=version["name"],
-        name=names["kind"],
-        list_kind=names.get("listKind", ""),
-        plural=names["plural"],
-        singular=names.get("singular") or names["kind"].lower(),
-        short_names=tuple(names.get("shortNames") or ()),
-        categories=tuple(names.get("categories") or ()),
-        namespaced=spec["scope"] == "Namespaced",
-        schema=object_schema(from_json((version.get("schema") or {}).get("openAPIV3Schema") or {})),
-        served=version["served"],
-        status="status" in subresources,
-        scale=ScalePaths(
-            spec=scale["specReplicasPath"],
-            status=scale["statusReplicasPath"],
-            selector=scale.get("labelSelectorPath", ""),
-        )
-        if scale
-        else None,
-        columns=tuple(_column(each) for each in version.get("additionalPrinterColumns") or ()),
-        selectable={path.lstrip("."): path for path in selectable},
-        deprecation=_deprecation(spec, version, versions),
-    )
-
-
-def _column(column: dict[str, Any]) -> Column:
-    return Column(
-        name=column["name"],
-        type=column["type"],
-        path=column["jsonPath"],
-        format=column.get("format", ""),
-        description=column.get("description", ""),
-        priority=column.get("priority", 0),
-    )
-
-
-def _deprecation(spec: dict[str, Any], version: dict[str, Any], versions: list[dict[str, Any]]) -> str:
-    if not version.get("deprecated"):
-        return ""
-    if version.get("deprecationWarning"):
-        return str(version["deprecationWarning"])
-    group, kind = spec["group"], spec["names"]["kind"]
-    text = f"{group}/{version['name']} {kind} is deprecated"
-    for other in versions:
-        if other["served"] and not other.get("deprecated"):
-            return f"{text}; use {group}/{other['name']} {kind}"
-    return text
 
 
 class Definitions:

@@ -33,7 +33,7 @@ from pilothouse.meta.errors import StatusError, too_many_requests
 READS = 400
 MUTATIONS = 200
 LEAST_FOR_LEASES = 16
-OBJECTS_PER_PLACE = 500
+OBJECTS_PER_PLACE = 2000
 """A list takes one place more for each so many objects."""
 HEAVIEST = 10
 _KEPT = 4096

@@ -1,6 +1,6 @@
 """How many objects a list is about to read, told from its path before anything is read.
 
-Sizing(catalog, cache).size_of(locate("/api/v1/namespaces/t/pods"), "limit=500")       # at most 500
+Sizing(catalog, cache).size_of(locate("/api/v1/namespaces/t/pods"), "limit=5000")      # at most 5000
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.grammar import Place
 
-FEW = 500
+FEW = 2000
 """Up to here it makes no difference, so nobody counts more closely."""
 
 
