@@ -48,7 +48,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Fleet:
-    """The servers of this session, each started when first asked for."""
+    """The servers of one test run, each started when first asked for."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self._folder = folder
