@@ -1,0 +1,79 @@
+"""The kinds by name, for those who ask an API server about them.
+
+    Pod.path("default", "web-0")                # "/api/v1/namespaces/default/pods/web-0"
+    StatefulSet.path("default", "web", "status")
+
+A ``Noun`` is what a client has to know of a kind: how it is spelt in paths and objects. Fields, defaults and validation
+are the server's business (``meta.kind.Kind``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class Noun(msgspec.Struct, frozen=True):
+    """One version of a kind, as a client names it."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As objects spell it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """As roles and messages spell it: ``statefulsets.apps``, ``pods``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Where it is served: all of it, a namespace's, or one object."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        rest = "".join(f"/{part}" for part in (name, subresource) if part)
+        return f"{root}{within}/{self.plural}{rest}"
+
+
+Namespace: Final = Noun("", "v1", "Namespace", "namespaces", namespaced=False)
+Node: Final = Noun("", "v1", "Node", "nodes", namespaced=False)
+Pod: Final = Noun("", "v1", "Pod", "pods")
+Service: Final = Noun("", "v1", "Service", "services")
+Endpoints: Final = Noun("", "v1", "Endpoints", "endpoints")
+ConfigMap: Final = Noun("", "v1", "ConfigMap", "configmaps")
+Secret: Final = Noun("", "v1", "Secret", "secrets")
+ServiceAccount: Final = Noun("", "v1", "ServiceAccount", "serviceaccounts")
+PersistentVolume: Final = Noun("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+PersistentVolumeClaim: Final = Noun("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+CoreEvent: Final = Noun("", "v1", "Event", "events")
+Event: Final = Noun("events.k8s.io", "v1", "Event", "events")
+StatefulSet: Final = Noun("apps", "v1", "StatefulSet", "statefulsets")
+ControllerRevision: Final = Noun("apps", "v1", "ControllerRevision", "controllerrevisions")
+PodDisruptionBudget: Final = Noun("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+Lease: Final = Noun("coordination.k8s.io", "v1", "Lease", "leases")
+EndpointSlice: Final = Noun("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+StorageClass: Final = Noun("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+CertificateSigningRequest: Final = Noun(
+    "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", namespaced=False
+)
+CustomResourceDefinition: Final = Noun(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+)
+Role: Final = Noun("rbac.authorization.k8s.io", "v1", "Role", "roles")
+RoleBinding: Final = Noun("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+ClusterRole: Final = Noun("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
+ClusterRoleBinding: Final = Noun(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+)
+Pilot: Final = Noun("navigator.jetstack.io", "v1beta1", "Pilot", "pilots")
+ElasticsearchCluster: Final = Noun(
+    "navigator.jetstack.io", "v1beta1", "ElasticsearchCluster", "elasticsearchclusters"
+)
+CassandraCluster: Final = Noun("navigator.jetstack.io", "v1beta1", "CassandraCluster", "cassandraclusters")
+Decision: Final = Noun("pilothouse.io", "v1alpha1", "Decision", "decisions")

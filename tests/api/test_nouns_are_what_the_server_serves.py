@@ -1,0 +1,28 @@
+"""The names by which clients know the kinds are those under which the server serves them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pilothouse.api import nouns
+from pilothouse.api.nouns import Noun
+from pilothouse.api.registry import resources
+
+SERVED = {
+    Noun(kind.group, kind.version, kind.name, kind.plural, kind.namespaced)
+    for resource in resources()
+    for kind in resource.kinds
+}
+NAMED = {name: noun for name, noun in vars(nouns).items() if isinstance(noun, Noun)}
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_a_noun_is_served_as_it_is_spelt(name: str) -> None:
+    assert NAMED[name] in SERVED
+
+
+def test_a_path_has_what_it_is_given() -> None:
+    assert nouns.Pod.path() == "/api/v1/pods"
+    assert nouns.Pod.path("a", "b", "status") == "/api/v1/namespaces/a/pods/b/status"
+    assert nouns.Node.path("ignored", "n") == "/api/v1/nodes/n"
+    assert nouns.StatefulSet.path("a") == "/apis/apps/v1/namespaces/a/statefulsets"
