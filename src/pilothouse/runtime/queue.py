@@ -1,7 +1,7 @@
 """What is to be decided, and when.
 
-    queue = WorkQueue(priority=lambda key: 0, group=lambda key: key.namespace)
-    queue.add(key)
+    queue = WorkQueue(group=lambda key: key.namespace)
+    queue.add(key, priority=1)
     key = await queue.get()          # nobody else gets it meanwhile
     queue.done(key)
 
@@ -29,16 +29,13 @@ RETRY = Backoff(first=0.05, factor=2.0, longest=300.0)
 class WorkQueue(Generic[K]):
     """Keys that wait to be worked on."""
 
-    def __init__(
-        self, *, priority: Callable[[K], int], group: Callable[[K], Hashable], retry: Backoff = RETRY
-    ) -> None:
-        self._priority = priority
+    def __init__(self, *, group: Callable[[K], Hashable], retry: Backoff = RETRY) -> None:
         self._group = group
         self._retry = retry
         self._waiting: dict[int, OrderedDict[Hashable, deque[K]]] = {}
-        self._queued: set[K] = set()
+        self._queued: dict[K, int] = {}
         self._working: set[K] = set()
-        self._again: set[K] = set()
+        self._again: dict[K, int] = {}
         self._alarms: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self._takers: deque[asyncio.Future[None]] = deque()
@@ -56,17 +53,19 @@ class WorkQueue(Generic[K]):
         """When the next alarm goes off, by the loop's clock."""
         return min((alarm.when() for alarm in self._alarms.values()), default=None)
 
-    def add(self, key: K) -> None:
-        """Have the key worked on as soon as possible."""
-        if key in self._queued:
-            return
+    def add(self, key: K, priority: int = 0) -> None:
+        """Have the key worked on as soon as those of higher priority allow; added again, the higher one counts."""
         if key in self._working:
-            self._again.add(key)
+            self._again[key] = max(priority, self._again.get(key, priority))
             return
-        self._queued.add(key)
-        groups = self._waiting.setdefault(self._priority(key), OrderedDict())
+        present = self._queued.get(key)
+        if present is not None and present >= priority:
+            return
+        self._queued[key] = priority
+        groups = self._waiting.setdefault(priority, OrderedDict())
         groups.setdefault(self._group(key), deque()).append(key)
-        self._wake()
+        if present is None:
+            self._wake()
 
     def later(self, key: K, seconds: float) -> None:
         """Have the key worked on after a while, or sooner if something else asks for it."""
@@ -107,7 +106,7 @@ class WorkQueue(Generic[K]):
                     self._wake()
                 raise
         key = self._next()
-        self._queued.discard(key)
+        del self._queued[key]
         self._working.add(key)
         if alarm := self._alarms.pop(key, None):
             alarm.cancel()
@@ -116,9 +115,9 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """The key is nobody's again."""
         self._working.discard(key)
-        if key in self._again:
-            self._again.discard(key)
-            self.add(key)
+        priority = self._again.pop(key, None)
+        if priority is not None:
+            self.add(key, priority)
 
     def forget(self, key: K) -> None:
         """There is nothing left to decide about: no alarm, no count of failures."""
@@ -137,15 +136,18 @@ class WorkQueue(Generic[K]):
         self._again.clear()
 
     def _next(self) -> K:
-        level = max(self._waiting)
-        groups = self._waiting[level]
-        group, keys = groups.popitem(last=False)
-        key = keys.popleft()
-        if keys:
-            groups[group] = keys  # to the end: the others have their turn first
-        elif not groups:
-            del self._waiting[level]
-        return key
+        while True:
+            level = max(self._waiting)
+            groups = self._waiting[level]
+            group, keys = groups.popitem(last=False)
+            key = keys.popleft()
+            if keys:
+                groups[group] = keys  # to the end: the others have their turn first
+            elif not groups:
+                del self._waiting[level]
+            # One whose priority was raised since stands at a higher level too, where it was taken before.
+            if self._queued.get(key) == level:
+                return key
 
     def _ring(self, key: K) -> None:
         self._alarms.pop(key, None)

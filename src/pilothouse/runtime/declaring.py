@@ -1,0 +1,115 @@
+"""How a controller says what it decides about and what it looks at.
+
+    @controller(StatefulSet, owns=(Pod, PersistentVolumeClaim), also={Node: pods_on})
+    def stateful_sets(set: Object, world: World) -> Iterator[Intent]:
+        '''Each ordinal has its pod, in order.'''
+
+The decorated name is a ``Controller``: data. It is run by whoever puts it into a list (``app``), called by a test as
+the function it is, and stepped by the simulator. Its kinds are followed; a change of
+
+* the primary kind has that object decided about,
+* a kind it *owns* the object that controls the changed one,
+* a kind it looks at *also* the object of the same name, or those that the given function names,
+* a kind it merely *reads* nothing.
+
+``EVERY`` stands for all kinds that the server has, of which only the metadata is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object
+from pilothouse.runtime.intents import Intent
+from pilothouse.runtime.world import World
+
+Decide = Callable[[Object, World], Iterator[Intent]]
+
+EVERY: Final = Noun("*", "*", "*", "*")
+"""All kinds, for controllers that care for none in particular."""
+
+
+class Key(NamedTuple):
+    """An object that is to be decided about, there or not."""
+
+    noun: Noun
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.noun.resource} {where}"
+
+
+Names = Iterable[tuple[str, str]]
+"""Namespaces and names of objects of the primary kind."""
+Mapper = Callable[[Object, World], Names]
+
+
+def same_name(changed: Object, world: World) -> Names:
+    """The primary object has the name of the changed one."""
+    return ((changed.namespace, changed.name),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controller:
+    """A decision, and what has to be known to take it."""
+
+    name: str
+    primary: Noun
+    decide: Decide
+    owns: tuple[Noun, ...] = ()
+    also: Mapping[Noun, Mapper]
+    reads: tuple[Noun, ...] = ()
+    standalone: bool = False
+    """Does what a real Kubernetes does itself, so it stays off there."""
+    workers: int = 8
+    """How many objects are decided about at once."""
+
+    @property
+    def nouns(self) -> tuple[Noun, ...]:
+        """Every kind it looks at, the primary first."""
+        return tuple(dict.fromkeys((self.primary, *self.owns, *self.also, *self.reads)))
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a line."""
+        return (self.decide.__doc__ or "").strip().partition("\n")[0]
+
+    def __call__(self, one: Object, world: World) -> list[Intent]:
+        """Decide."""
+        return list(self.decide(one, world))
+
+
+def controller(
+    primary: Noun,
+    *,
+    owns: Noun | tuple[Noun, ...] = (),
+    also: Noun | Mapping[Noun, Mapper] | None = None,
+    reads: Noun | tuple[Noun, ...] = (),
+    name: str = "",
+    standalone: bool = False,
+    workers: int = 8,
+) -> Callable[[Decide], Controller]:
+    """Make a controller of a function that decides. Its name is the function's, in dashes, unless given."""
+
+    def declare(decide: Decide) -> Controller:
+        return Controller(
+            name=name or decide.__name__.replace("_", "-"),
+            primary=primary,
+            decide=decide,
+            owns=_several(owns),
+            also={also: same_name} if isinstance(also, Noun) else dict(also or {}),
+            reads=_several(reads),
+            standalone=standalone,
+            workers=workers,
+        )
+
+    return declare
+
+
+def _several(nouns: Noun | tuple[Noun, ...]) -> tuple[Noun, ...]:
+    return (nouns,) if isinstance(nouns, Noun) else nouns

@@ -1,0 +1,149 @@
+"""What a decision sees: the objects as they are known, the time, and nothing else.
+
+    world = World({Pod: pods, Node: nodes}, now=clock.now())
+    world.find(Pod, "default", "web-0")
+    world.all(Node)
+    world.owned(Pod, stateful_set)
+    world.where(Pod, "spec.nodeName", "n1")
+    world.read                              # what has been looked at, for the decision's record
+
+A world is read-only and stands still while a decision is taken. Asking for a kind that the controller has not declared is
+an error of the controller's, since nobody would tell it when such an object changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object, Tree
+from pilothouse.meta.selectors import LabelSelector
+
+OWNER = "metadata.controller"
+"""The index of objects by the uid of the owner that controls them."""
+OWNERS = "metadata.ownerReferences"
+"""The index of objects by the uids of all their owners."""
+MOST_READ = 100
+"""How many objects a decision's record names; of more it tells the number."""
+
+
+class View(Protocol):
+    """The objects of one kind."""
+
+    def get(self, namespace: str, name: str) -> Object | None: ...
+
+    def list(self, namespace: str = "") -> Iterable[Object]:
+        """All, or a namespace's."""
+        ...
+
+    def by(self, index: str, value: str) -> Iterable[Object]:
+        """Those that an index has under this value: see ``values``."""
+        ...
+
+
+class Read(msgspec.Struct, frozen=True):
+    """An object that was looked at, and its version; none if it was not there."""
+
+    noun: Noun
+    namespace: str
+    name: str
+    resource_version: str = ""
+
+
+class World:
+    """The kinds a controller may look at, at one moment."""
+
+    def __init__(self, views: Mapping[Noun, View], *, now: float) -> None:
+        self._views = views
+        self._read: dict[tuple[Noun, str, str], Read] = {}
+        self.now = now
+        """Seconds since 1970."""
+        self.unnamed = 0
+        """How many objects were looked at beyond those that ``read`` names."""
+
+    @property
+    def nouns(self) -> tuple[Noun, ...]:
+        """The kinds that can be looked at."""
+        return tuple(self._views)
+
+    @property
+    def read(self) -> tuple[Read, ...]:
+        """What has been looked at, in the order of the first look."""
+        return tuple(self._read.values())
+
+    def find(self, noun: Noun, namespace: str, name: str) -> Object | None:
+        """The object of this name."""
+        found = self._view(noun).get(namespace if noun.namespaced else "", name)
+        self._note(noun, namespace, name, found)
+        return found
+
+    def all(self, noun: Noun, namespace: str = "", selector: LabelSelector | None = None) -> list[Object]:
+        """The objects of a kind, of a namespace if given, that the selector selects; by namespace and name."""
+        found = self._view(noun).list(namespace)
+        if selector is not None:
+            found = (one for one in found if selector.matches(one.labels))
+        return self._noted(noun, found)
+
+    def owned(self, noun: Noun, owner: Object) -> list[Object]:
+        """The objects of a kind that this very owner controls."""
+        return self._noted(noun, self._view(noun).by(OWNER, owner.uid))
+
+    def dependents(self, owner: Object) -> list[Object]:
+        """The objects of whatever kind that name this very object as an owner."""
+        return [one for noun in self.nouns for one in self._noted(noun, self._view(noun).by(OWNERS, owner.uid))]
+
+    def where(self, noun: Noun, path: str, value: str) -> list[Object]:
+        """The objects of a kind whose field at a dotted path has this value."""
+        return self._noted(noun, self._view(noun).by(path, value))
+
+    def _view(self, noun: Noun) -> View:
+        view = self._views.get(noun)
+        if view is None:
+            raise LookupError(f"{noun.kind} is not among the kinds that this controller has declared to look at")
+        return view
+
+    def _noted(self, noun: Noun, found: Iterable[Object]) -> list[Object]:
+        objects = sorted(found, key=lambda one: (one.namespace, one.name))
+        for one in objects:
+            self._note(noun, one.namespace, one.name, one)
+        return objects
+
+    def _note(self, noun: Noun, namespace: str, name: str, found: Object | None) -> None:
+        key = (noun, namespace, name)
+        if key in self._read:
+            return
+        if len(self._read) >= MOST_READ:
+            self.unnamed += 1
+            return
+        self._read[key] = Read(noun, namespace, name, found.resource_version if found is not None else "")
+
+
+class Still:
+    """A view of objects that don't change: what tests and what-ifs show to a decision."""
+
+    def __init__(self, trees: Iterable[Tree | Object]) -> None:
+        objects = (tree if isinstance(tree, Object) else Object.of(tree) for tree in trees)
+        self._objects = {(one.namespace, one.name): one for one in objects}
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        return self._objects.get((namespace, name))
+
+    def list(self, namespace: str = "") -> Iterator[Object]:
+        return (one for one in self._objects.values() if not namespace or one.namespace == namespace)
+
+    def by(self, index: str, value: str) -> Iterator[Object]:
+        return (one for one in self._objects.values() if value in values(one, index))
+
+
+def values(one: Object, index: str) -> tuple[str, ...]:
+    """Under which values an index has an object: an index is a dotted path of fields, ``OWNER`` or ``OWNERS``."""
+    if index == OWNER:
+        owner = one.controller
+        return () if owner is None else (str(owner.get("uid", "")),)
+    if index == OWNERS:
+        return tuple(str(owner.get("uid", "")) for owner in one.owners)
+    found = one.at(*index.split("."))
+    return () if found is None else (str(found),)
