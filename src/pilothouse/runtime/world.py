@@ -93,7 +93,9 @@ class World:
 
     def dependents(self, owner: Object) -> list[Object]:
         """The objects of whatever kind that name this very object as an owner."""
-        return [one for noun in self.nouns for one in self._noted(noun, self._view(noun).by(OWNERS, owner.uid))]
+        return [
+            one for noun in self.nouns for one in self._noted(noun, self._view(noun).by(OWNERS, owner.uid))
+        ]
 
     def where(self, noun: Noun, path: str, value: str) -> list[Object]:
         """The objects of a kind whose field at a dotted path has this value."""
@@ -102,7 +104,9 @@ class World:
     def _view(self, noun: Noun) -> View:
         view = self._views.get(noun)
         if view is None:
-            raise LookupError(f"{noun.kind} is not among the kinds that this controller has declared to look at")
+            raise LookupError(
+                f"{noun.kind} is not among the kinds that this controller has declared to look at"
+            )
         return view
 
     def _noted(self, noun: Noun, found: Iterable[Object]) -> list[Object]:
