@@ -12,7 +12,9 @@ import ctypes
 import gc
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_LARGE = 128 * 1024
+_LARGE = 512 * 1024
+"""Twice what the TLS layer takes for each read and gives back right after it. If such a block came from the system each
+time, that would cost a request more than all of its parsing."""
 
 
 def start_quietly() -> None:
