@@ -1,0 +1,156 @@
+"""What is written down of a decision, and when.
+
+    tree = record(controller, seen, world, result, stamp=..., attempts=...)
+    if worth_writing(tree, before):
+        ...
+
+A record says what was looked at, what was decided and why, what came of it and what is waited for. It is written when the
+decision has changed, and never for a decision to do nothing again: the last thing done stays readable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.nouns import Decision
+from pilothouse.api.objects import Object, Tree, owner_reference
+from pilothouse.base.times import format_time
+from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.intents import After, subject
+from pilothouse.runtime.outcomes import Act, Outcome, Result
+from pilothouse.runtime.world import Read, World
+
+MOST_INTENTS = 50
+_LONGEST_NAME = 253
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """Who decided: the process, and how often leadership had changed hands by then."""
+
+    manager: str
+    epoch: int | None = None
+
+
+def record_name(controller: str, seen: Object) -> str:
+    """One record per controller and object; a name that is too long ends in a digest of itself."""
+    group = seen.api_version.rpartition("/")[0]
+    name = ".".join(part for part in (controller, seen.kind.lower(), group, seen.name) if part)
+    name = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name.lower())
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: _LONGEST_NAME - 17].rstrip('-.')}-{digest}"
+
+
+def record(
+    controller: Controller, seen: Object, world: World, result: Result, *, stamp: Stamp, attempts: int
+) -> Tree:
+    """The record of a decision."""
+    acts = [act for act in result.acts if not isinstance(act.intent, After)]
+    tree: Tree = {
+        "apiVersion": Decision.api_version,
+        "kind": Decision.kind,
+        "metadata": {
+            "name": record_name(controller.name, seen),
+            "namespace": seen.namespace or "default",
+            "ownerReferences": [owner_reference(seen, controller=False, blocks=False)],
+        },
+        "controller": controller.name,
+        "object": _filled(
+            apiVersion=seen.api_version,
+            kind=seen.kind,
+            namespace=seen.namespace,
+            name=seen.name,
+            uid=seen.uid,
+        ),
+        "outcome": result.standing,
+        "time": format_time(world.now),
+        "read": [_reading(one) for one in world.read],
+        "intents": [_intent(act) for act in acts[:MOST_INTENTS]],
+        "summary": summary(result, acts),
+        "manager": stamp.manager,
+    }
+    if stamp.epoch is not None:
+        tree["epoch"] = stamp.epoch
+    if attempts:
+        tree["attempts"] = attempts
+    wait = result.wait
+    if wait is not None and result.standing == "Waiting":
+        tree["waiting"] = _filled(
+            reason=wait.reason,
+            message=wait.because,
+            since=format_time(world.now),
+            until=format_time(world.now + wait.seconds) if wait.seconds is not None else "",
+            remedy=wait.remedy,
+        )
+    return tree
+
+
+def summary(result: Result, acts: list[Act]) -> str:
+    """All of it in a sentence."""
+    if result.failure:
+        return f"failed: {result.failure}"
+    if result.wait is not None:
+        return f"waiting: {result.wait.because}"
+    if not result.done:
+        return "as it should be"
+    more = len(result.done) - 1
+    first = result.done[0].intent.because
+    return f"{first} (and {more} more)" if more else first
+
+
+def worth_writing(new: Tree, old: Mapping[str, Any] | None) -> bool:
+    """True if a decision is another than the one on record."""
+    if new["outcome"] == "Nothing":
+        return old is not None and old.get("outcome") in ("Waiting", "Failed")
+    return old is None or _gist(new) != _gist(old)
+
+
+def carried_on(new: Tree, old: Mapping[str, Any] | None) -> Tree:
+    """The new record, with the moment since when the same thing has been waited for."""
+    before = (old or {}).get("waiting")
+    if not before or "waiting" not in new or before.get("reason") != new["waiting"]["reason"]:
+        return new
+    return {**new, "waiting": {**new["waiting"], "since": before.get("since", new["waiting"]["since"])}}
+
+
+def _gist(tree: Mapping[str, Any]) -> Any:
+    """What makes two decisions the same: not when, by whom, or from which versions they were taken."""
+    waiting = tree.get("waiting") or {}
+    return (
+        tree.get("outcome"),
+        tree.get("object", {}).get("uid"),
+        [
+            (one.get("verb"), one.get("because"), one.get("object"), one.get("outcome"), one.get("message"))
+            for one in tree.get("intents") or ()
+            if one.get("outcome") != Outcome.SKIPPED
+        ],
+        (waiting.get("reason"), waiting.get("message"), waiting.get("remedy")),
+    )
+
+
+def _reading(one: Read) -> Tree:
+    return _filled(
+        apiVersion=one.noun.api_version,
+        kind=one.noun.kind,
+        namespace=one.namespace,
+        name=one.name,
+        resourceVersion=one.resource_version,
+    )
+
+
+def _intent(act: Act) -> Tree:
+    tree = _filled(verb=act.intent.verb, outcome=str(act.outcome), message=act.message)
+    tree["because"] = act.intent.because
+    about = subject(act.intent)
+    if about is not None and about[3]:
+        tree["object"] = _filled(apiVersion=about[0], kind=about[1], namespace=about[2], name=about[3])
+    return tree
+
+
+def _filled(**fields: str) -> Tree:
+    return {name: value for name, value in fields.items() if value}

@@ -1,0 +1,106 @@
+"""Events: what was done, for people, told once and not over and over.
+
+    teller = Teller(component="pilothouse-controller-manager", host="m1")
+    teller.tell(about, "SuccessfulCreate", "created pod web-0", now=clock.now())    # an EventWrite, or None
+
+The name of an event comes from what it says of whom, so that the same thing said again, by this process or by the one
+that took over from it, counts up the event that is there. Each object has a bucket of events that fills slowly: one
+about which there is always something to say does not drown the others, or the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+
+import msgspec
+
+from pilothouse.api.nouns import CoreEvent
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.times import format_time
+
+BURST = 25.0
+REFILL = 1 / 300
+"""Events that an object may have at once, and how many a second it gets back."""
+_REMEMBERED = 4096
+_LONGEST_MESSAGE = 1024
+
+
+class EventWrite(msgspec.Struct, frozen=True):
+    """An event to be written: made, or if it is there, counted up."""
+
+    tree: Tree
+    count: int
+
+
+class _Bucket(msgspec.Struct):
+    level: float
+    at: float
+
+
+class Teller:
+    """Decides which events are worth writing; remembers the last few thousand."""
+
+    def __init__(self, *, component: str, host: str) -> None:
+        self._component = component
+        self._host = host
+        self._counts: OrderedDict[tuple[str, str], tuple[int, str]] = OrderedDict()
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self.dropped = 0
+        """Events that were not written because there had been too many about the same object."""
+
+    def tell(
+        self, about: Object, reason: str, message: str, *, now: float, warning: bool = False
+    ) -> EventWrite | None:
+        """What to write of it, if anything."""
+        if not self._may(about, now):
+            self.dropped += 1
+            return None
+        message = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
+        moment = format_time(now)
+        name = f"{about.name}.{_digest(self._component, about.uid, reason, message)}"
+        namespace = about.namespace or "default"
+        count, first = self._counts.pop((namespace, name), (0, moment))
+        self._counts[namespace, name] = (count + 1, first)
+        if len(self._counts) > _REMEMBERED:
+            self._counts.popitem(last=False)
+        tree: Tree = {
+            "apiVersion": CoreEvent.api_version,
+            "kind": CoreEvent.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "name": about.name,
+                "uid": about.uid,
+                "resourceVersion": about.resource_version,
+                **({"namespace": about.namespace} if about.namespace else {}),
+            },
+            "reason": reason,
+            "message": message,
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": self._component, "host": self._host},
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
+            "firstTimestamp": first,
+            "lastTimestamp": moment,
+            "count": count + 1,
+        }
+        return EventWrite(tree, count + 1)
+
+    def _may(self, about: Object, now: float) -> bool:
+        key = about.uid or f"{about.namespace}/{about.name}"
+        bucket = self._buckets.pop(key, None) or _Bucket(BURST, now)
+        bucket.level = min(BURST, bucket.level + max(0.0, now - bucket.at) * REFILL)
+        bucket.at = now
+        self._buckets[key] = bucket
+        if len(self._buckets) > _REMEMBERED:
+            self._buckets.popitem(last=False)
+        if bucket.level < 1:
+            return False
+        bucket.level -= 1
+        return True
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2s("\0".join(parts).encode(), digest_size=8).hexdigest()
