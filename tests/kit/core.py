@@ -27,7 +27,7 @@ from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
-from pilothouse.base.clock import SystemClock
+from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
@@ -63,7 +63,10 @@ class Answered:
 class CoreServer:
     """A core that runs for as long as the context is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SystemClock()) -> None:
+        self.clock = clock
+        self.authenticator = Authenticator()
+        self.signing_key = SigningKey.generate()
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
         self._store = MemoryStore()
@@ -118,11 +121,11 @@ class CoreServer:
         core = Core(
             self._store,
             resources(),
-            authenticator=Authenticator(),
-            clock=SystemClock(),
+            authenticator=self.authenticator,
+            clock=self.clock,
             random=random.Random(1),
             refusals=refused_fields,
-            signing_key=SigningKey.generate(),
+            signing_key=self.signing_key,
         )
         await self._stack.enter_async_context(core.running())
         return core

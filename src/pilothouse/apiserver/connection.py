@@ -31,7 +31,7 @@ from pilothouse.apiserver import bodies, health
 from pilothouse.apiserver.audit.policy import COMPLETE, STARTED
 from pilothouse.apiserver.audit.sight import GONE, Arrival
 from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.authentication import Authenticator, certified_user
+from pilothouse.apiserver.authentication import Authenticator, UnseenError, certified_user
 from pilothouse.apiserver.codec import dump
 from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, User
 from pilothouse.apiserver.heads import Heads
@@ -263,7 +263,11 @@ class Connection(web.RequestHandler):
         for name, value in message.raw_headers:
             if not value.isascii():
                 bodies.refuse_unreadable(name, value)
-        request.user = shared.authenticator.identify(self._certified, message.headers.get("Authorization"))
+        authorization = message.headers.get("Authorization")
+        try:
+            request.user = shared.authenticator.identify(self._certified, authorization)
+        except UnseenError:
+            request.user = await shared.authenticator.identify_surely(self._certified, authorization)
         if health.serves(request.path):
             return await self._examine(request)
         flow, weight = shared.shares.admit(request, mutating)

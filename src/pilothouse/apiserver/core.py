@@ -39,6 +39,7 @@ from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
 from pilothouse.apiserver.fencing import fence_of
 from pilothouse.apiserver.grammar import Place, locate, verb_of
 from pilothouse.apiserver.impersonation import impersonate
+from pilothouse.apiserver.minting import Minting
 from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
@@ -104,8 +105,8 @@ class Core:
         self._writer = Writer(self._objects, admission, clock, random, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
-        self.tokens = Tokens(signing_key, self._objects, self.cache, clock)
-        authenticator.trust(self.tokens.review)
+        self._minting = Minting(signing_key, self._objects, clock)
+        authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
         self._reviews = Reviews(authenticator, self._authorizer, self._rbac, clock)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
@@ -203,7 +204,7 @@ class Core:
                 raise errors.bad_request("name must be provided")
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
         if kind.virtual:
-            return self._reviews.create(call)
+            return await self._reviews.create(call)
         match call.verb:
             case "get":
                 return await self.reader.get(call.request, call.served, call.namespace, call.name)
@@ -242,7 +243,7 @@ class Core:
             case "eviction", _:
                 return await self._pods.evict(call)
             case "token", _:
-                return await self.tokens.mint(call)
+                return await self._minting.mint(call)
             case "binding", _:
                 return await self._pods.bind(call)
             case "finalize", _:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from pilothouse.apiserver import codec, decoding, ingest, lifecycle, options
-from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authentication import AUDIENCE, Authenticator, UntrustedError
 from pilothouse.apiserver.authorization import Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response, User
@@ -39,14 +39,13 @@ class Reviews:
         self._clock = clock
         self._answers: dict[str, Callable[[Call, Object], dict[str, Any]]] = {
             "SelfSubjectReview": self._self_subject,
-            "TokenReview": self._token,
             "SelfSubjectAccessReview": self._self_access,
             "SubjectAccessReview": self._access,
             "LocalSubjectAccessReview": self._access,
             "SelfSubjectRulesReview": self._rules,
         }
 
-    def create(self, call: Call) -> Response:
+    async def create(self, call: Call) -> Response:
         """POST of a question: 201 and the same object with its status."""
         kind = call.served.kind
         chosen = options.write_options(call.request, call.params, "CreateOptions")
@@ -57,24 +56,28 @@ class Reviews:
         problems = problems or [*kind.validate(obj, None)]
         if problems:
             raise ingest.invalid(kind, obj, problems)
-        status = self._answers[kind.name](call, obj)
+        if kind.name == "TokenReview":
+            status = await self._token(obj["spec"])
+        else:
+            status = self._answers[kind.name](call, obj)
         metadata = {**obj["metadata"], "creationTimestamp": format_time(self._clock.now())}
         return Response(201, codec.dump({**obj, "metadata": metadata, "status": status}))
 
     def _self_subject(self, call: Call, review: Object) -> dict[str, Any]:
         return {"userInfo": user_info(call.request.user)}
 
-    def _token(self, call: Call, review: Object) -> dict[str, Any]:
-        spec = review.get("spec") or {}
-        token = spec.get("token") or ""
-        if not token:
-            problem = FieldError.required("spec.token", "the token to be reviewed")
-            raise ingest.invalid(call.served.kind, review, [problem])
+    async def _token(self, spec: Object) -> dict[str, Any]:
+        """Whose a token is, and for which of the audiences asked about; for this server's if none is."""
+        audiences = tuple(spec.get("audiences") or ()) or (AUDIENCE,)
         try:
-            user = self._authenticator.identify(None, f"Bearer {token}")
-        except errors.StatusError:
-            return {"user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": user_info(user), "audiences": spec.get("audiences") or []}
+            vouched = await self._authenticator.review_surely(spec["token"], audiences)
+        except UntrustedError as problem:
+            return {"user": {}, "error": str(problem)}
+        return {
+            "authenticated": True,
+            "user": user_info(vouched.user),
+            "audiences": list(vouched.audiences),
+        }
 
     def _self_access(self, call: Call, review: Object) -> dict[str, Any]:
         return self._decide(call.request.user, review)

@@ -1,172 +1,155 @@
-"""Service accounts' tokens: minted for a while, for an audience, perhaps for one pod; worth nothing once that is gone.
+"""Service accounts' tokens: whose they are, and whether they are good now.
 
-``POST …/serviceaccounts/robot/token`` mints. ``review`` says whose a token is, looking each time whether the account
-and the object that it is bound to still exist.
+    tokens = Tokens(signing_key, cache, clock)
+    tokens.review(token, (AUDIENCE,))       # Vouched(user=User("system:serviceaccount:t:robot", …), audiences=…)
+
+A token is signed for a while, for some audiences, perhaps for one pod, secret or node; ``minting`` makes them. Its
+signature never changes and is checked once. Everything else is looked at each time: its dates, and whether the account
+and the object that it is bound to still exist, with the same uid. Something that is being deleted counts as gone a
+minute after it should have been.
 """
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
-from pilothouse.apiserver import codec, decoding, options
-from pilothouse.apiserver.call import Call
+import msgspec
+
+from pilothouse.apiserver import codec
+from pilothouse.apiserver.authentication import (
+    AUDIENCE,
+    AUTHENTICATED,
+    UnseenError,
+    UntrustedError,
+    Vouched,
+)
 from pilothouse.apiserver.catalog import ROOT
-from pilothouse.apiserver.exchange import Response, User
-from pilothouse.apiserver.objects import Guesses, Objects
+from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.objects import Guesses
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
-from pilothouse.meta import errors
-from pilothouse.meta.fields import FieldError
+from pilothouse.base.times import parse_time
 from pilothouse.pki.jwt import SigningKey
 
-ISSUER = "https://kubernetes.default.svc.cluster.local"
-SHORTEST, USUAL, LONGEST = 600, 3600, 1 << 32
+ISSUER = AUDIENCE
 _REMEMBERED = 4096
-_BINDABLE = {"Pod": "pods", "Secret": "secrets"}
-_GROUPS = ("system:serviceaccounts", "system:authenticated")
+_LEEWAY = 60.0
+_ACCOUNTS = "system:serviceaccounts"
+_EXTRA = "authentication.kubernetes.io/"
+
+
+class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An object that a token depends on, or tells of."""
+
+    name: str
+    uid: str = ""
+
+
+class Private(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What only Kubernetes puts into a token."""
+
+    namespace: str
+    serviceaccount: Reference
+    pod: Reference | None = None
+    secret: Reference | None = None
+    node: Reference | None = None
+    """What the token is bound to if there is no pod; else where the pod was when the token was made."""
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """What a token says."""
+
+    iss: str
+    sub: str
+    aud: tuple[str, ...]
+    iat: int
+    nbf: int
+    exp: int
+    jti: str
+    kubernetes: Private = msgspec.field(name="kubernetes.io")
 
 
 class Tokens:
-    """Mints and reviews service accounts' tokens."""
+    """Reviews service accounts' tokens."""
 
-    def __init__(self, key: SigningKey, objects: Objects, guesses: Guesses, clock: Clock) -> None:
+    def __init__(self, key: SigningKey, guesses: Guesses, clock: Clock) -> None:
         self._key = key
-        self._objects = objects
         self._guesses = guesses
         self._clock = clock
-        self._verified: dict[str, dict[str, Any]] = {}
+        self._verified: dict[str, Claims] = {}
 
-    async def mint(self, call: Call) -> Response:
-        """POST of a TokenRequest to a service account."""
-        chosen = options.write_options(call.request, call.params, "CreateOptions")
-        request = decoding.read(call.request, native=True).value
-        if not isinstance(request, dict) or request.get("kind", "TokenRequest") != "TokenRequest":
-            raise errors.bad_request("the body must be a TokenRequest of authentication.k8s.io/v1")
-        spec = request.get("spec") or {}
-        seconds, audiences, bound = _wanted(spec)
-        account = await self._objects.find(call.key)
-        if account is None:
-            raise errors.not_found("serviceaccounts", "", call.name)
-        private = {
-            "namespace": call.namespace,
-            "serviceaccount": {"name": call.name, "uid": codec.decode(account.value)["metadata"]["uid"]},
-        }
-        if bound:
-            private[bound["kind"].lower()] = await self._bound(call.namespace, bound)
-        now = int(self._clock.now())
-        claims = {
-            "iss": ISSUER,
-            "aud": audiences,
-            "sub": f"system:serviceaccount:{call.namespace}:{call.name}",
-            "iat": now,
-            "nbf": now,
-            "exp": now + seconds,
-            "jti": str(uuid.uuid4()),
-            "kubernetes.io": private,
-        }
-        status = {
-            "token": "" if chosen.dry_run else self._key.sign(claims),
-            "expirationTimestamp": format_time(now + seconds),
-        }
-        body = {
-            "kind": "TokenRequest",
-            "apiVersion": "authentication.k8s.io/v1",
-            "metadata": {
-                "name": call.name,
-                "namespace": call.namespace,
-                "creationTimestamp": format_time(now),
-            },
-            "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound or None},
-            "status": status,
-        }
-        return Response(201, codec.dump(body))
-
-    def review(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> User | None:
-        """Whose a token is; None if it is not one of ours, not valid now, or not for any of these audiences."""
+    def review(self, token: str, audiences: tuple[str, ...]) -> Vouched | None:
+        """Whose a token is; None if it is none of ours. Raises ``UntrustedError`` if it is not good now."""
+        if token.count(".") != 2:
+            return None
         claims = self._claims(token)
-        if claims is None:
+        if claims.iss != ISSUER:
             return None
         now = self._clock.now()
-        if claims.get("iss") != ISSUER or not claims.get("nbf", 0) <= now < claims.get("exp", 0):
-            return None
-        if not set(audiences) & set(claims.get("aud") or ()):
-            return None
-        private = claims.get("kubernetes.io") or {}
-        namespace, account = private["namespace"], private["serviceaccount"]
-        if not self._exists("serviceaccounts", namespace, account):
-            return None
-        for kind, plural in _BINDABLE.items():
-            bound = private.get(kind.lower())
-            if bound is not None and not self._exists(plural, namespace, bound):
-                return None
-        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
-        if pod := private.get("pod"):
-            extra["authentication.kubernetes.io/pod-name"] = (pod["name"],)
-            extra["authentication.kubernetes.io/pod-uid"] = (pod["uid"],)
-        groups = (_GROUPS[0], f"{_GROUPS[0]}:{namespace}", _GROUPS[1])
-        return User(claims["sub"], account["uid"], groups, extra)
+        if now >= claims.exp:
+            raise _untrusted("service account token has expired")
+        if now < claims.nbf:
+            raise _untrusted("service account token is not valid yet")
+        meant = tuple(each for each in claims.aud if each in audiences)
+        if not meant:
+            raise _untrusted(
+                f"token audiences {_quoted(claims.aud)} is invalid for the target audiences {_quoted(audiences)}"
+            )
+        private = claims.kubernetes
+        self._find("serviceaccounts", private.namespace, private.serviceaccount, now)
+        if private.secret is not None:
+            self._find("secrets", private.namespace, private.secret, now)
+        if private.pod is not None:
+            self._find("pods", private.namespace, private.pod, now)
+        elif private.node is not None:
+            self._find("nodes", "", private.node, now)
+        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{private.namespace}", AUTHENTICATED)
+        return Vouched(User(claims.sub, private.serviceaccount.uid, groups, _extra(claims)), meant)
 
-    def _claims(self, token: str) -> dict[str, Any] | None:
-        """The claims of a token that we signed. A signature is checked once: it never changes, unlike the rest."""
+    def _claims(self, token: str) -> Claims:
+        """The claims of a token that we signed."""
         claims = self._verified.get(token)
         if claims is None:
             try:
-                claims = self._key.verify(token)
-            except ValueError:
-                return None
+                claims = msgspec.convert(self._key.verify(token), Claims)
+            except ValueError as problem:
+                raise _untrusted(str(problem)) from None
             if len(self._verified) >= _REMEMBERED:
                 del self._verified[next(iter(self._verified))]
             self._verified[token] = claims
         return claims
 
-    def _exists(self, plural: str, namespace: str, wanted: dict[str, str]) -> bool:
-        found = self._guesses.peek(f"{ROOT}{plural}/{namespace}/{wanted['name']}")
-        return found is not None and codec.decode(found.value)["metadata"]["uid"] == wanted["uid"]
-
-    async def _bound(self, namespace: str, bound: dict[str, Any]) -> dict[str, str]:
-        plural, name, uid = _BINDABLE[bound["kind"]], bound["name"], bound.get("uid") or ""
-        found = await self._objects.find(f"{ROOT}{plural}/{namespace}/{name}")
+    def _find(self, plural: str, namespace: str, wanted: Reference, now: float) -> None:
+        """See that an object is there, as the one that the token was made for."""
+        where = f"{namespace}/{wanted.name}" if namespace else wanted.name
+        found = self._guesses.peek(f"{ROOT}{plural}/{where}")
         if found is None:
-            raise errors.not_found(plural, "", name)
-        actual = codec.decode(found.value)["metadata"]["uid"]
-        if uid and uid != actual:
-            detail = f"the UID in the bound object reference ({uid}) does not match the UID in record"
-            raise errors.conflict(plural, "", name, detail)
-        return {"name": name, "uid": actual}
+            raise UnseenError(_told(f'{plural} "{wanted.name}" not found'))
+        metadata: dict[str, Any] = codec.decode(found.value)["metadata"]
+        if metadata["uid"] != wanted.uid:
+            detail = f"UID ({metadata['uid']}) does not match the token's ({wanted.uid})"
+            raise UnseenError(_told(f'{plural} "{wanted.name}" is another one now: its {detail}'))
+        going = metadata.get("deletionTimestamp")
+        if going and parse_time(going) + _LEEWAY < now:
+            raise _untrusted("service account token has been invalidated")
 
 
-def _wanted(spec: Any) -> tuple[int, list[str], dict[str, Any]]:
-    """Seconds, audiences and bound object of a request, or 422 with every problem."""
-    problems: list[FieldError] = []
-    if not isinstance(spec, dict):
-        raise errors.bad_request("spec of a TokenRequest must be an object")
-    seconds = spec.get("expirationSeconds")
-    seconds = USUAL if seconds is None else seconds
-    if isinstance(seconds, bool) or not isinstance(seconds, int):
-        problems.append(FieldError.type_invalid("spec.expirationSeconds", seconds, "must be an integer"))
-    elif seconds < SHORTEST:
-        problems.append(
-            FieldError.invalid(
-                "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
-            )
-        )
-    elif seconds > LONGEST:
-        problems.append(
-            FieldError.invalid(
-                "spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"
-            )
-        )
-    audiences = spec.get("audiences") or [ISSUER]
-    if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
-        problems.append(FieldError.type_invalid("spec.audiences", audiences, "must be a list of strings"))
-    bound = spec.get("boundObjectRef") or {}
-    if not isinstance(bound, dict):
-        problems.append(FieldError.type_invalid("spec.boundObjectRef", bound, "must be an object"))
-    elif bound and bound.get("kind") not in tuple(_BINDABLE):
-        problems.append(FieldError.not_supported("spec.boundObjectRef.kind", bound.get("kind"), _BINDABLE))
-    elif bound and not isinstance(bound.get("name"), str):
-        problems.append(FieldError.required("spec.boundObjectRef.name"))
-    if problems:
-        raise errors.invalid("TokenRequest", "authentication.k8s.io", "", problems)
-    return seconds, audiences, bound
+def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
+    extra: dict[str, tuple[str, ...]] = {f"{_EXTRA}credential-id": (f"JTI={claims.jti}",)}
+    for what, reference in (("node", claims.kubernetes.node), ("pod", claims.kubernetes.pod)):
+        if reference is not None:
+            extra[f"{_EXTRA}{what}-name"] = (reference.name,)
+            if reference.uid:
+                extra[f"{_EXTRA}{what}-uid"] = (reference.uid,)
+    return extra
+
+
+def _untrusted(why: str) -> UntrustedError:
+    return UntrustedError(_told(why))
+
+
+def _told(why: str) -> str:
+    return f"[invalid bearer token, {why}]"
+
+
+def _quoted(audiences: tuple[str, ...]) -> str:
+    return f"[{' '.join(msgspec.json.encode(each).decode() for each in audiences)}]"

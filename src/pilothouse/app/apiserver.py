@@ -59,7 +59,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
     """A server that is ready within the context: its URL, its data folder, and its health."""
     options.check()
     folder = DataFolder.open(options.data)
-    authenticator = Authenticator(_tokens(options.token_auth_file))
+    authenticator = Authenticator(_tokens(options.token_auth_file), anonymous=options.anonymous_auth)
     health = Health()
     try:
         clock = SystemClock()

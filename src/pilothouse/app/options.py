@@ -61,6 +61,8 @@ class ApiServerOptions:
     etcd: EtcdOptions = field(default_factory=EtcdOptions)
     service_addresses: IPv4Network = SERVICE_RANGE
     """Services get their cluster addresses from here."""
+    anonymous_auth: bool = True
+    """Whether a request without credentials is anyone's, or a 401."""
     token_auth_file: Path | None = None
     client_ca_file: Path | None = None
     tls_cert_file: Path | None = None

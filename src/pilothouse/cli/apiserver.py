@@ -42,6 +42,14 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     help="Range that services get their addresses from.",
 )
 @click.option(
+    "--anonymous-auth",
+    type=bool,
+    default=True,
+    show_default=True,
+    metavar="true|false",
+    help="Whether requests without credentials are let through, to what everyone may see; else they are a 401.",
+)
+@click.option(
     "--token-auth-file", type=FILE, help='Bearer tokens, one line each: token,user,uid,"group,group".'
 )
 @click.option("--client-ca-file", type=FILE, help="Further authority whose client certificates are accepted.")
@@ -144,6 +152,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         store=flags["store"],
         etcd=etcd_options(flags),
         service_addresses=flags["service_cluster_ip_range"],
+        anonymous_auth=flags["anonymous_auth"],
         token_auth_file=flags["token_auth_file"],
         client_ca_file=flags["client_ca_file"],
         tls_cert_file=flags["tls_cert_file"],

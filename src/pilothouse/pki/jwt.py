@@ -92,5 +92,5 @@ def _decode(text: str) -> bytes:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise ValueError("the token is malformed") from None
