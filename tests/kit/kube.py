@@ -9,7 +9,7 @@ server.close()
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.kit import etcd_gateway, kubeconfig, tools
@@ -26,8 +26,9 @@ CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
 class KubeServer(Server):
     """kube-apiserver with role-based authorization; the administrator is in system:masters."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, flags: Sequence[str] = ()) -> None:
         self._folder = folder
+        self._flags = flags
         self._authority = Authority.create(folder / "pki")
         self._pair = self._authority.server()
         admin = self._authority.client("admin", group="system:masters")
@@ -68,6 +69,7 @@ class KubeServer(Server):
             "feature-gates": "WatchList=true",
         }
         argv = [str(tools.find("kube-apiserver")), *(f"--{name}={value}" for name, value in options.items())]
+        argv += self._flags
         process = Process.start("kube-apiserver", argv, log=self._folder / "kube-apiserver.log")
         try:
             process.wait_until(self.target.is_ready, seconds=90)
