@@ -64,6 +64,8 @@ class Patch(Intent, frozen=True):
     fields: Tree
     subresource: str = ""
     exact: bool = False
+    provided: Reference | None = None
+    """Leave it alone unless this other object is there and stays; asked of the server, not of a cache."""
 
 
 class SetStatus(Intent, frozen=True):

@@ -1,0 +1,171 @@
+"""What a pod's status says of its health, and in words, why it is not ready.
+
+    ready(pod), healthy(pod), ended(pod)
+    available_in(pod, 10, now=world.now)        # seconds until it has been ready for ten; None if it is not ready
+    why = trouble(pod)                          # Unschedulable: pod web-1 has no node: no node has 2 CPUs left
+
+The sentences hold nothing that moves with time, so that the same trouble is told in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.objects import Object
+
+_STARTING: Final = ("", "ContainerCreating", "PodInitializing")
+_REMEDIES: Final = {
+    "CrashLoopBackOff": "see why it exits: kubectl logs {pod} -n {namespace} -c {container} --previous",
+    "ImagePullBackOff": "correct the image's name, or bring the image to the node",
+    "ErrImagePull": "correct the image's name, or bring the image to the node",
+    "ErrImageNeverPull": "bring the image to the node, or change imagePullPolicy",
+    "InvalidImageName": "correct the image's name",
+    "CreateContainerConfigError": "make the ConfigMap or Secret that the container refers to",
+}
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Why a pod is not ready."""
+
+    reason: str
+    sentence: str
+    remedy: str = ""
+
+
+def ready(pod: Object) -> bool:
+    """True if it runs and says that it can serve."""
+    return pod.status.get("phase") == "Running" and pod.is_true("Ready")
+
+
+def healthy(pod: Object) -> bool:
+    """True if it is ready and nobody has asked for its end."""
+    return ready(pod) and not pod.deleting
+
+
+def ended(pod: Object) -> bool:
+    """True if its containers have run and won't again."""
+    return pod.status.get("phase") in ("Failed", "Succeeded")
+
+
+def available_in(pod: Object, min_ready_seconds: int, *, now: float) -> float | None:
+    """Seconds until it has been ready for so long: 0 if it has been. None if it isn't ready, or nobody knows since when."""
+    if not ready(pod):
+        return None
+    if min_ready_seconds <= 0:
+        return 0.0
+    since = ready_since(pod)
+    return None if since is None else max(0.0, since + min_ready_seconds - now)
+
+
+def available(pod: Object, min_ready_seconds: int, *, now: float) -> bool:
+    """True if it has been ready for so long."""
+    return available_in(pod, min_ready_seconds, now=now) == 0.0
+
+
+def ready_since(pod: Object) -> float | None:
+    """When it last became ready, or ceased to be."""
+    condition = pod.condition("Ready") or {}
+    try:
+        return Object.of({"status": condition}).moment("status", "lastTransitionTime")
+    except ValueError:
+        return None
+
+
+def trouble(pod: Object) -> Trouble:
+    """Why this pod, which is not healthy, is not."""
+    name, phase = f"pod {pod.name}", pod.status.get("phase") or "Pending"
+    if pod.deleting:
+        return _ending(pod)
+    if ended(pod):
+        said = _words(pod.status.get("reason"), pod.status.get("message"))
+        return Trouble(
+            phase, f"{name} has {'failed' if phase == 'Failed' else 'ended'}{said and f': {said}'}"
+        )
+    if not pod.spec.get("nodeName"):
+        return _without_node(pod)
+    for status in _containers(pod):
+        found = _container_trouble(pod, status)
+        if found is not None:
+            return found
+    if phase == "Running":
+        condition = pod.condition("Ready") or {}
+        said = _words(condition.get("reason"), condition.get("message"))
+        sentence = f"{name} runs but is not ready{said and f': {said}'}"
+        return Trouble(
+            "PodNotReady", sentence, f"see what its readiness probe says: {_kubectl('describe', pod)}"
+        )
+    if phase == "Pending":
+        return Trouble("PodStarting", f"{name} is starting on node {pod.spec['nodeName']}")
+    sentence = f"{name} is in phase {phase}: its node {pod.spec['nodeName']} does not report"
+    return Trouble(
+        "PodUnknown",
+        sentence,
+        f"bring the node back, or if it is gone for good: {_kubectl('delete', pod)} --force",
+    )
+
+
+def _ending(pod: Object) -> Trouble:
+    sentence = f"pod {pod.name} is being deleted"
+    if pod.finalizers:
+        kept = ", ".join(pod.finalizers)
+        return Trouble(
+            "PodTerminating",
+            f"{sentence} and kept by its finalizers: {kept}",
+            f"whoever put {kept} there has to remove it",
+        )
+    node = pod.spec.get("nodeName")
+    if not node:
+        return Trouble("PodTerminating", sentence)
+    remedy = f"if node {node} is gone for good: {_kubectl('delete', pod)} --force"
+    return Trouble("PodTerminating", f"{sentence} and still on node {node}", remedy)
+
+
+def _without_node(pod: Object) -> Trouble:
+    gates = [str(gate.get("name")) for gate in pod.spec.get("schedulingGates") or ()]
+    if gates:
+        sentence = f"pod {pod.name} is held back by its scheduling gates: {', '.join(gates)}"
+        return Trouble("SchedulingGated", sentence, "whoever put the gates there has to remove them")
+    condition = pod.condition("PodScheduled") or {}
+    if condition.get("status") == "False":
+        said = condition.get("message") or "no node fits"
+        remedy = "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, tolerations)"
+        return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", remedy)
+    return Trouble("PodPending", f"pod {pod.name} has no node yet", "a scheduler has to run")
+
+
+def _containers(pod: Object) -> Iterator[Mapping[str, Any]]:
+    for field in ("initContainerStatuses", "containerStatuses"):
+        yield from pod.status.get(field) or ()
+
+
+def _container_trouble(pod: Object, status: Mapping[str, Any]) -> Trouble | None:
+    if status.get("ready"):
+        return None
+    state = status.get("state") or {}
+    waiting, terminated = state.get("waiting"), state.get("terminated")
+    where = f"container {status.get('name')} of pod {pod.name}"
+    if waiting is not None and waiting.get("reason", "") not in _STARTING:
+        reason = waiting["reason"]
+        remedy = _REMEDIES.get(reason, f"see more: {_kubectl('describe', pod)}")
+        return Trouble(
+            reason,
+            f"{where} can't run: {_words(reason, waiting.get('message'))}",
+            remedy.format(pod=pod.name, namespace=pod.namespace, container=status.get("name")),
+        )
+    if terminated is not None and terminated.get("exitCode", 0) != 0:
+        said = _words(terminated.get("reason"), terminated.get("message"))
+        sentence = f"{where} exited with code {terminated['exitCode']}{said and f': {said}'}"
+        remedy = f"see why: kubectl logs {pod.name} -n {pod.namespace} -c {status.get('name')}"
+        return Trouble("ContainerExited", sentence, remedy)
+    return None
+
+
+def _words(reason: Any, message: Any) -> str:
+    return ": ".join(str(part) for part in (reason, message) if part)
+
+
+def _kubectl(verb: str, pod: Object) -> str:
+    return f"kubectl {verb} pod {pod.name} -n {pod.namespace}"

@@ -1,0 +1,252 @@
+"""PodDisruptionBudgets: how many of the selected pods may be evicted right now.
+
+    intents = disruption_budgets(budget, world)         # one SetStatus, or none
+
+The API server spends from ``status.disruptionsAllowed`` when it evicts a pod, and notes the pod in ``status.disruptedPods``; such a
+pod counts as down at once, though it may take a moment until it is seen to go. If it has not gone after two minutes the eviction came to
+nothing and the pod counts again.
+
+A share of pods (``maxUnavailable``, or a percentage) is a share of what the sets that control the pods ask for, not of the pods
+that happen to be there. If that can't be known nothing may be evicted, and the condition says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.nouns import Pod, PodDisruptionBudget, StatefulSet
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.times import format_time, parse_time
+from pilothouse.meta.conditions import with_condition
+from pilothouse.meta.proportions import scaled
+from pilothouse.meta.selectors import LabelSelector, SelectorError
+from pilothouse.runtime.declaring import Names, controller
+from pilothouse.runtime.intents import After, Intent, SetStatus, Tell, Wait
+from pilothouse.runtime.world import World
+
+DELETION_TIMEOUT: Final = 120.0
+"""Seconds within which an evicted pod is expected to be seen going."""
+ALLOWED: Final = "DisruptionAllowed"
+
+
+class Unknown(ValueError):
+    """What the budget is a share of can't be known."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """How many pods there should be, how many have to be healthy, and which nobody controls."""
+
+    expected: int
+    healthy: int
+    unmanaged: tuple[str, ...] = ()
+
+
+def budgets_of_pod(pod: Object, world: World) -> Names:
+    """The budgets that a pod counts for, or that have it on their list."""
+    for budget in world.all(PodDisruptionBudget, pod.namespace):
+        if _selects(budget, pod.labels) or pod.name in (budget.status.get("disruptedPods") or {}):
+            yield budget.namespace, budget.name
+
+
+def budgets_of_set(stateful_set: Object, world: World) -> Names:
+    """The budgets that the pods of a set count for."""
+    labels = stateful_set.at("spec", "template", "metadata", "labels", default={})
+    for budget in world.all(PodDisruptionBudget, stateful_set.namespace):
+        if _selects(budget, labels):
+            yield budget.namespace, budget.name
+
+
+@controller(PodDisruptionBudget, also={Pod: budgets_of_pod, StatefulSet: budgets_of_set}, standalone=True)
+def disruption_budgets(budget: Object, world: World) -> Iterator[Intent]:
+    """A budget says how many of its pods may be evicted."""
+    try:
+        pods = _selected(budget, world)
+        demand = _demand(budget, pods, world)
+    except Unknown as error:
+        yield from _fail_safe(budget, str(error), world.now)
+        return
+    disrupted = _disrupted(budget, pods, world.now)
+    healthy = sum(pod.is_true("Ready") and not pod.deleting and pod.name not in disrupted for pod in pods)
+    status = _status(budget, demand, healthy, disrupted, world.now)
+    if status != budget.status:
+        allowed = status["disruptionsAllowed"]
+        because = f"{healthy} pods are healthy and {demand.healthy} have to be, so {allowed} may be evicted"
+        yield SetStatus(budget, status, because=because)
+    yield from _stayed(budget, pods, disrupted, world.now)
+    if disrupted:
+        first = min(_moment(time) for time in disrupted.values())
+        yield After(
+            max(0.0, first + DELETION_TIMEOUT - world.now),
+            because="a pod that was evicted should have gone by then",
+        )
+    yield from _remarks(budget, pods, demand)
+
+
+def _selected(budget: Object, world: World) -> list[Object]:
+    selector = budget.spec.get("selector")
+    if selector is None:
+        return []
+    try:
+        return world.all(Pod, budget.namespace, LabelSelector.from_object(selector))
+    except SelectorError as error:
+        raise Unknown(f"spec.selector: {error}") from error
+
+
+def _selects(budget: Object, labels: Mapping[str, str]) -> bool:
+    selector = budget.spec.get("selector")
+    try:
+        return selector is not None and LabelSelector.from_object(selector).matches(labels)
+    except SelectorError:
+        # Its own decision tells of it.
+        return False
+
+
+def _demand(budget: Object, pods: Sequence[Object], world: World) -> Demand:
+    least, most = budget.spec.get("minAvailable"), budget.spec.get("maxUnavailable")
+    if most is None and isinstance(least, int):
+        return Demand(len(pods), least)
+    if most is None and least is None:
+        return Demand(0, 0)
+    expected, unmanaged = _scale(pods, world)
+    field, value = ("minAvailable", least) if most is None else ("maxUnavailable", most)
+    try:
+        share = scaled(value, expected, up=True)
+    except ValueError as error:
+        raise Unknown(f"spec.{field}: {error}") from error
+    return Demand(expected, share if most is None else max(0, expected - share), unmanaged)
+
+
+def _scale(pods: Sequence[Object], world: World) -> tuple[int, tuple[str, ...]]:
+    """How many pods those who control these pods ask for, and the pods that nobody controls."""
+    scales: dict[str, int] = {}
+    unmanaged = []
+    for pod in pods:
+        owner = pod.controller
+        if owner is None:
+            unmanaged.append(pod.name)
+        elif owner.get("uid") not in scales:
+            scales[str(owner.get("uid"))] = _scale_of(pod, owner, world)
+    return sum(scales.values()), tuple(unmanaged)
+
+
+def _scale_of(pod: Object, owner: Mapping[str, Any], world: World) -> int:
+    kind, name = owner.get("kind"), str(owner.get("name"))
+    if (owner.get("apiVersion"), kind) != (StatefulSet.api_version, StatefulSet.kind):
+        raise Unknown(
+            f"pod {pod.name} is controlled by {kind} {name}, of which nobody knows how many pods it wants"
+        )
+    found = world.find(StatefulSet, pod.namespace, name)
+    if found is None or found.uid != owner.get("uid"):
+        raise Unknown(f"pod {pod.name} is controlled by {kind} {name}, which is not there")
+    replicas = found.spec.get("replicas", 1)
+    if not isinstance(replicas, int):
+        raise Unknown(f"pod {pod.name} is controlled by {kind} {name}, whose spec.replicas is {replicas!r}")
+    return replicas
+
+
+def _disrupted(budget: Object, pods: Sequence[Object], now: float) -> dict[str, str]:
+    """The evicted pods that are still to be seen going."""
+    listed = budget.status.get("disruptedPods") or {}
+    return {
+        pod.name: listed[pod.name]
+        for pod in pods
+        if pod.name in listed and not pod.deleting and _moment(listed[pod.name]) + DELETION_TIMEOUT >= now
+    }
+
+
+def _stayed(
+    budget: Object, pods: Sequence[Object], disrupted: Mapping[str, str], now: float
+) -> Iterator[Intent]:
+    """Those that were evicted and have not gone."""
+    listed = budget.status.get("disruptedPods") or {}
+    for pod in pods:
+        if pod.name in listed and pod.name not in disrupted and not pod.deleting:
+            because = f"pod {pod.name} was evicted within budget {budget.name} but has not been deleted; it counts again"
+            yield Tell(pod, because=because, event="NotDeleted", warning=True)
+
+
+def _moment(text: Any) -> float:
+    """A time that can't be read is long past: the entry goes."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        return float("-inf")
+
+
+def _status(budget: Object, demand: Demand, healthy: int, disrupted: Mapping[str, str], now: float) -> Tree:
+    # Without pods nothing is allowed, so that the first ones are safe before this is decided again.
+    allowed = max(0, healthy - demand.healthy) if demand.expected > 0 else 0
+    status: Tree = {
+        **budget.status,
+        "observedGeneration": budget.generation,
+        "expectedPods": demand.expected,
+        "desiredHealthy": demand.healthy,
+        "currentHealthy": healthy,
+        "disruptionsAllowed": allowed,
+        "disruptedPods": dict(disrupted),
+        "conditions": _condition(
+            budget,
+            "True" if allowed else "False",
+            "SufficientPods" if allowed else "InsufficientPods",
+            "",
+            budget.generation,
+            now,
+        ),
+    }
+    if not disrupted:
+        del status["disruptedPods"]
+    return status
+
+
+def _fail_safe(budget: Object, problem: str, now: float) -> Iterator[Intent]:
+    """Nothing may be evicted as long as it isn't known what the budget means."""
+    seen = budget.status.get("observedGeneration", 0)
+    status = {
+        **budget.status,
+        "disruptionsAllowed": 0,
+        "conditions": _condition(budget, "False", "SyncFailed", problem, seen, now),
+    }
+    if status != budget.status:
+        yield SetStatus(budget, status, because=f"nothing may be evicted: {problem}")
+    yield Wait(
+        "SyncFailed",
+        because=f"what the budget allows can't be known: {problem}",
+        remedy="set spec.minAvailable to a number, or have the selector select only pods of StatefulSets",
+        event="CalculateExpectedPodCountFailed",
+    )
+
+
+def _condition(
+    budget: Object, status: str, reason: str, message: str, generation: int, now: float
+) -> list[Tree]:
+    condition: Tree = {"type": ALLOWED, "status": status, "reason": reason, "message": message}
+    if generation:
+        condition["observedGeneration"] = generation
+    return with_condition(budget.status.get("conditions"), condition, now=format_time(now))
+
+
+def _remarks(budget: Object, pods: Sequence[Object], demand: Demand) -> Iterator[Wait]:
+    """What its owner should know about the budget as it is written."""
+    if budget.spec.get("minAvailable") is None and budget.spec.get("maxUnavailable") is None:
+        yield Wait(
+            "NothingAsked",
+            because="the budget has neither spec.minAvailable nor spec.maxUnavailable, so no pod of it can be evicted",
+            remedy="set one of the two",
+        )
+    elif not pods:
+        yield Wait(
+            "NoPods", because="no pod matches spec.selector", remedy="correct the selector, or make the pods"
+        )
+    elif demand.unmanaged:
+        yield Wait(
+            "UnmanagedPods",
+            because="nobody controls "
+            + ", ".join(demand.unmanaged[:3])
+            + (f" and {len(demand.unmanaged) - 3} more" if len(demand.unmanaged) > 3 else "")
+            + ", so these pods are missing from the number that the budget is a share of",
+            remedy="set spec.minAvailable to a number",
+            event="UnmanagedPods",
+        )
