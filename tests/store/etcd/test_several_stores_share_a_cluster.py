@@ -116,7 +116,7 @@ async def test_different_times_to_live_have_different_leases(etcd_server: EtcdSe
 async def _leases(server: EtcdServer, prefix: str) -> set[int]:
     """The leases of the keys below a prefix, asked of etcd: the store's interface does not show them."""
     connection = Connection([server.endpoint])
-    request = wire.RangeRequest(key=prefix.encode(), range_end=end_of(prefix).encode())
+    request = wire.RangeRequest(key=prefix.encode(), range_end=end_of(prefix).encode()).SerializeToString()
     answer = await connection.call(RANGE, request, repeatable=True)
     await connection.close()
     return {kv.lease for kv in answer.kvs}

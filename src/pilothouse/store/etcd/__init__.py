@@ -1,11 +1,12 @@
-"""A store in an etcd cluster, shared by any number of API servers. The only door to grpc and protobuf.
+"""A store in an etcd cluster, shared by any number of API servers. The only door to protobuf.
 
     store = await EtcdStore.open(["https://10.0.0.1:2379", "https://10.0.0.2:2379"], tls=Tls(ca=..., cert=..., key=...))
 
-Not to be imported by a process that starts children: grpc and fork don't mix. ``open_store`` imports it when asked to.
+Its gRPC is our own, on HTTP/2 of our own: ``frames``, ``headers`` (with ``huffman``), ``envelopes`` and ``outcomes`` are
+the wire, without I/O; ``channel`` is a connection, ``endpoint`` a member, ``connection`` the cluster.
 """
 
-from pilothouse.store.etcd.connection import Tls
+from pilothouse.store.etcd.endpoint import Tls
 from pilothouse.store.etcd.store import EtcdStore
 
 __all__ = ["EtcdStore", "Tls"]

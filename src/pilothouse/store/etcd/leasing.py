@@ -51,7 +51,7 @@ class Leases:
         self._leases = {length: lease for length, lease in self._leases.items() if lease.until > now}
         window = min(60.0, ttl / 20)
         # Repeating a grant does no harm: a lease without keys ends unnoticed.
-        request = wire.LeaseGrantRequest(TTL=math.ceil(ttl + window))
+        request = wire.LeaseGrantRequest(TTL=math.ceil(ttl + window)).SerializeToString()
         answer = await self._connection.call(LEASE_GRANT, request, repeatable=True)
         lease = self._leases[ttl] = _Lease(answer.ID, now + window)
         return lease

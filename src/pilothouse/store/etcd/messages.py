@@ -16,6 +16,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
     descriptor_pool,
     message_factory,
 )
+from google.protobuf.message import DecodeError as DecodeError  # type: ignore[import-untyped]
 
 _TABLE = """
 ResponseHeader        revision:3:int64

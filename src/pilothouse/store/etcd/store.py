@@ -13,7 +13,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import Any
 
 from pilothouse.store.etcd import messages as wire
-from pilothouse.store.etcd.connection import COMPACT, RANGE, STATUS, TXN, Connection, Refused, Tls
+from pilothouse.store.etcd.connection import COMPACT, RANGE, STATUS, TXN, Connection, Refused
+from pilothouse.store.etcd.endpoint import Tls
 from pilothouse.store.etcd.leasing import Leases
 from pilothouse.store.etcd.watching import EtcdWatch
 from pilothouse.store.interface import (
@@ -69,7 +70,7 @@ class EtcdStore:
         """
         connection = Connection(endpoints, tls=tls, user=user, password=password, timeout=timeout)
         try:
-            await connection.call(STATUS, wire.StatusRequest(), repeatable=True)
+            await connection.call(STATUS, b"", repeatable=True)
         except BaseException:
             await connection.close()
             raise
@@ -138,13 +139,15 @@ class EtcdStore:
 
     async def progress(self) -> None:
         self._connection.check_open()
-        await asyncio.gather(*(watch.ask_for_mark() for watch in self._watches))
+        for watch in self._watches:
+            watch.ask_for_mark()
 
     async def compact(self, revision: int) -> None:
         if revision <= 0:
             return
         try:
-            await self._connection.call(COMPACT, wire.CompactionRequest(revision=revision), repeatable=True)
+            request = wire.CompactionRequest(revision=revision).SerializeToString()
+            await self._connection.call(COMPACT, request, repeatable=True)
         except Refused as refusal:
             if "future revision" in refusal.details:
                 raise FutureRevision(revision, await self.revision()) from refusal
@@ -181,7 +184,7 @@ class EtcdStore:
             look.append(wire.RequestOp(request_range=wire.RangeRequest(key=other)))
         request = wire.TxnRequest(compare=compare, success=[act], failure=look)
         try:
-            answer = await self._connection.call(TXN, request, repeatable=False)
+            answer = await self._connection.call(TXN, request.SerializeToString(), repeatable=False)
         except Refused as refusal:
             raise _translated(refusal, key) from refusal
         if answer.succeeded:
@@ -194,7 +197,7 @@ class EtcdStore:
 
     async def _range(self, request: Any, revision: int = 0) -> Any:
         try:
-            return await self._connection.call(RANGE, request, repeatable=True)
+            return await self._connection.call(RANGE, request.SerializeToString(), repeatable=True)
         except Refused as refusal:
             if "has been compacted" in refusal.details:
                 # etcd does not say what the oldest kept is; it is later than this.

@@ -19,19 +19,19 @@ won't say its version) it is ignored, and its own periodic marks have to do.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-import grpc
-import grpc.aio
-
 from pilothouse.store.etcd import messages as wire
-from pilothouse.store.etcd.connection import WATCH, Connection, Endpoint
+from pilothouse.store.etcd.channel import Stream
+from pilothouse.store.etcd.connection import WATCH, Connection
+from pilothouse.store.etcd.endpoint import Endpoint
+from pilothouse.store.etcd.outcomes import CallFailed
 from pilothouse.store.interface import Batch, Change, Compacted, Entry, StoreError, Unavailable
 
 _BUFFERED = 4096
+_PROGRESS = wire.WatchRequest(progress_request=wire.WatchProgressRequest()).SerializeToString()
 _ASKED_FOR = -1
 """The watch id of a progress mark that was asked for."""
 
@@ -67,9 +67,9 @@ class EtcdWatch:
         self._error: Exception | None = None
         self._ended = False
         self._reading: asyncio.Task[None] | None = None
-        self._stream: Any = None
-        self._sending = asyncio.Lock()
+        self._stream: Stream | None = None
         self._mark_wanted = False
+        self._last_heard = 0.0
 
     async def __aenter__(self) -> AsyncIterator[Batch]:
         self._connection.check_open()
@@ -99,16 +99,11 @@ class EtcdWatch:
             await self._changed.wait()
         raise StopAsyncIteration
 
-    async def ask_for_mark(self) -> None:
+    def ask_for_mark(self) -> None:
         """Ask for a progress mark; also from the next stream if this one is lost meanwhile."""
         self._mark_wanted = True
-        stream = self._stream
-        if stream is None:
-            return
-        async with self._sending:
-            # A stream that can't be written to is being replaced by its reader.
-            with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
-                await stream.write(wire.WatchRequest(progress_request=wire.WatchProgressRequest()))
+        if self._stream is not None:
+            self._stream.send(_PROGRESS)
 
     def fail(self, error: StoreError) -> None:
         """End the watch with ``error``, once what it holds has been handed out."""
@@ -118,55 +113,76 @@ class EtcdWatch:
     async def _run(self) -> None:
         """Follow one stream after the other until there is a reason to stop."""
         clock = asyncio.get_running_loop().time
-        last_heard, pause = clock(), 0.0
+        self._last_heard, pause = clock(), 0.0
         while self._error is None:
-            endpoint = self._connection.endpoint
+            endpoint, began = self._connection.endpoint, self._last_heard
             try:
-                async with contextlib.aclosing(self._responses(endpoint)) as responses:
-                    async for response, events in responses:
-                        last_heard, pause = clock(), 0.0
-                        await self._take(response, events)
+                await self._follow(endpoint)
             except (StreamLost, Unavailable) as loss:
                 self._connection.move_on(endpoint)
-                if clock() - last_heard > self._patience:
+                if clock() - self._last_heard > self._patience:
                     self.fail(Unavailable(f"the watch has found no etcd for {self._patience:g} s: {loss}"))
-                pause = min(max(pause * 2, 0.05), 1.0)
+                pause = min(max(pause * 2, 0.05), 1.0) if self._last_heard == began else 0.05
                 await asyncio.sleep(pause)
             except StoreError as error:
                 self.fail(error)
 
-    async def _responses(self, endpoint: Endpoint) -> AsyncGenerator[tuple[Any, list[Any]], None]:
-        """One stream's responses, each with the events of all its fragments. Ends with ``StreamLost``."""
-        metadata = await self._connection.metadata()
+    async def _follow(self, endpoint: Endpoint) -> None:
+        """Take over what one stream brings. Ends with ``StreamLost`` or a ``StoreError``."""
+        clock = asyncio.get_running_loop().time
+        stream: Stream | None = None
         try:
-            stream = endpoint.stream(WATCH, metadata)
-        except grpc.aio.UsageError as error:
-            raise StreamLost(str(error)) from error
+            stream = await self._connection.stream(WATCH, endpoint)
+            stream.send(wire.WatchRequest(create_request=self._create_request()).SerializeToString())
+            fragments: list[Any] = []
+            while True:
+                messages = await stream.receive()
+                self._last_heard = clock()
+                fragments = await self._take(messages, fragments, stream, endpoint)
+        except CallFailed as failed:
+            await self._connection.renew_if_stale(failed.details)
+            raise StreamLost(f"etcd at {endpoint.url}: {failed.details}") from failed
+        finally:
+            self._stream = None
+            if stream is not None:
+                stream.cancel()
+
+    async def _take(
+        self, messages: list[bytes], fragments: list[Any], stream: Stream, endpoint: Endpoint
+    ) -> list[Any]:
+        """Make one batch of all these messages. Gives the events of a response of which more is to come."""
+        changes: list[Change] = []
+        mark = 0
         try:
-            await stream.write(wire.WatchRequest(create_request=self._create_request()))
-            events: list[Any] = []
-            while (response := await stream.read()) is not grpc.aio.EOF:
+            for message in messages:
+                response = wire.WatchResponse.FromString(message)
                 if response.canceled:
                     await self._explain(response)
                 if response.created:
                     self._stream = stream
                     if self._mark_wanted:
-                        await self.ask_for_mark()
+                        self.ask_for_mark()
                     continue
-                events.extend(response.events)
-                if response.fragment:
-                    continue
-                if events or response.watch_id != _ASKED_FOR or await self._is_in_order(endpoint):
-                    yield response, events
-                events = []
-            raise StreamLost(f"etcd at {endpoint.url} has ended the stream")
-        except grpc.aio.AioRpcError as error:
-            details = error.details() or error.code().name
-            await self._connection.renew_if_stale(details)
-            raise StreamLost(f"etcd at {endpoint.url}: {details}") from error
-        finally:
-            self._stream = None
-            stream.cancel()
+                if fragments or response.fragment:
+                    fragments.extend(response.events)
+                    if response.fragment:
+                        continue
+                    events, fragments = fragments, []
+                else:
+                    events = response.events
+                if events:
+                    self._add(changes, events)
+                elif response.watch_id != _ASKED_FOR or await self._is_in_order(endpoint):
+                    mark = response.header.revision
+        except (StoreError, StreamLost, wire.DecodeError) as problem:
+            await self._hand_over(changes, mark)
+            if isinstance(problem, wire.DecodeError):
+                raise StreamLost(
+                    f"etcd at {endpoint.url}: a message that can't be read: {problem}"
+                ) from problem
+            raise
+        await self._hand_over(changes, mark)
+        return fragments
 
     def _create_request(self) -> Any:
         return wire.WatchCreateRequest(
@@ -182,18 +198,11 @@ class EtcdWatch:
         """Whether a mark that was asked for has come in order with events."""
         return marks_come_in_order(await self._connection.version(endpoint))
 
-    async def _take(self, response: Any, events: list[Any]) -> None:
-        if events:
-            await self._take_events(events)
-        elif response.header.revision > self._position:
-            self._mark_wanted = False
-            await self._hand_over(Batch((), response.header.revision))
-
-    async def _take_events(self, events: list[Any]) -> None:
+    def _add(self, changes: list[Change], events: Iterable[Any]) -> None:
         position = self._position
-        changes = tuple(self._change(event) for event in events if event.kv.mod_revision > position)
-        if changes:
-            await self._hand_over(Batch(changes, changes[-1].revision))
+        for event in events:
+            if event.kv.mod_revision > position:
+                changes.append(self._change(event))
 
     def _change(self, event: Any) -> Change:
         kv = event.kv
@@ -207,15 +216,20 @@ class EtcdWatch:
             raise Compacted(self._position, revision)
         return Change(key, revision, None if event.type == wire.DELETE else kv.value, previous)
 
-    async def _hand_over(self, batch: Batch) -> None:
+    async def _hand_over(self, changes: list[Change], mark: int) -> None:
+        revision = max(changes[-1].revision if changes else 0, mark)
+        if revision <= self._position:
+            return
         while self._held >= _BUFFERED:
             self._room.clear()
             await self._room.wait()
-        self._position = batch.revision
-        if not batch.changes and self._batches and not self._batches[-1].changes:
+        self._position = revision
+        if mark:
+            self._mark_wanted = False
+        if not changes and self._batches and not self._batches[-1].changes:
             self._batches.pop()
-        self._batches.append(batch)
-        self._held += len(batch.changes)
+        self._batches.append(Batch(tuple(changes), revision))
+        self._held += len(changes)
         self._changed.set()
 
     async def _explain(self, response: Any) -> None:

@@ -1,0 +1,534 @@
+"""One connection to one gRPC server: many calls at once, each a stream of HTTP/2.
+
+    channel = await Channel.connect("127.0.0.1", 2379, tls=None, patience=5.0)
+    answer = await channel.call(block, request, deadline=loop.time() + 10)     # bytes in, bytes out
+    stream = channel.stream(block)
+    stream.send(message)
+    for message in await stream.receive(): ...                                # all that has come, in one turn
+
+It is made for a server that is near and calls that are small and many. A call is one write, of headers that were made
+once and the message, and one future; what comes in one turn of the loop is read in one go, whoever it is for.
+
+**Nothing hangs.** Every call has a deadline, which one timer for all of them keeps. A connection on which calls wait and
+nothing has come for a while is pinged, and given up if that isn't answered. When it ends, every call on it ends, with
+``CallFailed``; ``arrived`` is False only if the server has certainly not begun.
+
+**Windows.** What we send stays within the windows that the server grants, and waits in order for more. What we receive
+is granted again in bulk: for the connection as it comes, for a stream as its reader takes it, so that a slow reader of
+a watch holds up the server and not our memory.
+
+**The end of a connection** may be slow: after GOAWAY, or when stream numbers run out, it is ``retired``. It takes no
+more calls, and closes when those under way are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from pilothouse.store.etcd import envelopes, frames, headers, outcomes
+from pilothouse.store.etcd.envelopes import Envelopes
+from pilothouse.store.etcd.frames import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PADDED,
+    PING,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    FrameReader,
+    ProtocolError,
+    frame,
+    head,
+    number,
+    read_number,
+)
+from pilothouse.store.etcd.outcomes import CallFailed, Outcome
+
+_STREAM_WINDOW = 4 << 20
+_CONNECTION_WINDOW = 1 << 30
+_QUIET, _ANSWERED_WITHIN = 10.0, 5.0
+"""Seconds without a byte before a ping, and for its answer. etcd drops clients that ping every five seconds."""
+_REMEMBERED = 256
+"""So many distinct header blocks are remembered; a server that does its work sends a handful."""
+_MOST_STREAMS = 1 << 31
+
+
+class _Exchange:
+    """A stream of HTTP/2 as both kinds of calls have it."""
+
+    __slots__ = ("deadline", "id", "owed", "unsent", "window")
+
+    def __init__(self, deadline: float) -> None:
+        self.id = 0
+        """0 until it is the call's turn."""
+        self.deadline = deadline
+        self.window = 0
+        """Bytes that the server takes at the moment."""
+        self.owed = 0
+        """Bytes taken from the server and not yet granted again."""
+        self.unsent: deque[tuple[bytes, bool]] = deque()
+        """What waits for a window, and whether it is the last."""
+
+    @property
+    def done(self) -> bool:
+        """Nobody waits for it any more."""
+        raise NotImplementedError
+
+    def take(self, data: bytes) -> bool:
+        """Bytes of the answer. True if they leave nothing waiting for a reader."""
+        raise NotImplementedError
+
+    def finish(self, failed: CallFailed | None) -> None:
+        """The end of the answer."""
+        raise NotImplementedError
+
+
+class _Call(_Exchange):
+    """One message there, one back."""
+
+    __slots__ = ("future", "parts")
+
+    def __init__(self, deadline: float, future: asyncio.Future[bytes]) -> None:
+        super().__init__(deadline)
+        self.future = future
+        self.parts: list[bytes] = []
+
+    @property
+    def done(self) -> bool:
+        return self.future.done()
+
+    def take(self, data: bytes) -> bool:
+        self.parts.append(data)
+        return True
+
+    def finish(self, failed: CallFailed | None) -> None:
+        if self.future.done():
+            return
+        if failed is None:
+            try:
+                self.future.set_result(envelopes.opened(self.parts))
+            except ProtocolError as error:
+                self.future.set_exception(CallFailed("INTERNAL", str(error)))
+        else:
+            self.future.set_exception(failed)
+
+
+class Stream(_Exchange):
+    """Messages both ways, for as long as both sides like."""
+
+    __slots__ = ("_channel", "_envelopes", "_failed", "_messages", "_waiter")
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(float("inf"))
+        self._channel = channel
+        self._envelopes = Envelopes()
+        self._messages: list[bytes] = []
+        self._failed: CallFailed | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._failed is not None
+
+    def send(self, message: bytes) -> None:
+        """Send a message; nothing happens if the stream has ended, of which ``receive`` tells."""
+        if self._failed is None:
+            self._channel.send(self, envelopes.enveloped(message), last=False)
+
+    async def receive(self) -> list[bytes]:
+        """Every message that has come since the last call, at least one. Raises ``CallFailed`` at the end."""
+        while not self._messages:
+            if self._failed is not None:
+                raise self._failed
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        messages, self._messages = self._messages, []
+        self._channel.grant(self)
+        return messages
+
+    def cancel(self) -> None:
+        """No more of this."""
+        self._channel.abandon(self, CallFailed("CANCELLED", "the stream was cancelled"))
+
+    def take(self, data: bytes) -> bool:
+        found = self._envelopes.feed(data)
+        if found:
+            self._messages += found
+            self._wake()
+        return not self._messages
+
+    def finish(self, failed: CallFailed | None) -> None:
+        self._failed = failed or CallFailed("UNAVAILABLE", "the server has ended the stream")
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Channel(asyncio.Protocol):
+    """See the module. Made by ``connect``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.retired = False
+        """It takes no more calls."""
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader()
+        self._greeted: asyncio.Future[None] = loop.create_future()
+        """Done when the server has sent its settings: it speaks HTTP/2, and has accepted our certificate."""
+        self._lost: Callable[[], CallFailed] | None = None
+        """Why there is no connection any more, for calls that come too late and never get anywhere."""
+        self._outcomes: dict[bytes, Outcome] = {}
+        self._open: dict[int, _Exchange] = {}
+        self._next = 1
+        self._waiting: deque[tuple[_Exchange, bytes, bytes, bool]] = deque()
+        """Calls beyond the number of streams that the server takes."""
+        self._blocked: dict[int, _Exchange] = {}
+        """Streams with something to send that no window allows, in order."""
+        self._window = self._stream_window = frames.WINDOW
+        self._most_streams = _MOST_STREAMS
+        self._frame_limit = frames.FRAME_LIMIT
+        self._owed = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._heard = False
+        self._pinged = False
+        self._keeper = loop.call_later(_QUIET, self._keep_alive)
+
+    @classmethod
+    async def connect(cls, host: str, port: int, *, tls: ssl.SSLContext | None, patience: float) -> Channel:
+        """Raises ``OSError``, ``TimeoutError`` or ``CallFailed``."""
+        loop = asyncio.get_running_loop()
+        channel = cls(loop)
+        try:
+            async with asyncio.timeout(patience):
+                await loop.create_connection(lambda: channel, host, port, ssl=tls)
+                await channel._greeted
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    # Calls
+
+    async def call(self, block: bytes, message: bytes, deadline: float) -> bytes:
+        """The answer's message. ``block`` is a request's headers, ``deadline`` a time of the loop."""
+        call = _Call(deadline, self._loop.create_future())
+        self._begin(call, block, envelopes.enveloped(message), True)
+        if self._timer is None or deadline < self._timer.when():
+            self._arm(deadline)
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            self.abandon(call, CallFailed("CANCELLED", "nobody waits any more"))
+            raise
+
+    def stream(self, block: bytes) -> Stream:
+        stream = Stream(self)
+        self._begin(stream, block, b"", False)
+        return stream
+
+    def _begin(self, exchange: _Exchange, block: bytes, data: bytes, last: bool) -> None:
+        if self._lost is not None:
+            exchange.finish(self._lost())
+            return
+        if self.retired:
+            exchange.finish(CallFailed("UNAVAILABLE", "the connection is ending", arrived=False))
+            return
+        if len(self._open) >= self._most_streams:
+            self._waiting.append((exchange, block, data, last))
+            return
+        exchange.id = id = self._next
+        self._next += 2
+        if self._next > frames.LARGEST_STREAM:
+            self.retired = True
+        exchange.window = self._stream_window
+        self._open[id] = exchange
+        size = len(data)
+        whole = last and size <= self._frame_limit and size <= self._window and size <= exchange.window
+        if whole and len(block) <= self._frame_limit and not self._blocked:
+            self._window -= size
+            self._write(
+                head(HEADERS, END_HEADERS, id, len(block)) + block + head(DATA, END_STREAM, id, size) + data
+            )
+            return
+        self._write(frame(HEADERS, END_HEADERS, id, block))
+        if data:
+            self.send(exchange, data, last=last)
+
+    def send(self, exchange: _Exchange, data: bytes, *, last: bool) -> None:
+        """Send data on a stream, as soon as windows allow."""
+        if exchange.id not in self._open:
+            if not exchange.id:
+                exchange.unsent.append((data, last))
+            return
+        exchange.unsent.append((data, last))
+        self._blocked[exchange.id] = exchange
+        self._unblock()
+
+    def _unblock(self) -> None:
+        """Send what the windows allow, in order; a stream whose own window is closed holds up no other."""
+        for id, exchange in list(self._blocked.items()):
+            while exchange.unsent and self._window > 0 and exchange.window > 0:
+                data, last = exchange.unsent.popleft()
+                size = min(len(data), self._window, exchange.window, self._frame_limit)
+                part, rest = data[:size], data[size:]
+                if rest:
+                    exchange.unsent.appendleft((rest, last))
+                self._window -= size
+                exchange.window -= size
+                self._write(frame(DATA, END_STREAM if last and not rest else 0, id, part))
+            if not exchange.unsent:
+                del self._blocked[id]
+            if self._window <= 0:
+                return
+
+    def grant(self, exchange: _Exchange) -> None:
+        """Everything that came on this stream has been taken: let the server send as much again."""
+        if exchange.owed >= _STREAM_WINDOW // 2 and exchange.id in self._open:
+            self._write(frame(WINDOW_UPDATE, 0, exchange.id, number(exchange.owed)))
+            exchange.owed = 0
+
+    def abandon(self, exchange: _Exchange, failed: CallFailed) -> None:
+        """End a call from our side."""
+        if self._open.get(exchange.id) is exchange:
+            self._write(frame(RST_STREAM, 0, exchange.id, number(frames.CANCEL)))
+            self._end(exchange, failed)
+        else:
+            exchange.finish(failed)
+
+    def _end(self, exchange: _Exchange, failed: CallFailed | None) -> None:
+        """A stream is over; one that waits may take its place."""
+        del self._open[exchange.id]
+        if self._blocked:
+            self._blocked.pop(exchange.id, None)
+        exchange.finish(failed)
+        if self._waiting:
+            self._admit()
+        if self.retired and not self._open:
+            self.close()
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._open) < self._most_streams:
+            exchange, block, data, last = self._waiting.popleft()
+            if exchange.done:
+                continue
+            unsent, exchange.unsent = exchange.unsent, deque()
+            self._begin(exchange, block, data, last)
+            for data, last in unsent:
+                self.send(exchange, data, last=last)
+
+    # Time
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        unbegun = [exchange for exchange, *_ in self._waiting]
+        for exchange in [*self._open.values(), *unbegun]:
+            if exchange.deadline <= now:
+                late = CallFailed("DEADLINE_EXCEEDED", "no answer in time", arrived=bool(exchange.id))
+                self.abandon(exchange, late)
+        self._waiting = deque(waiting for waiting in self._waiting if waiting[0].deadline > now)
+        deadlines = [exchange.deadline for exchange in self._open.values()]
+        deadlines += [waiting[0].deadline for waiting in self._waiting]
+        if (first := min(deadlines, default=float("inf"))) < float("inf"):
+            self._arm(first)
+
+    def _keep_alive(self) -> None:
+        """etcd takes pings only from those who have calls open."""
+        if self._pinged and not self._heard:
+            self._lose("UNAVAILABLE", f"no sign of life for {_QUIET + _ANSWERED_WITHIN:g} s")
+            return
+        self._pinged = bool(self._open) and not self._heard
+        if self._pinged:
+            self._write(frame(PING, 0, 0, bytes(8)))
+        self._heard = False
+        self._keeper = self._loop.call_later(_ANSWERED_WITHIN if self._pinged else _QUIET, self._keep_alive)
+
+    # What comes in
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        secure = transport.get_extra_info("ssl_object")
+        if secure is not None and secure.selected_alpn_protocol() != "h2":
+            self._lose("UNAVAILABLE", "the server does not speak HTTP/2")
+            return
+        ours = {
+            frames.HEADER_TABLE_SIZE: 0,
+            frames.ENABLE_PUSH: 0,
+            frames.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
+        }
+        self._write(
+            frames.PREFACE
+            + frame(SETTINGS, 0, 0, frames.settings(ours))
+            + frame(WINDOW_UPDATE, 0, 0, number(_CONNECTION_WINDOW - frames.WINDOW))
+        )
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        open = self._open
+        try:
+            for kind, flags, id, payload in self._reader.feed(data):
+                if kind == DATA:
+                    self._owed += len(payload)
+                    exchange = open.get(id)
+                    if exchange is not None:
+                        exchange.owed += len(payload)
+                        if exchange.take(frames.unpadded(payload) if flags & PADDED else payload):
+                            self.grant(exchange)
+                        if flags & END_STREAM:
+                            self._end(exchange, outcomes.failure(Outcome(None, None, "")))
+                    else:
+                        self._check_known(id)
+                elif kind == HEADERS:
+                    exchange = open.get(id)
+                    if exchange is not None:
+                        self._hear(exchange, self._outcome(payload), flags & END_STREAM)
+                    else:
+                        self._check_known(id)
+                elif kind == RST_STREAM:
+                    exchange = open.get(id)
+                    if exchange is not None:
+                        self._end(exchange, outcomes.reset(read_number(payload)))
+                else:
+                    self._control(kind, flags, id, payload)
+            if self._reader.fault is not None:
+                raise self._reader.fault
+        except ProtocolError as error:
+            self._write(frame(GOAWAY, 0, 0, number(0) + number(error.code)))
+            self._lose("INTERNAL", f"the server does not keep to HTTP/2: {error}")
+        if self._owed >= _CONNECTION_WINDOW // 2:
+            self._write(frame(WINDOW_UPDATE, 0, 0, number(self._owed)))
+            self._owed = 0
+
+    def _check_known(self, id: int) -> None:
+        """What comes late for a call that has ended is passed over; what comes for none is a fault."""
+        if id >= self._next or not id & 1:
+            raise ProtocolError(f"stream {id} was never opened")
+
+    def _outcome(self, block: bytes) -> Outcome:
+        found = self._outcomes.get(block)
+        if found is None:
+            try:
+                found = outcomes.outcome(headers.decoded(block))
+            except ValueError as error:
+                raise ProtocolError(str(error), frames.COMPRESSION_ERROR) from error
+            if len(self._outcomes) >= _REMEMBERED:
+                self._outcomes.clear()
+            self._outcomes[block] = found
+        return found
+
+    def _hear(self, exchange: _Exchange, said: Outcome, last: int) -> None:
+        """Headers or trailers. The server may answer before it has read all of a request: then it wants no more."""
+        if last:
+            if exchange.unsent:
+                self._write(frame(RST_STREAM, 0, exchange.id, number(frames.CANCEL)))
+            self._end(exchange, outcomes.failure(said) if said.status != 0 else None)
+        elif said.http != 200 and not (said.http and said.http < 200):
+            self.abandon(exchange, outcomes.failure(said))
+
+    def _control(self, kind: int, flags: int, id: int, payload: bytes) -> None:
+        if kind == WINDOW_UPDATE:
+            self._widen(id, read_number(payload) & frames.LARGEST_WINDOW)
+        elif kind == SETTINGS:
+            if not flags & ACK:
+                self._heed(frames.read_settings(payload))
+        elif kind == PING:
+            if not flags & ACK:
+                self._write(frame(PING, ACK, 0, payload))
+        elif kind == GOAWAY:
+            self._retire(read_number(payload) & frames.LARGEST_STREAM, read_number(payload, 4), payload[8:])
+
+    def _widen(self, id: int, more: int) -> None:
+        if not more:
+            raise ProtocolError("a window that is widened by nothing")
+        if not id:
+            self._window += more
+            if self._window > frames.LARGEST_WINDOW:
+                raise ProtocolError("a window of more than 2 GiB", frames.FLOW_CONTROL_ERROR)
+        elif (exchange := self._open.get(id)) is not None:
+            exchange.window += more
+        if self._blocked:
+            self._unblock()
+
+    def _heed(self, values: dict[int, int]) -> None:
+        self._frame_limit = values.get(frames.MAX_FRAME_SIZE, self._frame_limit)
+        self._most_streams = values.get(frames.MAX_CONCURRENT_STREAMS, self._most_streams)
+        before, self._stream_window = (
+            self._stream_window,
+            values.get(frames.INITIAL_WINDOW_SIZE, self._stream_window),
+        )
+        for exchange in self._open.values():
+            exchange.window += self._stream_window - before
+        self._write(frame(SETTINGS, ACK, 0))
+        self._unblock()
+        self._admit()
+        if not self._greeted.done():
+            self._greeted.set_result(None)
+
+    def _retire(self, last: int, code: int, words: bytes) -> None:
+        """The server ends the connection: what it has begun it will finish, the rest may be tried elsewhere."""
+        self.retired = True
+        details = f"the server is going away: {words.decode(errors='replace') or frames.error_name(code)}"
+        unbegun = partial(CallFailed, "UNAVAILABLE", details, arrived=False)
+        waiting, self._waiting = self._waiting, deque()
+        for exchange, *_ in waiting:
+            exchange.finish(unbegun())
+        for exchange in list(self._open.values()):
+            if exchange.id > last:
+                self._end(exchange, unbegun())
+        if not self._open:
+            self.close()
+
+    # The end
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lose("UNAVAILABLE", f"the connection was lost: {error or 'closed by the server'}")
+
+    def close(self) -> None:
+        """End the connection, and with it every call."""
+        self._lose("UNAVAILABLE", "the connection is closed")
+
+    def _lose(self, code: str, details: str) -> None:
+        if self._lost is not None:
+            return
+        self.retired = True
+        self._lost = partial(CallFailed, code, details, arrived=False)
+        self._keeper.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        begun, waiting = list(self._open.values()), list(self._waiting)
+        self._open.clear()
+        self._waiting.clear()
+        self._blocked.clear()
+        for exchange, *_ in waiting:
+            exchange.finish(self._lost())
+        for exchange in begun:
+            exchange.finish(CallFailed(code, details))
+        if not self._greeted.done():
+            self._greeted.set_exception(self._lost())
+            self._greeted.exception()  # Whoever was waiting may have given up.
+        if self._transport is not None:
+            # Not a close: that would wait for a server that hangs to take what is still to be sent.
+            self._transport.abort()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and self._lost is None:
+            self._transport.write(data)
