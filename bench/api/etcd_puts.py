@@ -2,7 +2,8 @@
 
     python -m bench.api.etcd_puts 127.0.0.1:2379 CLIENTS SECONDS    # prints {"requests", "seconds"}
 
-The message of a put is made by hand, so that nothing but gRPC itself stands between this process and etcd.
+The message of a put is made by hand, so that nothing but gRPC itself stands between this process and etcd. The gRPC is
+our own channel, the faster of the two clients there are.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import sys
 import time
 from itertools import count
 
-import grpc.aio
 import uvloop
 
 from bench.api.objects import KINDS, numbered
+from pilothouse.store.etcd.channel import Channel
+from pilothouse.store.etcd.headers import request_block
 
 PUT = "/etcdserverpb.KV/Put"
 SLOTS = 1000
@@ -37,21 +39,24 @@ async def pump(endpoint: str, clients: int, seconds: float) -> dict[str, float]:
     requests = [put_request(f"/bench/{n}".encode(), kind.manifest(numbered(n), seed=n)) for n in range(SLOTS)]
     serial = count()
     answered = 0
-    async with grpc.aio.insecure_channel(endpoint) as channel:
-        put = channel.unary_unary(PUT)
-        await put(requests[0])
-        began = time.monotonic()
+    host, _, port = endpoint.rpartition(":")
+    channel = await Channel.connect(host, int(port), tls=None, patience=10)
+    block = request_block(PUT, authority=endpoint, secure=False)
+    deadline = asyncio.get_running_loop().time() + seconds + 30
+    await channel.call(block, requests[0], deadline)
+    began = time.monotonic()
 
-        async def client() -> None:
-            nonlocal answered
-            while time.monotonic() - began < seconds:
-                await put(requests[next(serial) % SLOTS])
-                answered += 1
+    async def client() -> None:
+        nonlocal answered
+        while time.monotonic() - began < seconds:
+            await channel.call(block, requests[next(serial) % SLOTS], deadline)
+            answered += 1
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(clients):
-                group.create_task(client())
-        return {"requests": answered, "seconds": time.monotonic() - began}
+    async with asyncio.TaskGroup() as group:
+        for _ in range(clients):
+            group.create_task(client())
+    channel.close()
+    return {"requests": answered, "seconds": time.monotonic() - began}
 
 
 if __name__ == "__main__":

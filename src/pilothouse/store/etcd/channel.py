@@ -28,6 +28,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 from pilothouse.store.etcd import envelopes, frames, headers, outcomes
 from pilothouse.store.etcd.envelopes import Envelopes
@@ -364,8 +365,7 @@ class Channel(asyncio.Protocol):
     # What comes in
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         secure = transport.get_extra_info("ssl_object")
         if secure is not None and secure.selected_alpn_protocol() != "h2":
             self._lose("UNAVAILABLE", "the server does not speak HTTP/2")
