@@ -22,10 +22,10 @@ PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
 class Admission:
     """The checks, in their order."""
 
-    def __init__(self, objects: Objects, refusals: Refusals, check_rights: WriteCheck) -> None:
+    def __init__(self, objects: Objects, refusals: Refusals, checks: Iterable[WriteCheck]) -> None:
         self._objects = objects
         self._refusals = refusals
-        self._check_rights = check_rights
+        self._checks = tuple(checks)
 
     async def admit_create(self, call: Call, obj: Object) -> None:
         """Nothing is born into a namespace that doesn't exist or is going away."""
@@ -50,8 +50,9 @@ class Admission:
             raise errors.forbidden(kind.plural, kind.group, name, detail, causes=[cause])
 
     def admit_write(self, call: Call, new: Object, old: Object | None) -> None:
-        """Nobody hands on rights that they don't have."""
-        self._check_rights(call, new, old)
+        """Nobody hands on rights that they don't have, or writes what is beyond their scope."""
+        for check in self._checks:
+            check(call, new, old)
 
     def admit_delete(self, call: Call) -> None:
         """The namespaces that the system needs stay."""

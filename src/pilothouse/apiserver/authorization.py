@@ -36,6 +36,9 @@ class Attributes(msgspec.Struct, frozen=True):
     namespace: str = ""
     name: str = ""
     is_path: bool = False
+    label_selector: str = ""
+    field_selector: str = ""
+    """Of a list, watch or deletecollection, as the client wrote them."""
 
     @classmethod
     def of_path(cls, verb: str, path: str) -> Attributes:
@@ -43,7 +46,16 @@ class Attributes(msgspec.Struct, frozen=True):
         return cls(verb, path, is_path=True)
 
     @classmethod
-    def of_place(cls, verb: str, place: Place, path: str = "", *, name: str = "") -> Attributes:
+    def of_place(
+        cls,
+        verb: str,
+        place: Place,
+        path: str = "",
+        *,
+        name: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Attributes:
         """``name`` stands in where the path has none (a list by ``metadata.name``)."""
         return cls(
             verb,
@@ -54,6 +66,9 @@ class Attributes(msgspec.Struct, frozen=True):
             place.subresource,
             place.namespace,
             place.name or name,
+            False,
+            label_selector,
+            field_selector,
         )
 
 

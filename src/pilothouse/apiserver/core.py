@@ -24,7 +24,7 @@ from pilothouse.apiserver.addresses import SERVICES, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
 from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import Attributes, Chain, Masters, refusal
+from pilothouse.apiserver.authorization import Attributes, Chain, Masters, demand, refusal
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.cache_audit import Auditor
@@ -36,7 +36,7 @@ from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
 from pilothouse.apiserver.definitions import Definitions
 from pilothouse.apiserver.discovery import Discovery
 from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
-from pilothouse.apiserver.fencing import fence_of
+from pilothouse.apiserver.fencing import Fence, fence_of
 from pilothouse.apiserver.grammar import Place, locate, verb_of
 from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.minting import Minting
@@ -51,6 +51,7 @@ from pilothouse.apiserver.rbac.escalation import Escalation
 from pilothouse.apiserver.rbac.grants import GROUP as RBAC_GROUP
 from pilothouse.apiserver.rbac.reconciling import make_roles
 from pilothouse.apiserver.reading import Reader
+from pilothouse.apiserver.restriction.authorizer import Restriction
 from pilothouse.apiserver.reviews import Reviews
 from pilothouse.apiserver.service_ranges import SERVICE_RANGE
 from pilothouse.apiserver.tokens import Tokens
@@ -64,6 +65,7 @@ from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
+_SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 Page = Callable[[Request], Awaitable[Answer]]
@@ -92,7 +94,8 @@ class Core:
         self.cache = Cache(store, self.catalog, clock, bounds=Bounds(age=history))
         self._objects = Objects(store, self.cache)
         self._rbac = Rbac(self.cache)
-        self._authorizer = Chain([Masters(), self._rbac])
+        self._restriction = Restriction(self.cache)
+        self._authorizer = Chain([Masters(), self._restriction, self._rbac])
         self._aggregation = Aggregation(self.catalog, self.cache, self._objects, clock)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
         self._addresses = ServiceAddresses(self.cache, service_addresses, random)
@@ -101,7 +104,8 @@ class Core:
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses):
             self.cache.listen(listener)
         self.reader = Reader(self.catalog, self.cache, clock)
-        admission = Admission(self._objects, refusals, Escalation(self._authorizer, self._rbac).check)
+        escalation = Escalation(self._authorizer, self._rbac)
+        admission = Admission(self._objects, refusals, [self._restriction.check, escalation.check])
         self._writer = Writer(self._objects, admission, clock, random, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
@@ -177,7 +181,7 @@ class Core:
         if served.kind.deprecation:
             request.warnings.append(served.kind.deprecation)
         namespace = place.namespace if served.kind.namespaced else ""
-        fence = fence_of(request.headers) if request.method not in _READ_VERBS else None
+        fence = self._fence(request) if request.method not in _READ_VERBS else None
         call = Call(request, served, verb, namespace, place.name, place.subresource, params, fence)
         if verb in _WRITE_VERBS:
             _check_answerable(call)
@@ -243,6 +247,7 @@ class Core:
             case "eviction", _:
                 return await self._pods.evict(call)
             case "token", _:
+                self._restriction.check_token_request(call)
                 return await self._minting.mint(call)
             case "binding", _:
                 return await self._pods.bind(call)
@@ -298,16 +303,41 @@ class Core:
         return sorted(paths)
 
     def _authorize(self, request: Request, verb: str, place: Place, params: dict[str, str]) -> None:
-        name = ""
-        if verb in ("list", "watch", "deletecollection") and "fieldSelector" in params:
-            name = _pinned_name(params["fieldSelector"])
-        attributes = Attributes.of_place(verb, place, request.path, name=name)
+        if params and verb in _SELECTING_VERBS:
+            fields = params.get("fieldSelector", "")
+            attributes = Attributes.of_place(
+                verb,
+                place,
+                request.path,
+                name=_pinned_name(fields) if fields else "",
+                label_selector=params.get("labelSelector", ""),
+                field_selector=fields,
+            )
+        else:
+            attributes = Attributes.of_place(verb, place, request.path)
         self._demand(request, attributes)
 
     def _demand(self, request: Request, attributes: Attributes) -> None:
         request.verdict = decision = self._authorizer.decide(request.user, attributes)
         if not decision.allowed:
             raise refusal(request.user, attributes, decision.reason)
+
+    def _fence(self, request: Request) -> Fence | None:
+        """The leadership that a write is made under. Whether it holds tells something about the Lease: so it must be one
+        that the user may read.
+        """
+        fence = fence_of(request.headers)
+        if fence is not None:
+            asked = Attributes(
+                "get",
+                group="coordination.k8s.io",
+                version="v1",
+                resource="leases",
+                namespace=fence.namespace,
+                name=fence.lease,
+            )
+            demand(self._authorizer, request.user, asked)
+        return fence
 
     def _may_create(self, call: Call) -> None:
         """An apply or an update that creates needs the right to create as well."""

@@ -1,0 +1,82 @@
+"""The restriction as an authorizer and as a check of writes: ahead of RBAC, and after everything else.
+
+    restriction = Restriction(cache)
+    Chain([Masters(), restriction, rbac])
+    restriction.decide(user, attributes)      # allowed, denied, or no opinion for whoever is neither pilot nor node
+    restriction.check(call, new, old)         # 403 for a write whose content is beyond the writer's scope
+
+What is in scope is allowed here and needs no role. So a service account that pilots run under holds nothing itself: a
+token of it that is not bound to a pilot's pod is worth nothing.
+
+``restricts`` is the cheap question: for users of whom it is False, this has no opinion, whatever happens to objects.
+"""
+
+from __future__ import annotations
+
+from pilothouse.apiserver.authorization import MASTERS, NO_OPINION, Attributes, Decision
+from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.restriction.bound_pods import BoundPods
+from pilothouse.apiserver.restriction.clusters import Pilots
+from pilothouse.apiserver.restriction.identity import Bound, Node, identify
+from pilothouse.apiserver.restriction.node_scope import NodeScope
+from pilothouse.apiserver.restriction.node_writes import NodeWrites
+from pilothouse.apiserver.restriction.pilot_scope import PilotScope
+from pilothouse.apiserver.restriction.pilot_writes import PilotWrites
+from pilothouse.meta.kind import Object
+
+
+class Restriction:
+    """Keeps pilots and nodes within their scopes."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._pods = BoundPods(cache)
+        self._pilots = Pilots(cache)
+        self._node_scope = NodeScope(self._pods, cache)
+        self._pilot_scope = PilotScope(self._pilots, cache)
+        self._node_writes = NodeWrites(self._pods)
+        self._pilot_writes = PilotWrites(self._pilots)
+        for index in (self._pods, self._pilots):
+            cache.listen(index)
+
+    def restricts(self, user: User) -> bool:
+        """Whether there may ever be an opinion about this user."""
+        return identify(user) is not None
+
+    def decide(self, user: User, attributes: Attributes) -> Decision:
+        identity = identify(user)
+        if identity is None:
+            return NO_OPINION
+        if isinstance(identity, Node):
+            return self._node_scope.decide(identity.name, attributes)
+        if not self._is_pilot(identity):
+            return NO_OPINION
+        pilot = self._pilots.find(identity.namespace, identity.pod)
+        return self._pilot_scope.decide(identity, pilot, attributes)
+
+    def check(self, call: Call, new: Object, old: Object | None) -> None:
+        """403 for a write that is beyond the writer's scope by what it contains."""
+        identity = identify(call.request.user)
+        if identity is None or self._is_master(call.request.user):
+            return
+        if isinstance(identity, Node):
+            self._node_writes.check(identity.name, call, new, old)
+        elif self._is_pilot(identity):
+            self._pilot_writes.check(identity, call, new, old)
+
+    def check_token_request(self, call: Call) -> None:
+        """403 for a token that a node may not have."""
+        identity = identify(call.request.user)
+        if isinstance(identity, Node) and not self._is_master(call.request.user):
+            self._node_writes.check_token_request(identity.name, call)
+
+    def _is_pilot(self, identity: Bound) -> bool:
+        """With a Pilot of its pod's name, or a pod that waits for one."""
+        if self._pilots.find(identity.namespace, identity.pod) is not None:
+            return True
+        pod = self._pods.find(identity.namespace, identity.pod)
+        return pod is not None and pod.piloted
+
+    def _is_master(self, user: User) -> bool:
+        return MASTERS in user.groups

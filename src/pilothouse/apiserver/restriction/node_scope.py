@@ -1,0 +1,190 @@
+"""What a node may ask for: itself, the pods that are bound to it, and what those refer to.
+
+The rules are those of Kubernetes' node authorizer, with two differences: what is not in scope is denied, so that no role
+can add to it; and a node makes no pods, as nothing here runs pods that the server does not know of first.
+
+| | reads | writes |
+|---|---|---|
+| its Node | get; list and watch by name | create, update, patch, and of the status |
+| its pods | get; list and watch by ``spec.nodeName`` | delete, evict, their status |
+| their secrets, config maps, claims, volumes, accounts | get; list and watch by name | the claims' status, the accounts' tokens |
+| services, endpoints and their slices | all | |
+| its lease in ``kube-node-lease`` | get | create, update, patch, delete |
+| its certificate requests | get; list and watch by name | create |
+| events | | create, update, patch |
+| token and access reviews | | create |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.apiserver.authorization import Attributes, Decision
+from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.catalog import ROOT
+from pilothouse.apiserver.restriction.bound_pods import BoundPods
+from pilothouse.apiserver.restriction.scope import CHANGES, READS, aside, denied, selects_field
+
+LEASE_NAMESPACE = "kube-node-lease"
+REQUESTS = "certificates.k8s.io/certificatesigningrequests"
+_YES = Decision(True, "node: within its scope")
+_NAMELESS = denied(
+    "the group system:nodes is for users named system:node:NAME; a member with another name may do nothing"
+)
+_BEYOND = denied("node: not among what a node may do")
+_NO_PODS = denied(
+    "node: nodes make no pods; there are no static or mirror pods here, so create pods as a user"
+)
+_NO_VERB = denied("node: may not do that to this resource")
+
+_Rule = Callable[["NodeScope", str, Attributes], Decision]
+
+
+class NodeScope:
+    """Decides for nodes."""
+
+    def __init__(self, pods: BoundPods, cache: Cache) -> None:
+        self._pods = pods
+        self._cache = cache
+
+    def decide(self, node: str, asked: Attributes) -> Decision:
+        """What the node of that name may do. Without a name: nothing."""
+        if not node:
+            return _NAMELESS
+        decision = aside(asked)
+        if decision is not None:
+            return decision
+        rule = _RULES.get((asked.group, asked.resource, asked.subresource))
+        return rule(self, node, asked) if rule is not None else _BEYOND
+
+    def _node(self, node: str, asked: Attributes) -> Decision:
+        if asked.verb == "create":
+            return _YES if asked.name in ("", node) else _not_itself(node)
+        if asked.verb not in READS and asked.verb not in CHANGES:
+            return _NO_VERB
+        return _YES if asked.name == node else _not_itself(node)
+
+    def _node_status(self, node: str, asked: Attributes) -> Decision:
+        if asked.verb != "get" and asked.verb not in CHANGES:
+            return _NO_VERB
+        return _YES if asked.name == node else _not_itself(node)
+
+    def _pod(self, node: str, asked: Attributes) -> Decision:
+        if asked.verb in ("list", "watch") and selects_field(asked, "spec.nodeName", node):
+            return _YES
+        if asked.verb in READS or asked.verb == "delete":
+            if asked.name:
+                return self._own_pod(node, asked)
+            return denied(f"node: may see its own pods only: ask with fieldSelector=spec.nodeName={node}")
+        return _NO_PODS if asked.verb == "create" else _NO_VERB
+
+    def _pod_status(self, node: str, asked: Attributes) -> Decision:
+        return self._own_pod(node, asked) if asked.verb in CHANGES else _NO_VERB
+
+    def _eviction(self, node: str, asked: Attributes) -> Decision:
+        return self._own_pod(node, asked) if asked.verb == "create" else _NO_VERB
+
+    def _own_pod(self, node: str, asked: Attributes) -> Decision:
+        return _YES if self._pods.runs(node, asked.namespace, asked.name) else _unrelated(node)
+
+    def _needed(self, node: str, asked: Attributes) -> Decision:
+        """Secrets, config maps, claims and accounts: one at a time, by name."""
+        if asked.verb not in READS:
+            return _NO_VERB
+        if not asked.name:
+            return denied(
+                "node: may read one such object at a time: ask for it by name, or with fieldSelector=metadata.name=NAME"
+            )
+        return self._if_needed(node, asked)
+
+    def _claim_status(self, node: str, asked: Attributes) -> Decision:
+        if asked.verb != "get" and asked.verb not in CHANGES:
+            return _NO_VERB
+        return self._if_needed(node, asked)
+
+    def _token(self, node: str, asked: Attributes) -> Decision:
+        return self._if_needed(node, asked) if asked.verb == "create" else _NO_VERB
+
+    def _if_needed(self, node: str, asked: Attributes) -> Decision:
+        related = self._pods.needs(node, asked.resource, asked.namespace, asked.name)
+        return _YES if related else _unrelated(node)
+
+    def _volume(self, node: str, asked: Attributes) -> Decision:
+        if asked.verb not in READS:
+            return _NO_VERB
+        return _YES if asked.name and self._pods.mounts(node, asked.name) else _unrelated(node)
+
+    def _lease(self, node: str, asked: Attributes) -> Decision:
+        if asked.namespace != LEASE_NAMESPACE:
+            return denied(f"node: has a lease in the namespace {LEASE_NAMESPACE}, and in no other")
+        if asked.verb == "create":
+            return _YES if asked.name in ("", node) else _not_itself(node)
+        if asked.verb not in ("get", "delete") and asked.verb not in CHANGES:
+            return _NO_VERB
+        return _YES if asked.name == node else _not_itself(node)
+
+    def _request(self, node: str, asked: Attributes) -> Decision:
+        if asked.verb == "create":
+            return _YES
+        if asked.verb not in READS:
+            return _NO_VERB
+        item = self._cache.get(REQUESTS, f"{ROOT}{REQUESTS}/{asked.name}") if asked.name else None
+        if item is not None and _request.decode(item.value).spec.username == f"system:node:{node}":
+            return _YES
+        return denied("node: may see the certificate requests that it made itself, by name")
+
+    def _readable(self, node: str, asked: Attributes) -> Decision:
+        return _YES if asked.verb in READS else _NO_VERB
+
+    def _event(self, node: str, asked: Attributes) -> Decision:
+        return _YES if asked.verb == "create" or asked.verb in CHANGES else _NO_VERB
+
+    def _review(self, node: str, asked: Attributes) -> Decision:
+        return _YES if asked.verb == "create" else _NO_VERB
+
+
+_RULES: dict[tuple[str, str, str], _Rule] = {
+    ("", "nodes", ""): NodeScope._node,
+    ("", "nodes", "status"): NodeScope._node_status,
+    ("", "pods", ""): NodeScope._pod,
+    ("", "pods", "status"): NodeScope._pod_status,
+    ("", "pods", "eviction"): NodeScope._eviction,
+    ("", "secrets", ""): NodeScope._needed,
+    ("", "configmaps", ""): NodeScope._needed,
+    ("", "persistentvolumeclaims", ""): NodeScope._needed,
+    ("", "persistentvolumeclaims", "status"): NodeScope._claim_status,
+    ("", "persistentvolumes", ""): NodeScope._volume,
+    ("", "serviceaccounts", ""): NodeScope._needed,
+    ("", "serviceaccounts", "token"): NodeScope._token,
+    ("", "services", ""): NodeScope._readable,
+    ("", "endpoints", ""): NodeScope._readable,
+    ("discovery.k8s.io", "endpointslices", ""): NodeScope._readable,
+    ("coordination.k8s.io", "leases", ""): NodeScope._lease,
+    ("certificates.k8s.io", "certificatesigningrequests", ""): NodeScope._request,
+    ("", "events", ""): NodeScope._event,
+    ("events.k8s.io", "events", ""): NodeScope._event,
+    ("authentication.k8s.io", "tokenreviews", ""): NodeScope._review,
+    ("authorization.k8s.io", "subjectaccessreviews", ""): NodeScope._review,
+    ("authorization.k8s.io", "localsubjectaccessreviews", ""): NodeScope._review,
+}
+
+
+class _RequestSpec(msgspec.Struct):
+    username: str = ""
+
+
+class _Request(msgspec.Struct):
+    spec: _RequestSpec = msgspec.field(default_factory=_RequestSpec)
+
+
+_request = msgspec.json.Decoder(_Request)
+
+
+def _not_itself(node: str) -> Decision:
+    return denied(f"node: '{node}' may do this to itself only")
+
+
+def _unrelated(node: str) -> Decision:
+    return denied(f"no relationship found between node '{node}' and this object")
