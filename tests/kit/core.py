@@ -113,6 +113,10 @@ class CoreServer:
         assert answer.status == 200, answer.body
         return [json.loads(line) for line in answer.body.splitlines()]
 
+    def bearer(self, token: str) -> User:
+        """Whose a token is; raises the 401 that its bearer would get."""
+        return self._runner.run(self.authenticator.identify_surely(None, f"Bearer {token}"))
+
     def settle(self) -> None:
         """Let what follows from earlier requests happen."""
         self._runner.run(self._turn())

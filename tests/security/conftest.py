@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.kit.shop import Shop
+
+from pilothouse.apiserver.exchange import User
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    """One installation for a module: what its tests try is refused, or harmless to the others."""
+    with Shop() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pilot(shop: Shop) -> User:
+    """A stolen token: that of the pod es-demo-0, whose account somebody has made all-powerful besides."""
+    user = shop.pilot("shop", "es-demo-0")
+    shop.grant_everything(user)
+    return user
