@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pilothouse.apiserver import metrics, object_metrics
-from pilothouse.client.kubeconfig import Access
+from pilothouse.client.access import Access
 from pilothouse.pki.files import private_folder, write_private
 
 

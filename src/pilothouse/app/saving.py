@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from pilothouse.client.access import Access
 from pilothouse.client.asking import ask
-from pilothouse.client.kubeconfig import Access
 from pilothouse.store.backup_file import BackupError, BackupReader, Header
 
 _PATH = "/pilothouse/v1/backup"

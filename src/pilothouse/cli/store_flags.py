@@ -12,7 +12,7 @@ from pilothouse.app.options import EtcdOptions, default_data
 from pilothouse.cli.parameters import Urls
 
 if TYPE_CHECKING:
-    from pilothouse.client.kubeconfig import Access
+    from pilothouse.client.access import Access
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -10,15 +10,13 @@ It blocks, and needs nothing but the standard library, so that a command starts 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from urllib.parse import urlencode, urlsplit
 
-from pilothouse.client.kubeconfig import Access
-
-_WARNING = re.compile(r'299 \S+ "(.*)"', re.DOTALL)
+from pilothouse.client.access import Access
+from pilothouse.client.warning_headers import warning_texts
 
 
 class AskError(Exception):
@@ -50,8 +48,7 @@ class Asked:
     @property
     def warnings(self) -> list[str]:
         """What the server warns of."""
-        found = [_WARNING.fullmatch(text) for text in self._response.headers.get_all("Warning", [])]
-        return [re.sub(r"\\(.)", r"\1", match[1]) for match in found if match]
+        return list(warning_texts(self._response.headers.get_all("Warning", [])))
 
 
 @contextmanager

@@ -4,51 +4,28 @@
     access.url, access.tls()
 
 The file is the one named, else the first that exists of those in ``KUBECONFIG``, else ``~/.kube/config``, else the default.
-Read are certificates and tokens, inline or as files beside the kubeconfig. What else a file may ask for (other ways to
-authenticate, plain HTTP) is an error that says so: a credential goes to a verified server or nowhere.
+Certificates and tokens may be inline or files beside the kubeconfig; ``exec`` names a program that gives them out. What else
+a file may ask for (passwords, plain HTTP) is an error that says so: a credential goes to a server by TLS or nowhere.
 """
 
 from __future__ import annotations
 
 import binascii
 import os
-import ssl
-import tempfile
 from base64 import b64decode
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-_UNSUPPORTED = ("exec", "auth-provider", "username", "password")
+from pilothouse.client.access import Access, AccessError, Impersonation, Login
+
+_UNSUPPORTED = ("auth-provider", "username", "password")
+_LOGIN_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
-class KubeconfigError(Exception):
+class KubeconfigError(AccessError):
     """A kubeconfig that can't be used; the message says where and why."""
-
-
-@dataclass(frozen=True)
-class Access:
-    """How to reach a server, and as whom."""
-
-    url: str
-    authority: bytes = b""
-    """PEM; empty for those that the machine trusts."""
-    certificate: bytes = b""
-    key: bytes = b""
-    token: str = ""
-
-    def tls(self) -> ssl.SSLContext:
-        """A context that verifies the server and shows the certificate."""
-        context = ssl.create_default_context(cadata=self.authority.decode() or None)
-        if self.certificate:
-            # Only files are taken. This one is the owner's alone, and gone at once.
-            with tempfile.NamedTemporaryFile() as file:
-                file.write(self.certificate + b"\n" + self.key)
-                file.flush()
-                context.load_cert_chain(file.name)
-        return context
 
 
 def find(named: Path | None, default: Path) -> Path:
@@ -89,22 +66,73 @@ class _Reader:
         url = str(cluster.get("server", "")).rstrip("/")
         if not url.startswith("https://"):
             raise self._wrong(f"the server {url!r} is not an https:// address")
-        if cluster.get("insecure-skip-tls-verify"):
-            raise self._wrong("insecure-skip-tls-verify is not supported; give a certificate-authority")
-        if cluster.get("tls-server-name"):
-            raise self._wrong(
-                "tls-server-name is not supported; the server's certificate must be for its address"
-            )
+        proxy = str(cluster.get("proxy-url") or "")
+        if proxy and not proxy.startswith("http://"):
+            raise self._wrong(f"the proxy-url {proxy!r} is not supported; it must be an http:// address")
         for name in _UNSUPPORTED:
             if user.get(name):
-                raise self._wrong(f"the user's {name} is not supported; use a client certificate or a token")
-        token = user.get("token") or self._file(user, "tokenFile").decode().strip()
+                raise self._wrong(
+                    f"the user's {name} is not supported; use a client certificate, a token or exec"
+                )
+        insecure = bool(cluster.get("insecure-skip-tls-verify"))
+        authority = self._data(cluster, "certificate-authority")
+        if insecure and authority:
+            raise self._wrong("a certificate-authority can't be given together with insecure-skip-tls-verify")
+        inline = str(user.get("token") or "")
         return Access(
             url=url,
-            authority=self._data(cluster, "certificate-authority"),
+            authority=authority,
             certificate=self._data(user, "client-certificate"),
             key=self._data(user, "client-key"),
-            token=str(token),
+            token=inline or self._file(user, "tokenFile").decode().strip(),
+            certificate_file=self._place(user, "client-certificate"),
+            key_file=self._place(user, "client-key"),
+            token_file=None if inline else self._place(user, "tokenFile"),
+            authority_file=self._place(cluster, "certificate-authority"),
+            login=self._login(user["exec"]) if user.get("exec") else None,
+            impersonation=self._impersonation(user),
+            server_name=str(cluster.get("tls-server-name") or ""),
+            insecure=insecure,
+            proxy=proxy,
+            namespace=str(context.get("namespace") or "default"),
+        )
+
+    def _login(self, content: Any) -> Login:
+        told = self._mapping(content, "the user's exec")
+        version = told.get("apiVersion")
+        if version not in _LOGIN_VERSIONS:
+            raise self._wrong(
+                f"exec.apiVersion {version!r} is not supported: expected {' or '.join(_LOGIN_VERSIONS)}"
+            )
+        if told.get("interactiveMode") == "Always":
+            raise self._wrong("exec.interactiveMode Always is not supported: nobody is there to be asked")
+        command = str(told.get("command") or "")
+        if not command:
+            raise self._wrong("exec.command is missing")
+        # A path is meant from the kubeconfig's folder; a bare name is looked up in PATH.
+        if os.sep in command:
+            command = str(self._path.parent / command)
+        env = {str(each["name"]): str(each["value"]) for each in told.get("env") or []}
+        return Login(
+            command=command,
+            args=tuple(str(each) for each in told.get("args") or []),
+            env=env,
+            api_version=str(version),
+            cluster_info=bool(told.get("provideClusterInfo")),
+            hint=str(told.get("installHint") or ""),
+        )
+
+    def _impersonation(self, user: dict[str, Any]) -> Impersonation | None:
+        if not user.get("as"):
+            if any(user.get(name) for name in ("as-uid", "as-groups", "as-user-extra")):
+                raise self._wrong("as-uid, as-groups and as-user-extra need a user to act as, in `as`")
+            return None
+        extra = self._mapping(user.get("as-user-extra") or {}, "as-user-extra")
+        return Impersonation(
+            user=str(user["as"]),
+            uid=str(user.get("as-uid") or ""),
+            groups=tuple(str(each) for each in user.get("as-groups") or []),
+            extra={str(name): tuple(str(each) for each in values) for name, values in extra.items()},
         )
 
     def _entry(self, content: Any, kind: str, name: Any) -> dict[str, Any]:
@@ -127,10 +155,16 @@ class _Reader:
         except (binascii.Error, TypeError, ValueError):
             raise self._wrong(f"{field}-data is not base64") from None
 
+    def _place(self, entry: dict[str, Any], field: str) -> Path | None:
+        """The file that a field names, unless its content is inline."""
+        if not entry.get(field) or entry.get(f"{field}-data"):
+            return None
+        return self._path.parent / str(entry[field])
+
     def _file(self, entry: dict[str, Any], field: str) -> bytes:
-        if not entry.get(field):
+        file = self._place(entry, field)
+        if file is None:
             return b""
-        file = self._path.parent / str(entry[field])
         try:
             return file.read_bytes()
         except OSError as problem:

@@ -1,0 +1,93 @@
+"""Where a server is, whom to trust, and who one is: what a kubeconfig or a pod's files come to.
+
+    access = Access("https://10.0.0.1:6443", authority=pem, token_file=Path("/run/token"))
+    access.tls()
+
+What is given as a file is named here as well as read, so that a process that lives for long notices a new content.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+class AccessError(Exception):
+    """What is needed to reach a server can't be had; the message says where and why."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """A program that gives out credentials (a kubeconfig's ``exec``)."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    api_version: str = "client.authentication.k8s.io/v1"
+    cluster_info: bool = False
+    """Tell the program which server it is for."""
+    hint: str = ""
+    """How to install the program, for people who lack it."""
+
+
+@dataclass(frozen=True)
+class Impersonation:
+    """Somebody else, in whose name requests are made."""
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach a server, and as whom."""
+
+    url: str
+    authority: bytes = b""
+    """PEM; empty for those that the machine trusts."""
+    certificate: bytes = b""
+    key: bytes = b""
+    token: str = ""
+    certificate_file: Path | None = None
+    """Where ``certificate`` was read from; None if it came inline."""
+    key_file: Path | None = None
+    token_file: Path | None = None
+    authority_file: Path | None = None
+    login: Login | None = None
+    impersonation: Impersonation | None = None
+    server_name: str = ""
+    """The name that the server's certificate is for, where it is not the address."""
+    insecure: bool = False
+    """Trust whoever answers."""
+    proxy: str = ""
+    namespace: str = "default"
+    """Where objects are meant to be when nothing else is said."""
+
+    def tls(self) -> ssl.SSLContext:
+        """A context that verifies the server and shows the certificate."""
+        return tls_context(self.authority, self.certificate, self.key, insecure=self.insecure)
+
+
+def tls_context(
+    authority: bytes, certificate: bytes = b"", key: bytes = b"", *, insecure: bool = False
+) -> ssl.SSLContext:
+    """A client's context. Raises ``AccessError`` for what is no PEM, or does not belong together."""
+    try:
+        context = ssl.create_default_context(cadata=authority.decode() or None)
+        if insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if certificate:
+            # Only files are taken. This one is the owner's alone, and gone at once.
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(certificate + b"\n" + key)
+                file.flush()
+                context.load_cert_chain(file.name)
+    except (ssl.SSLError, ValueError) as problem:
+        raise AccessError(f"the certificates can't be used: {problem}") from None
+    return context

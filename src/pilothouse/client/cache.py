@@ -1,0 +1,144 @@
+"""Objects of one collection, kept with indexes.
+
+    cache = Cache({"node": lambda pod: [pod.spec.get("nodeName", "")]})
+    cache.get("default", "web-0")
+    cache.list("default")                       # of a namespace, or of all
+    cache.by(OWNER, uid), cache.by("node", "n1")
+
+An index function names the values under which an object is found; objects without a value are not in that index. Every
+cache finds objects by namespace and by the uid of each owner. Results are fresh lists of shared, immutable objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from pilothouse.client.objects import Object
+
+Key = tuple[str, str]
+IndexFunction = Callable[[Object], Iterable[str]]
+
+Objects = list[Object]
+
+NAMESPACE = "namespace"
+OWNER = "owner"
+
+
+class Difference(NamedTuple):
+    """What changed: ``old`` is None for an object that appeared, ``new`` for one that went."""
+
+    old: Object | None
+    new: Object | None
+
+
+Differences = list[Difference]
+
+
+def by_label(key: str) -> IndexFunction:
+    """An index by the value of one label."""
+
+    def values(obj: Object) -> Iterable[str]:
+        value = obj.labels.get(key)
+        return () if value is None else (value,)
+
+    return values
+
+
+def _owners(obj: Object) -> Iterable[str]:
+    return [owner.uid for owner in obj.owners]
+
+
+class Cache:
+    """The objects and where to find them."""
+
+    def __init__(self, indexes: Mapping[str, IndexFunction] | None = None) -> None:
+        self._objects: dict[Key, Object] = {}
+        self._functions: dict[str, IndexFunction] = {OWNER: _owners}
+        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {NAMESPACE: {}, OWNER: {}}
+        for name, function in (indexes or {}).items():
+            self.index(name, function)
+
+    def index(self, name: str, function: IndexFunction) -> None:
+        """Have one more index, over what is there and what will come."""
+        if name in self._indexes:
+            raise ValueError(f"there is an index called {name!r} already")
+        self._functions[name] = function
+        index: dict[str, dict[Key, Object]] = {}
+        self._indexes[name] = index
+        for key, obj in self._objects.items():
+            for value in function(obj):
+                index.setdefault(value, {})[key] = obj
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """The object; the namespace is empty for those that have none."""
+        return self._objects.get((namespace, name))
+
+    def list(self, namespace: str = "") -> Objects:
+        """Those of a namespace, or all."""
+        return self.by(NAMESPACE, namespace) if namespace else list(self._objects.values())
+
+    def by(self, index: str, value: str) -> Objects:
+        """Those that an index finds under a value. Raises ``KeyError`` for an index that there is not."""
+        return list(self._indexes[index].get(value, {}).values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def put(self, obj: Object) -> Difference | None:
+        """Take in a version of an object; None if the one known is as new."""
+        old = self._objects.get(obj.key)
+        if old is not None:
+            if old.uid == obj.uid and old.revision >= obj.revision:
+                return None
+            self._forget(obj.key, old)
+        self._remember(obj.key, obj)
+        return Difference(old, obj)
+
+    def remove(self, obj: Object) -> Difference | None:
+        """Take out an object that was gone as of its revision; None if it is not there, or a newer one is."""
+        old = self._objects.get(obj.key)
+        if old is None or old.revision > obj.revision:
+            return None
+        self._forget(obj.key, old)
+        return Difference(old, None)
+
+    def replace(self, objects: Iterable[Object]) -> Differences:
+        """Have these and no others."""
+        differences: list[Difference] = []
+        fresh = {obj.key: obj for obj in objects}
+        for key, old in list(self._objects.items()):
+            if key not in fresh:
+                self._forget(key, old)
+                differences.append(Difference(old, None))
+        for key, obj in fresh.items():
+            known = self._objects.get(key)
+            if known == obj:
+                continue
+            if known is not None:
+                self._forget(key, known)
+            self._remember(key, obj)
+            differences.append(Difference(known, obj))
+        return differences
+
+    def _remember(self, key: Key, obj: Object) -> None:
+        self._objects[key] = obj
+        if key[0]:
+            self._indexes[NAMESPACE].setdefault(key[0], {})[key] = obj
+        for name, function in self._functions.items():
+            for value in function(obj):
+                self._indexes[name].setdefault(value, {})[key] = obj
+
+    def _forget(self, key: Key, obj: Object) -> None:
+        del self._objects[key]
+        self._drop(NAMESPACE, key[0], key)
+        for name, function in self._functions.items():
+            for value in function(obj):
+                self._drop(name, value, key)
+
+    def _drop(self, name: str, value: str, key: Key) -> None:
+        found = self._indexes[name].get(value)
+        if found is not None:
+            found.pop(key, None)
+            if not found:
+                del self._indexes[name][value]

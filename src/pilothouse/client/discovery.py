@@ -1,0 +1,96 @@
+"""What a server serves, found by asking it.
+
+    discovery = await discover(api)
+    discovery.find("Database"), discovery.find("databases", group="nav.example.io")
+
+Where several versions of a kind are served, it is the one that the server prefers. Servers since 1.30 answer in two
+requests; of others each group and version is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pilothouse.client.resources import Resource
+from pilothouse.client.rest import Api
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+
+class NoSuchKind(LookupError):
+    """The server does not serve such a kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A resource and what can be done with its objects."""
+
+    resource: Resource
+    verbs: frozenset[str]
+
+
+class Discovery:
+    """What a server served when it was asked; versions in the order in which it prefers them."""
+
+    def __init__(self, served: tuple[Served, ...]) -> None:
+        self.served = served
+
+    def find(self, name: str, *, group: str | None = None, version: str | None = None) -> Resource:
+        """By kind or plural. Raises ``NoSuchKind``."""
+        for each in self.served:
+            resource = each.resource
+            if (
+                name in (resource.kind, resource.plural)
+                and group in (None, resource.group)
+                and version in (None, resource.version)
+            ):
+                return resource
+        where = f" in {'/'.join(part for part in (group, version) if part)}" if group or version else ""
+        raise NoSuchKind(f"the server serves no {name}{where}")
+
+
+async def discover(api: Api) -> Discovery:
+    """Ask a server. Raises what ``Api`` raises."""
+    found: list[Served] = []
+    for root in ("/api", "/apis"):
+        document = msgspec.json.decode(await api.fetch(root, accept=_AGGREGATED))
+        if document.get("kind") == "APIGroupDiscoveryList":
+            found += _aggregated(document)
+        else:
+            for group, version in _versions(document):
+                path = f"{root}/{group}/{version}" if group else f"{root}/{version}"
+                found += _legacy(group, version, msgspec.json.decode(await api.fetch(path)))
+    return Discovery(tuple(found))
+
+
+def _aggregated(document: dict[str, Any]) -> Iterator[Served]:
+    for group in document.get("items") or ():
+        name = group.get("metadata", {}).get("name", "")
+        for version in group.get("versions") or ():
+            for each in version.get("resources") or ():
+                kind = each.get("responseKind", {}).get("kind", "")
+                namespaced = each.get("scope") == "Namespaced"
+                resource = Resource(name, version["version"], each["resource"], kind, namespaced)
+                yield Served(resource, frozenset(each.get("verbs") or ()))
+
+
+def _versions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Groups and versions, each group's preferred version first."""
+    for version in document.get("versions") or ():
+        yield "", version
+    for group in document.get("groups") or ():
+        preferred = group.get("preferredVersion", {}).get("version")
+        versions = [each["version"] for each in group.get("versions") or ()]
+        for version in sorted(versions, key=lambda each: each != preferred):
+            yield group["name"], version
+
+
+def _legacy(group: str, version: str, document: dict[str, Any]) -> Iterator[Served]:
+    for each in document.get("resources") or ():
+        if "/" not in each["name"]:  # else a subresource
+            resource = Resource(group, version, each["name"], each["kind"], each["namespaced"])
+            yield Served(resource, frozenset(each.get("verbs") or ()))

@@ -1,0 +1,101 @@
+"""Credentials from a program, as a kubeconfig's ``exec`` asks for (``ExecCredential``).
+
+    credential = log_in(login, access)
+    credential.token, credential.expires
+
+It blocks; whoever has an event loop calls it in a thread. The program gets no terminal: nobody is there to be asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any
+
+from pilothouse.base.times import TimeError, parse_time
+from pilothouse.client.access import Access, AccessError, Login
+
+PATIENCE = 60.0
+"""Seconds that the program may take."""
+_INFO = "KUBERNETES_EXEC_INFO"
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What the program gave. ``expires`` is a moment, or None if it holds for as long as the process."""
+
+    token: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+    expires: float | None = None
+
+
+def log_in(login: Login, access: Access) -> Credential:
+    """Run the program. Raises ``AccessError`` with what it said."""
+    info = json.dumps(_info(login, access))
+    try:
+        ended = subprocess.run(
+            [login.command, *login.args],
+            env={**os.environ, **login.env, _INFO: info},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise AccessError(f"the login program {login.command} took longer than {PATIENCE:g} s") from None
+    except OSError as problem:
+        hint = f"\n{login.hint}" if login.hint else ""
+        raise AccessError(
+            f"the login program {login.command} can't be run: {problem.strerror or problem}{hint}"
+        ) from None
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip()[-500:]
+        raise AccessError(f"the login program {login.command} failed with status {ended.returncode}: {said}")
+    return _read(ended.stdout, login)
+
+
+def _info(login: Login, access: Access) -> dict[str, Any]:
+    spec: dict[str, Any] = {"interactive": False}
+    if login.cluster_info:
+        cluster: dict[str, Any] = {"server": access.url}
+        if access.authority:
+            cluster["certificate-authority-data"] = b64encode(access.authority).decode()
+        if access.server_name:
+            cluster["tls-server-name"] = access.server_name
+        if access.insecure:
+            cluster["insecure-skip-tls-verify"] = True
+        if access.proxy:
+            cluster["proxy-url"] = access.proxy
+        spec["cluster"] = cluster
+    return {"apiVersion": login.api_version, "kind": "ExecCredential", "spec": spec}
+
+
+def _read(output: bytes, login: Login) -> Credential:
+    def wrong(what: str) -> AccessError:
+        return AccessError(f"the login program {login.command} gave {what}")
+
+    try:
+        told = json.loads(output)
+    except ValueError:
+        raise wrong("no JSON") from None
+    if not isinstance(told, dict) or told.get("kind") != "ExecCredential":
+        raise wrong("no ExecCredential")
+    if told.get("apiVersion") != login.api_version:
+        raise wrong(f"an ExecCredential of {told.get('apiVersion')!r}: expected {login.api_version}")
+    status = told.get("status")
+    if not isinstance(status, dict):
+        raise wrong("an ExecCredential without status")
+    certificate, key = status.get("clientCertificateData") or "", status.get("clientKeyData") or ""
+    if bool(certificate) != bool(key):
+        raise wrong("a certificate without its key, or a key without its certificate")
+    if not certificate and not status.get("token"):
+        raise wrong("neither a token nor a certificate")
+    try:
+        expires = parse_time(status["expirationTimestamp"]) if status.get("expirationTimestamp") else None
+    except TimeError as problem:
+        raise wrong(f"a bad status.expirationTimestamp: {problem}") from None
+    return Credential(str(status.get("token") or ""), certificate.encode(), key.encode(), expires)

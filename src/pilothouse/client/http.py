@@ -1,0 +1,121 @@
+"""The transport over the network: TLS, connections that are kept, credentials that may change.
+
+    async with HttpTransport.open(access, SystemClock(), agent="pilothouse-pilot/0.1") as transport:
+        answer = await transport.request(Call("GET", "/version"))
+
+An answer of 401 to what a login program gave makes it run once more. Connections are kept by the TLS context that they
+were made with, so that after a change of certificate the old ones are not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlencode
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from pilothouse.base.clock import Clock
+from pilothouse.client.access import Access
+from pilothouse.client.credentials import Credentials, Shown
+from pilothouse.client.transport import Answer, Call, Interrupted, NotSent, Stream, TransportError
+from pilothouse.client.warning_headers import warning_texts
+
+CONNECT_SECONDS = 10.0
+_READ_BUFFER = 2**18
+
+_BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+class HttpTransport:
+    """Requests to one server."""
+
+    def __init__(self, access: Access, credentials: Credentials, session: aiohttp.ClientSession) -> None:
+        self._access = access
+        self._credentials = credentials
+        self._session = session
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, access: Access, clock: Clock, *, agent: str) -> AsyncIterator[HttpTransport]:
+        """Connections are closed with the context."""
+        # Time limits are the caller's, who knows what a request is for.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=timeout,
+            headers={"User-Agent": agent},
+            read_bufsize=_READ_BUFFER,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        ) as session:
+            yield cls(access, Credentials(access, clock), session)
+
+    async def request(self, call: Call) -> Answer:
+        async with self._response(call) as response:
+            try:
+                body = await response.read()
+            except _BROKEN as problem:
+                raise self._interrupted(problem) from problem
+            warnings = response.headers.getall("Warning", ())
+            return Answer(response.status, response.headers, body, warning_texts(warnings))
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+        async with self._response(call) as response:
+            yield Stream(response.status, response.headers, self._chunks(response))
+
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        try:
+            async for data in response.content.iter_any():
+                yield data
+        except _BROKEN as problem:
+            raise self._interrupted(problem) from problem
+
+    @asynccontextmanager
+    async def _response(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
+        shown = await self._credentials.current()
+        response = await self._send(call, shown)
+        if response.status == 401 and self._credentials.refused(shown):
+            response.close()
+            response = await self._send(call, await self._credentials.current())
+        try:
+            yield response
+        finally:
+            # What was not read to its end, such as a watch, can't be used for another request.
+            response.close() if not response.content.at_eof() else response.release()
+
+    async def _send(self, call: Call, shown: Shown) -> aiohttp.ClientResponse:
+        access = self._access
+        headers = CIMultiDict(call.headers)
+        headers.extend(shown.headers)
+        url = f"{access.url}{call.path}"
+        if call.query:
+            url = f"{url}?{urlencode(call.query)}"
+        try:
+            return await self._session.request(
+                call.method,
+                URL(url, encoded=True),
+                headers=headers,
+                data=call.body or None,
+                ssl=shown.tls,
+                server_hostname=access.server_name or None,
+                proxy=access.proxy or None,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as problem:
+            raise NotSent(f"{access.url} can't be reached: {_described(problem)}") from problem
+        except _BROKEN as problem:
+            raise self._interrupted(problem) from problem
+
+    def _interrupted(self, problem: Exception) -> TransportError:
+        return Interrupted(f"the connection to {self._access.url} broke: {_described(problem)}")
+
+
+def _described(problem: Exception) -> str:
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+        return str(problem.certificate_error)
+    if isinstance(problem, aiohttp.ClientConnectorError):
+        return str(problem.os_error)
+    return str(problem) or type(problem).__name__

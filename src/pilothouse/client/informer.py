@@ -1,0 +1,144 @@
+"""A collection kept in memory and up to date, which tells of changes.
+
+    informer = Informer(api, PODS, Random(), namespace="default")
+    informer.subscribe(lambda difference: queue.add(difference))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(informer.run())
+        await informer.synced()
+        informer.cache.list("default")
+
+Subscribers are called once the cache has what they are told of, in order; a relist is told as the differences that it
+makes. Whoever has written something waits ``until`` the cache has seen its revision, and then reads what it wrote: a
+revision is seen once everything of this collection up to it is in the cache. Where a selector narrows the view, a write
+that is out of view is seen with the next bookmark only, within a minute or so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Mapping
+from itertools import count
+from random import Random
+
+from pilothouse.client.cache import Cache, Difference, IndexFunction
+from pilothouse.client.resources import Resource
+from pilothouse.client.rest import Api
+from pilothouse.client.watcher import Watcher
+from pilothouse.client.watching import Applied, Change, Deleted, Marked, Restarted
+
+Subscriber = Callable[[Difference], None]
+
+log = logging.getLogger(__name__)
+
+
+class Informer:
+    """One view of one collection."""
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        rng: Random,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, IndexFunction] | None = None,
+        streaming: bool = True,
+        lean: bool = True,
+    ) -> None:
+        """``lean`` forgets ``metadata.managedFields``, often half of an object."""
+        self.resource = resource
+        self.cache = Cache(indexes)
+        self._watcher = Watcher(
+            api,
+            resource,
+            rng,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            streaming=streaming,
+            lean=lean,
+        )
+        self._subscribers: list[Subscriber] = []
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order = count()
+        self._synced = asyncio.Event()
+        self._revision = 0
+
+    @property
+    def revision(self) -> int:
+        """Up to which revision the cache has everything; 0 before the first list."""
+        return self._revision
+
+    @property
+    def problem(self) -> str:
+        """Why the cache may be behind; empty while all is well."""
+        return self._watcher.problem
+
+    @property
+    def is_synced(self) -> bool:
+        return self._synced.is_set()
+
+    def seen(self, revision: int) -> bool:
+        """Whether the cache has everything up to this revision."""
+        return self._synced.is_set() and self._revision >= revision
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Be told of changes, beginning with what is there. Returns what ends it."""
+        self._subscribers.append(subscriber)
+        for obj in self.cache.list():
+            self._tell(subscriber, Difference(None, obj))
+        return lambda: self._subscribers.remove(subscriber)
+
+    async def synced(self) -> None:
+        """Wait until the cache has been filled."""
+        await self._synced.wait()
+
+    async def until(self, revision: int) -> None:
+        """Wait until the cache has everything up to this revision."""
+        if self.seen(revision):
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (revision, next(self._order), future))
+        await future
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled."""
+        await self._watcher.run(self._take)
+
+    def _take(self, changes: list[Change]) -> None:
+        for change in changes:
+            match change:
+                case Restarted(objects, revision):
+                    differences = self.cache.replace(objects)
+                    self._revision = revision
+                    self._synced.set()
+                    for difference in differences:
+                        self._publish(difference)
+                case Applied(obj):
+                    self._revision = obj.revision
+                    self._publish(self.cache.put(obj))
+                case Deleted(obj):
+                    self._revision = obj.revision
+                    self._publish(self.cache.remove(obj))
+                case Marked(revision):
+                    self._revision = revision
+        while self._waiting and self._waiting[0][0] <= self._revision:
+            _, _, future = heapq.heappop(self._waiting)
+            if not future.done():
+                future.set_result(None)
+
+    def _publish(self, difference: Difference | None) -> None:
+        if difference is not None:
+            for subscriber in tuple(self._subscribers):
+                self._tell(subscriber, difference)
+
+    def _tell(self, subscriber: Subscriber, difference: Difference) -> None:
+        try:
+            subscriber(difference)
+        except Exception:
+            # One that fails must not keep the others, or the cache, from going on.
+            log.exception("a subscriber of %s failed on %s", self.resource.qualified, difference)

@@ -1,0 +1,83 @@
+"""Informers shared by everyone in a process: one watch for each view, however many want it.
+
+    informers = Informers(api, Random())
+    async with informers.running():
+        pods = informers.get(PODS, labels="app=db")
+        await pods.synced()
+
+Whoever asks for the same view gets the same informer. It is started when it is first asked for, or with the context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from pilothouse.client.informer import Informer
+from pilothouse.client.resources import Resource
+from pilothouse.client.rest import Api
+
+View = tuple[Resource, str, str, str]
+
+
+class Informers:
+    """The views of one process."""
+
+    def __init__(self, api: Api, rng: Random, *, streaming: bool = True) -> None:
+        self._api = api
+        self._rng = rng
+        self._streaming = streaming
+        self._informers: dict[View, Informer] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def get(self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = "") -> Informer:
+        """The informer of a view: a namespace or all, by selectors or without."""
+        view = (resource, namespace, labels, fields)
+        if (known := self._informers.get(view)) is not None:
+            return known
+        informer = Informer(
+            self._api,
+            resource,
+            self._rng,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            streaming=self._streaming,
+        )
+        self._informers[view] = informer
+        if self._group is not None:
+            self._start(self._group, informer)
+        return informer
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with which; empty while all is well."""
+        found = ((informer.resource.qualified, informer.problem) for informer in self._informers.values())
+        return "; ".join(f"{name}: {problem}" for name, problem in found if problem)
+
+    async def synced(self) -> None:
+        """Wait until every cache asked for so far has been filled."""
+        for informer in tuple(self._informers.values()):
+            await informer.synced()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """They are kept up to date within the context."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for informer in self._informers.values():
+                    self._start(group, informer)
+                yield
+            finally:
+                self._group = None
+                for task in self._tasks:
+                    task.cancel()
+
+    def _start(self, group: asyncio.TaskGroup, informer: Informer) -> None:
+        task = group.create_task(informer.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

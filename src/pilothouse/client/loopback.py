@@ -1,0 +1,158 @@
+"""The transport to a server in the same process: no sockets, no threads, no time passes on the way.
+
+    request = functools.partial(apiserver.exchange.Request, user=admin)
+    transport = Loopback(request, core.answer)
+
+It takes whatever has the shape of the API server's core, which it does not know: something that makes requests, and
+something that answers them with a whole response or a stream that writes into a sink. The simulator's virtual time runs
+through it unhindered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from urllib.parse import unquote, urlencode
+
+from multidict import CIMultiDict
+
+from pilothouse.client.transport import Answer, Call, Interrupted, Stream
+
+
+class Asked(Protocol):
+    """A request as the server has it; it adds to the warnings."""
+
+    warnings: list[str]
+
+
+AskedT = TypeVar("AskedT", bound=Asked)
+AskedCo = TypeVar("AskedCo", bound=Asked, covariant=True)
+
+
+class MakeRequest(Protocol[AskedCo]):
+    def __call__(
+        self, *, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> AskedCo: ...
+
+
+@runtime_checkable
+class Whole(Protocol):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
+
+
+class Endless(Protocol):
+    """An answer that ``run`` writes into a sink, until it returns or is cancelled."""
+
+    status: int
+    run: Callable[[Any], Awaitable[None]]
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
+
+
+class Loopback(Generic[AskedT]):
+    """Requests to one server."""
+
+    def __init__(
+        self,
+        request: MakeRequest[AskedT],
+        answer: Callable[[AskedT], Awaitable[Whole | Endless]],
+        *,
+        agent: str = "pilothouse-loopback",
+    ) -> None:
+        self._make = request
+        self._answer = answer
+        self._agent = agent
+
+    async def request(self, call: Call) -> Answer:
+        asked = self._asked(call)
+        answer = await self._answer(asked)
+        if not isinstance(answer, Whole):
+            raise TypeError(f"{call.method} {call.path} is answered by a stream")
+        return Answer(answer.status, _headers(answer), answer.body, tuple(asked.warnings))
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+        answer = await self._answer(self._asked(call))
+        if isinstance(answer, Whole):
+            yield Stream(answer.status, _headers(answer), _at_once(answer.body))
+            return
+        pipe = Pipe()
+        writing = asyncio.ensure_future(pipe.fill(answer))
+        try:
+            yield Stream(answer.status, _headers(answer), pipe.chunks())
+        finally:
+            pipe.closed = True
+            writing.cancel()
+            # A failure of its own has been told to the reader, if there still was one.
+            await asyncio.gather(writing, return_exceptions=True)
+
+    def _asked(self, call: Call) -> AskedT:
+        headers = CIMultiDict(call.headers)
+        headers.setdefault("User-Agent", self._agent)
+        return self._make(
+            method=call.method,
+            path=unquote(call.path),
+            query=urlencode(call.query),
+            headers=headers,
+            body=call.body,
+        )
+
+
+class Pipe:
+    """A sink at one end, chunks at the other. The server sees how much has not been taken, and holds back."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._news = asyncio.Event()
+        self._ended = False
+        self._problem: Exception | None = None
+
+    def write(self, chunk: Any) -> None:
+        self._waiting.append(chunk.data)
+        self._size += len(chunk.data)
+        self._news.set()
+
+    def buffered(self) -> int:
+        return self._size
+
+    async def fill(self, answer: Endless) -> None:
+        """Have the server write."""
+        try:
+            await answer.run(self)
+        except Exception as problem:  # noqa: BLE001 (handed on to the reader)
+            self._problem = problem
+        finally:
+            self._ended = True
+            self._news.set()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """What was written, until the server has ended."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            data, self._waiting, self._size = b"".join(self._waiting), [], 0
+            if data:
+                yield data
+            if self._ended and not self._waiting:
+                if self._problem is not None:
+                    raise Interrupted(f"the server's stream broke: {self._problem}") from self._problem
+                return
+
+
+def _headers(answer: Whole | Endless) -> Mapping[str, str]:
+    headers = CIMultiDict(answer.headers)
+    headers["Content-Type"] = answer.content_type
+    return headers
+
+
+async def _at_once(body: bytes) -> AsyncIterator[bytes]:
+    yield body

@@ -1,0 +1,368 @@
+"""The verbs of an API: what can be asked of a server, ours or Kubernetes', about objects.
+
+    api = Api(transport, random.Random(), manager="pilothouse-controller-manager")
+    pod = await api.get(PODS, "web-0", "default")
+    await api.patch(PODS, "web-0", "default", {"metadata": {"labels": {"a": "b"}}}, fence=fence)
+    await api.apply(STATEFUL_SETS, {"metadata": {"name": "db", "namespace": "default"}, "spec": {...}})
+    await api.delete(PODS, "web-0", "default", uid=pod.uid)
+
+Objects are sent as trees, as ``Object`` or as Structs of ``pilothouse.api``, and come back as ``Object``. A refusal is a
+``StatusError`` with the server's code, reason and causes; no answer is a ``TransportError``, which for a write that may
+have happened is ``OutcomeUnknown`` (see ``retrying``). Every call takes a ``deadline``, every write the options of
+``Writing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
+
+import msgspec
+
+from pilothouse.client.failures import Status, failure
+from pilothouse.client.fence import HEADER, Fence
+from pilothouse.client.objects import Object, Tree
+from pilothouse.client.resources import Resource
+from pilothouse.client.retrying import Retrying
+from pilothouse.client.transport import Answer, BadAnswer, Call, Transport
+from pilothouse.meta.errors import StatusError
+
+DEADLINE = 30.0
+PAGE = 500
+_RESTARTS = 3
+JSON = "application/json"
+
+T = TypeVar("T")
+Body = Tree | Object | msgspec.Struct
+Lines = AsyncIterator[list[bytes]]
+"""Whole lines, as many at a time as have come."""
+
+
+class Patch(StrEnum):
+    """The kinds of patches."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    """Kubernetes' own kinds only."""
+
+
+class Writing(TypedDict, total=False):
+    """What may be said with every write."""
+
+    dry_run: bool
+    """Everything but the storing."""
+    manager: str
+    """Who the fields are credited to, where it is not the client's own name."""
+    validation: Literal["Ignore", "Warn", "Strict"]
+    """What happens to fields that nobody knows."""
+    fence: Fence | None
+    """The leadership under which it is made."""
+    deadline: float
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list. An empty ``token`` means that it was the last."""
+
+    objects: list[Object]
+    revision: int
+    token: str = ""
+
+
+class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+    token: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+    metadata: _ListMeta = _ListMeta()
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerVersion:
+    """Which API a server has, and whose it is."""
+
+    text: str
+
+    @property
+    def is_ours(self) -> bool:
+        """False for a real Kubernetes, which brings controllers of its own."""
+        return "+pilothouse" in self.text
+
+
+class Api:
+    """A server, as its clients see it."""
+
+    def __init__(self, transport: Transport, rng: Random, *, manager: str) -> None:
+        """``manager`` is who fields are credited to."""
+        self._transport = transport
+        self._retrying = Retrying(transport, rng)
+        self._manager = manager
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        deadline: float = DEADLINE,
+    ) -> Object:
+        call = Call("GET", resource.path(namespace, name, subresource), headers={"Accept": JSON})
+        return _object(resource, await self.read(call, deadline))
+
+    async def find(
+        self, resource: Resource, name: str, namespace: str = "", *, deadline: float = DEADLINE
+    ) -> Object | None:
+        """The object, or None if there is none of this name."""
+        try:
+            return await self.get(resource, name, namespace, deadline=deadline)
+        except StatusError as refusal:
+            if refusal.code == 404 and refusal.reason == "NotFound" and refusal.name == name:
+                return None
+            raise
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        page: int = PAGE,
+        deadline: float = DEADLINE,
+    ) -> Page:
+        """All of a collection, as it was at one moment. A list that the server can't finish is begun anew."""
+        query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(page)}
+        for attempt in range(_RESTARTS):
+            objects: list[Object] = []
+            token = ""
+            try:
+                while True:
+                    got = await self.page(resource, namespace, {**query, "continue": token}, deadline)
+                    objects += got.objects
+                    token = got.token
+                    if not token:
+                        return Page(objects, got.revision)
+            except StatusError as refusal:
+                if refusal.code != 410 or not token or attempt == _RESTARTS - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def page(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        query: dict[str, str] | None = None,
+        deadline: float = DEADLINE,
+        *,
+        lean: bool = False,
+    ) -> Page:
+        """One part of a list, by the parameters of the protocol; empty ones are left out."""
+        call = Call("GET", resource.path(namespace), query=_given(query or {}), headers={"Accept": JSON})
+        answer = await self.read(call, deadline)
+        found = decoded(answer, _List)
+        try:
+            objects = [Object(resource, bytes(item), lean=lean) for item in found.items or ()]
+            return Page(objects, int(found.metadata.resource_version or 0), found.metadata.token)
+        except ValueError as problem:
+            raise BadAnswer(f"a list of {resource.qualified} can't be read: {problem}") from None
+
+    @asynccontextmanager
+    async def watch(self, resource: Resource, namespace: str, query: dict[str, str]) -> AsyncIterator[Lines]:
+        """The lines of a watch, undecoded; ``watcher`` makes something of them. Nothing is retried."""
+        call = Call(
+            "GET",
+            resource.path(namespace),
+            query={"watch": "1", **_given(query)},
+            headers={"Accept": JSON},
+        )
+        async with self._transport.stream(call) as stream:
+            if stream.status != 200:
+                body = await stream.read()
+                raise failure(stream.status, body, retry_after=stream.headers.get("Retry-After"))
+            yield stream.lines()
+
+    async def create(self, resource: Resource, body: Body, **options: Unpack[Writing]) -> Object:
+        namespace, _ = _identity(body)
+        answer = await self.write("POST", resource.path(namespace), encoded(body), JSON, options)
+        return _object(resource, answer)
+
+    async def update(
+        self, resource: Resource, body: Body, *, subresource: str = "", **options: Unpack[Writing]
+    ) -> Object:
+        """Replace the object. With a resourceVersion in it, 409 if it has changed since."""
+        namespace, name = _identity(body)
+        path = resource.path(namespace, name, subresource)
+        return _object(resource, await self.write("PUT", path, encoded(body), JSON, options))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str,
+        body: Tree | Sequence[Tree],
+        *,
+        kind: Patch = Patch.MERGE,
+        subresource: str = "",
+        **options: Unpack[Writing],
+    ) -> Object:
+        path = resource.path(namespace, name, subresource)
+        content = msgspec.json.encode(body)
+        return _object(resource, await self.write("PATCH", path, content, kind, options))
+
+    async def apply(
+        self,
+        resource: Resource,
+        body: Tree | msgspec.Struct,
+        *,
+        force: bool = False,
+        subresource: str = "",
+        **options: Unpack[Writing],
+    ) -> Object:
+        """Have the fields of ``body``, and no others of this manager. 409 names who else holds one, unless forced."""
+        namespace, name = _identity(body)
+        tree = msgspec.to_builtins(body)
+        tree = {"apiVersion": resource.api_version, "kind": resource.kind, **tree}
+        path = resource.path(namespace, name, subresource)
+        query = {"force": "true"} if force else {}
+        answer = await self.write(
+            "PATCH",
+            path,
+            msgspec.json.encode(tree),
+            "application/apply-patch+yaml",
+            options,
+            query=query,
+            idempotent=True,
+        )
+        return _object(resource, answer)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        revision: str = "",
+        propagation: Literal["", "Background", "Foreground", "Orphan"] = "",
+        grace: int | None = None,
+        **options: Unpack[Writing],
+    ) -> Object | None:
+        """Ask an object to go, if it still is the one with this uid and resourceVersion.
+
+        Returns it if it lives on for a while (finalizers, grace), else None.
+        """
+        content = encoded(deletion(uid, revision, propagation, grace))
+        answer = await self.write("DELETE", resource.path(namespace, name), content, JSON, options)
+        if decoded(answer, Status).kind == "Status":
+            return None
+        left = _object(resource, answer)
+        return left if left.deletion_timestamp else None
+
+    async def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        propagation: Literal["", "Background", "Foreground", "Orphan"] = "",
+        grace: int | None = None,
+        **options: Unpack[Writing],
+    ) -> None:
+        content = encoded(deletion("", "", propagation, grace))
+        query = _given({"labelSelector": labels, "fieldSelector": fields})
+        await self.write("DELETE", resource.path(namespace), content, JSON, options, query=query)
+
+    async def version(self, *, deadline: float = DEADLINE) -> ServerVersion:
+        answer = await self.read(Call("GET", "/version"), deadline)
+        return ServerVersion(decoded(answer, _Version).git_version)
+
+    async def fetch(self, path: str, *, accept: str = JSON, deadline: float = DEADLINE) -> bytes:
+        """What there is at any path."""
+        return (await self.read(Call("GET", path, headers={"Accept": accept}), deadline)).body
+
+    async def read(self, call: Call, deadline: float = DEADLINE) -> Answer:
+        """Any request that changes nothing."""
+        return await self._retrying.send(call, idempotent=True, deadline=deadline)
+
+    async def write(
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        content_type: str,
+        options: Writing,
+        *,
+        query: dict[str, str] | None = None,
+        idempotent: bool = False,
+    ) -> Answer:
+        """Any request that changes something. An idempotent one may be sent twice."""
+        asked = dict(query or {})
+        if method != "DELETE":
+            asked["fieldManager"] = options.get("manager") or self._manager
+            asked["fieldValidation"] = options.get("validation", "")
+        if options.get("dry_run"):
+            asked["dryRun"] = "All"
+        headers = {"Accept": JSON, "Content-Type": str(content_type)}
+        if fence := options.get("fence"):
+            headers[HEADER] = str(fence)
+        call = Call(method, path, _given(asked), headers, content)
+        deadline = options.get("deadline", DEADLINE)
+        return await self._retrying.send(call, idempotent=idempotent, deadline=deadline)
+
+
+def decoded(answer: Answer, cls: type[T]) -> T:
+    """Raises ``BadAnswer``."""
+    try:
+        return msgspec.json.decode(answer.body, type=cls)
+    except ValueError as problem:
+        raise BadAnswer(f"the server's answer can't be read as {cls.__name__}: {problem}") from None
+
+
+def _object(resource: Resource, answer: Answer) -> Object:
+    try:
+        return Object(resource, answer.body)
+    except ValueError as problem:
+        raise BadAnswer(f"the server's answer is no {resource.kind}: {problem}") from None
+
+
+def encoded(body: Body) -> bytes:
+    """An object as it is sent."""
+    return msgspec.json.encode(body.tree if isinstance(body, Object) else body)
+
+
+def _identity(body: Body) -> tuple[str, str]:
+    """Namespace and name."""
+    if isinstance(body, Object):
+        return body.key
+    metadata: Any = body["metadata"] if isinstance(body, dict) else msgspec.to_builtins(body)["metadata"]
+    return metadata.get("namespace", ""), metadata.get("name", "")
+
+
+def deletion(uid: str, revision: str, propagation: str, grace: int | None) -> Tree:
+    """``DeleteOptions``."""
+    options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if preconditions := _given({"uid": uid, "resourceVersion": revision}):
+        options["preconditions"] = preconditions
+    if propagation:
+        options["propagationPolicy"] = propagation
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    return options
+
+
+def _given(params: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in params.items() if value}

@@ -1,0 +1,126 @@
+"""What can be asked of an object besides the object itself: how many, where, on whose behalf, and to go.
+
+    await scale(api, STATEFUL_SETS, "db", "default", 5)
+    await evict(api, "db-0", "default", uid=pod.uid)
+    await bind(api, "db-0", "default", "node-1")
+    token, expires = await mint_token(api, "db", "default", seconds=3600, pod=pod)
+
+``status`` is not here: it is read and written with the verbs of ``Api``, which take a subresource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Unpack
+
+import msgspec
+
+from pilothouse.client.objects import Object, Tree
+from pilothouse.client.resources import PODS, SERVICE_ACCOUNTS, Resource
+from pilothouse.client.rest import DEADLINE, JSON, Api, Patch, Writing, decoded, deletion, encoded
+from pilothouse.client.transport import Call
+
+
+class ScaleSpec(msgspec.Struct, frozen=True):
+    """How many there should be."""
+
+    replicas: int = 0
+
+
+class ScaleStatus(msgspec.Struct, frozen=True):
+    """How many there are, and how to find them."""
+
+    replicas: int = 0
+    selector: str = ""
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How many there should be, and are."""
+
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
+class Token(NamedTuple):
+    """A token, and when it expires as RFC 3339 text."""
+
+    token: str
+    expires: str
+
+
+class _TokenStatus(msgspec.Struct, rename="camel"):
+    token: str
+    expiration_timestamp: str
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _TokenStatus
+
+
+async def scale(
+    api: Api,
+    resource: Resource,
+    name: str,
+    namespace: str,
+    replicas: int | None = None,
+    **options: Unpack[Writing],
+) -> Scale:
+    """How many there are; with ``replicas``, after having asked for so many."""
+    path = resource.path(namespace, name, "scale")
+    if replicas is None:
+        answer = await api.read(Call("GET", path), options.get("deadline", DEADLINE))
+    else:
+        content = encoded({"spec": {"replicas": replicas}})
+        answer = await api.write("PATCH", path, content, Patch.MERGE, options)
+    return decoded(answer, Scale)
+
+
+async def evict(
+    api: Api,
+    name: str,
+    namespace: str,
+    *,
+    uid: str = "",
+    grace: int | None = None,
+    **options: Unpack[Writing],
+) -> None:
+    """Have a pod go, if its disruption budget lets it; else 429 with the cause ``DisruptionBudget``."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": deletion(uid, "", "", grace),
+    }
+    await api.write("POST", PODS.path(namespace, name, "eviction"), encoded(body), JSON, options)
+
+
+async def bind(api: Api, name: str, namespace: str, node: str, **options: Unpack[Writing]) -> None:
+    """Have a pod run on a node."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    await api.write("POST", PODS.path(namespace, name, "binding"), encoded(body), JSON, options)
+
+
+async def mint_token(
+    api: Api,
+    account: str,
+    namespace: str,
+    *,
+    audiences: Sequence[str] = (),
+    seconds: int = 3600,
+    pod: Object | None = None,
+    deadline: float = DEADLINE,
+) -> Token:
+    """A token of a service account; with ``pod``, one that holds only while that pod lives."""
+    spec: Tree = {"audiences": list(audiences), "expirationSeconds": seconds}
+    if pod is not None:
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    path = SERVICE_ACCOUNTS.path(namespace, account, "token")
+    answer = await api.write("POST", path, encoded(body), JSON, {"deadline": deadline})
+    status = decoded(answer, _TokenRequest).status
+    return Token(status.token, status.expiration_timestamp)

@@ -1,0 +1,91 @@
+"""Requests and streams to an API server, whatever lies between.
+
+    answer = await transport.request(Call("GET", "/api/v1/namespaces/default"))
+    async with transport.stream(Call("GET", "/api/v1/pods", query={"watch": "1"})) as stream:
+        async for data in stream.chunks: ...
+
+``http`` goes over the network, ``loopback`` to a server in the same process. A transport retries nothing and judges no
+status. When no answer comes it says which of two cases it is: nothing was sent, or nobody knows what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class TransportError(Exception):
+    """No answer; the message says what happened."""
+
+
+class NotSent(TransportError):
+    """The request did not reach the server."""
+
+
+class Interrupted(TransportError):
+    """The connection broke after the request may have been sent: it may have been carried out or not."""
+
+
+class BadAnswer(TransportError):
+    """What answered does not speak the protocol; a proxy in between, perhaps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request."""
+
+    method: str
+    path: str
+    """Percent-encoded where it has to be; without the query."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer. Header names are matched without case; of a repeated header this has the first."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    warnings: tuple[str, ...] = ()
+    """The texts of the ``Warning`` headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer that is being read. Reading raises ``Interrupted`` if it breaks off."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+    async def read(self) -> bytes:
+        """All that is left."""
+        return b"".join([data async for data in self.chunks])
+
+    async def lines(self) -> AsyncIterator[list[bytes]]:
+        """Whole lines of any length, as many at a time as have come; a last one that has no end is dropped."""
+        rest: list[bytes] = []
+        async for data in self.chunks:
+            *ended, open_end = data.split(b"\n")
+            if ended:
+                rest.append(ended[0])
+                ended[0] = b"".join(rest)
+                rest = [open_end] if open_end else []
+                yield ended
+            elif open_end:
+                rest.append(open_end)
+
+
+class Transport(Protocol):
+    """The way to a server."""
+
+    async def request(self, call: Call) -> Answer:
+        """Raises ``TransportError``, or ``AccessError`` if there is nothing to show to the server."""
+
+    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+        """Open until the context ends. Entering raises what ``request`` raises."""

@@ -1,0 +1,78 @@
+"""The lines of a watch, decoded: what happened to which object.
+
+for event in decode(lines, PODS, lean=True): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from pilothouse.client.failures import failure
+from pilothouse.client.objects import Object
+from pilothouse.client.resources import Resource
+from pilothouse.meta.errors import StatusError
+
+_END = "k8s.io/initial-events-end"
+
+
+class BadLine(ValueError):
+    """A line that is no event; the message quotes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An object is there, in this version; or, if it is ``gone``, was there until this revision."""
+
+    object: Object
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Everything up to this revision has been told. ``complete`` ends the objects that a watch began with."""
+
+    revision: int
+    complete: bool = False
+
+
+Line = Event | Bookmark | StatusError
+"""A ``StatusError`` is the watch's end: it can't go on."""
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_line = msgspec.json.Decoder(_Line)
+
+
+def decode(lines: Iterable[bytes], resource: Resource, *, lean: bool) -> Iterator[Line]:
+    """Raises ``BadLine``."""
+    for line in lines:
+        if not line:
+            continue
+        try:
+            decoded = _line.decode(line)
+            body = bytes(decoded.object)
+            match decoded.type:
+                case "ADDED" | "MODIFIED":
+                    yield Event(Object(resource, body, lean=lean))
+                case "DELETED":
+                    yield Event(Object(resource, body, lean=lean), gone=True)
+                case "BOOKMARK":
+                    mark = Object(resource, body)
+                    yield Bookmark(mark.revision, mark.annotations.get(_END) == "true")
+                case "ERROR":
+                    yield failure(500, body)
+                case other:
+                    raise BadLine(f"a watch of {resource.qualified} sent an event of the type {other!r}")
+        except (msgspec.DecodeError, ValueError) as problem:
+            if isinstance(problem, BadLine):
+                raise
+            raise BadLine(
+                f"a watch of {resource.qualified} sent what is no event ({problem}): {line[:200]!r}"
+            ) from None

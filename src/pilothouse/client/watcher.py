@@ -1,0 +1,107 @@
+"""Carries out what ``watching`` asks: the requests, the waits, the time limits.
+
+    watcher = Watcher(api, PODS, Random(), namespace="default")
+    await watcher.run(deliver)          # deliver([Restarted([...])]), later deliver([Applied(pod), ...])
+
+It goes on until it is cancelled, whatever happens to the server; ``problem`` says what is wrong meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from random import Random
+
+from pilothouse.client.access import AccessError
+from pilothouse.client.resources import Resource
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.client.watching import Change, OpenWatch, Pause, ReadPage, Waiting, Watch
+from pilothouse.meta.errors import StatusError
+
+OPENING = 30.0
+"""Seconds that a server may take to begin with its answer."""
+LEEWAY = 10.0
+"""Seconds by which a server may overrun the duration that it was asked for."""
+
+log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """Follows one collection."""
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        rng: Random,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        streaming: bool = True,
+        lean: bool = True,
+    ) -> None:
+        """What is watched is one namespace, or all; labels and fields are selectors. See ``Watch`` for the others."""
+        self._api = api
+        self._resource = resource
+        self._watch = Watch(resource, rng, streaming=streaming, lean=lean)
+        self._namespace = namespace
+        self._view = {"labelSelector": labels, "fieldSelector": fields}
+        self._lean = lean
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is heard; empty while all is well."""
+        return self._watch.problem
+
+    async def run(self, deliver: Callable[[list[Change]], None]) -> None:
+        """Hand on what happens, as many changes at a time as have come. Endless."""
+        while True:
+            try:
+                await self._step(deliver)
+            except StatusError as refusal:
+                self._watch.refused(refusal)
+            except (TransportError, AccessError) as problem:
+                self._watch.broke(str(problem))
+            except TimeoutError:
+                self._watch.broke(f"the server took longer than {OPENING:g} s to answer")
+            if isinstance(self._watch.state, Waiting):
+                log.warning("watching %s: %s", self._resource.qualified, self._watch.problem)
+
+    async def _step(self, deliver: Callable[[list[Change]], None]) -> None:
+        watch = self._watch
+        match watch.next():
+            case ReadPage() as page:
+                query = {**self._view, **page.query()}
+                got = await self._api.page(self._resource, self._namespace, query, lean=self._lean)
+                if changes := watch.page(got.objects, got.revision, got.token):
+                    deliver(changes)
+            case OpenWatch() as opening:
+                await self._follow(opening, deliver)
+            case Pause(seconds):
+                await asyncio.sleep(seconds)
+                watch.rested()
+
+    async def _follow(self, opening: OpenWatch, deliver: Callable[[list[Change]], None]) -> None:
+        watch = self._watch
+        loop = asyncio.get_running_loop()
+        query = {**self._view, **opening.query()}
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(OPENING):
+                opened = self._api.watch(self._resource, self._namespace, query)
+                lines = await stack.enter_async_context(opened)
+            end = loop.time() + opening.seconds + LEEWAY
+            while watch.is_open:
+                try:
+                    async with asyncio.timeout_at(min(end, loop.time() + opening.silence)):
+                        batch = await anext(lines, None)
+                except TimeoutError:
+                    watch.silent()
+                    break
+                if batch is None:
+                    watch.ended()
+                elif changes := watch.took(batch):
+                    deliver(changes)

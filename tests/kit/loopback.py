@@ -1,0 +1,44 @@
+"""The API server's core in this process, and a client's way to it without a network.
+
+async with loopback() as transport:
+    api = Api(transport, Random(1), manager="test")
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from tests.kit.core import ADMIN
+
+from pilothouse.api.kubernetes.pod_fields import refused_fields
+from pilothouse.api.registry import resources
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.exchange import Request
+from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.client.loopback import Loopback
+from pilothouse.pki.jwt import SigningKey
+from pilothouse.store.memory import MemoryStore
+
+
+@asynccontextmanager
+async def loopback(clock: Clock | None = None) -> AsyncIterator[Loopback[Request]]:
+    """A transport to a core of its own, over a store in memory; its user may do everything."""
+    store = MemoryStore()
+    core = Core(
+        store,
+        resources(),
+        authenticator=Authenticator(),
+        clock=clock or SystemClock(),
+        random=random.Random(1),
+        refusals=refused_fields,
+        signing_key=SigningKey.generate(),
+    )
+    try:
+        async with core.running():
+            yield Loopback(partial(Request, user=ADMIN), core.answer)
+    finally:
+        await store.close()
