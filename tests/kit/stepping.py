@@ -140,12 +140,13 @@ class Yard:
         for intent in writes[:crash_after]:
             self.watch(intent)
             try:
-                self._carry_out(intent)
+                self.carry_out(intent)
             except Refused:
                 break
         return intents
 
-    def _carry_out(self, intent: Intent) -> None:
+    def carry_out(self, intent: Intent) -> None:
+        """Do it, if the world is as its author has seen it. Raises Refused."""
         match intent:
             case Create():
                 self.add(intent.object)

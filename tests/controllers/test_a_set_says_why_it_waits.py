@@ -1,0 +1,208 @@
+"""Whatever holds up a set is told in words, with what would help; and a set that can't be understood harms nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kit.stepping import WRITES, Yard, waits
+from tests.kit.workloads import rolling, stateful_set
+
+from pilothouse.api.nouns import Pod
+from pilothouse.api.objects import Object
+from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.runtime.intents import Wait
+
+WAITING = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}
+EXITED = {"state": {"terminated": {"exitCode": 3, "reason": "Error"}}}
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "no node has 2 CPUs left",
+}
+
+
+def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, **spec: Any) -> Wait:
+    """What a set waits for whose first pod is so."""
+    yard = Yard()
+    web = yard.add(stateful_set(**spec))
+    yard.step(stateful_sets, web)
+    yard.change(yard.pod("web-0"), lambda tree: tree["spec"].update(pod_spec or {}))
+    yard.change(yard.pod("web-0"), lambda tree: tree.update(status=pod_status))
+    yard.step(stateful_sets, web)
+    intents = yard.step(stateful_sets, web)
+    assert not any(isinstance(intent, WRITES) for intent in intents)
+    [wait] = waits(intents)
+    return wait
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "reason", "said", "remedy"),
+    [
+        ({"phase": "Pending"}, {}, "PodPending", "web-0 has no node yet", "scheduler"),
+        (
+            {"phase": "Pending", "conditions": [UNSCHEDULABLE]},
+            {},
+            "Unschedulable",
+            "no node has 2 CPUs left",
+            "add a node",
+        ),
+        (
+            {"phase": "Pending"},
+            {"schedulingGates": [{"name": "x.io/wait"}]},
+            "SchedulingGated",
+            "x.io/wait",
+            "remove them",
+        ),
+        ({"phase": "Pending"}, {"nodeName": "n1"}, "PodStarting", "on node n1", ""),
+        (
+            {"phase": "Running", "containerStatuses": [{"name": "app", **WAITING}]},
+            {"nodeName": "n1"},
+            "CrashLoopBackOff",
+            "container app of pod web-0 can't run: CrashLoopBackOff: back-off 5m0s",
+            "kubectl logs web-0 -n default -c app --previous",
+        ),
+        (
+            {"phase": "Running", "containerStatuses": [{"name": "app", **EXITED}]},
+            {"nodeName": "n1"},
+            "ContainerExited",
+            "code 3: Error",
+            "kubectl logs web-0",
+        ),
+        (
+            {"phase": "Running", "containerStatuses": [{"name": "app", "ready": True, **WAITING}]},
+            {"nodeName": "n1"},
+            "PodNotReady",
+            "runs but is not ready",
+            "readiness probe",
+        ),
+        ({"phase": "Unknown"}, {"nodeName": "n1"}, "PodUnknown", "n1 does not report", "bring the node back"),
+    ],
+)
+def test_a_pod_that_is_not_up_is_named_with_its_trouble(
+    status: dict[str, Any], spec: dict[str, Any], reason: str, said: str, remedy: str
+) -> None:
+    wait = waited(status, spec)
+    assert wait.reason == reason
+    assert said in wait.because
+    assert remedy in wait.remedy
+
+
+def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
+    yard = Yard()
+    web = yard.add(stateful_set())
+    yard.settle(stateful_sets, web)
+    yard.change(yard.pod("web-0"), lambda tree: tree["metadata"].update(finalizers=["x.io/keep"]))
+    yard.delete(yard.pod("web-0"))
+    yard.step(stateful_sets, web)
+    [wait] = waits(yard.step(stateful_sets, web))
+    assert wait.reason == "PodTerminating"
+    assert "x.io/keep" in wait.because
+    assert "x.io/keep" in wait.remedy
+
+
+def test_what_is_said_does_not_change_with_time() -> None:
+    """Or else a record would be written over and over."""
+    yard = Yard()
+    web = yard.add(stateful_set(minReadySeconds=1000))
+    yard.step(stateful_sets, web)
+    yard.run_pods()
+    yard.step(stateful_sets, web)
+    first = waits(yard.step(stateful_sets, web))
+    yard.now += 500
+    assert waits(yard.step(stateful_sets, web)) == first != []
+
+
+def test_a_parallel_set_tells_of_several_pods_at_once() -> None:
+    yard = Yard()
+    web = yard.add(stateful_set(podManagementPolicy="Parallel", replicas=5))
+    yard.step(stateful_sets, web)
+    yard.step(stateful_sets, web)
+    [wait] = waits(yard.step(stateful_sets, web))
+    assert all(name in wait.because for name in ("web-0", "web-1", "web-2"))
+    assert wait.because.endswith("and 2 more")
+
+
+def test_a_set_that_is_as_it_should_be_waits_for_nothing() -> None:
+    yard = Yard()
+    web = yard.add(stateful_set())
+    assert yard.settle(stateful_sets, web) == []
+
+
+def _ready_without_time(tree: dict[str, Any]) -> None:
+    tree["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def test_a_ready_pod_that_does_not_say_since_when_is_not_available() -> None:
+    yard = Yard()
+    web = yard.add(stateful_set(minReadySeconds=5))
+    yard.step(stateful_sets, web)
+    yard.change(yard.pod("web-0"), _ready_without_time)
+    [wait] = waits(yard.step(stateful_sets, web))
+    assert wait.reason == "PodNotAvailable"
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"replicas": "three"}, "spec.replicas"),
+        ({"replicas": -1}, "spec.replicas"),
+        ({"selector": {}}, "spec.selector"),
+        ({"selector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}, "spec.selector"),
+        ({"selector": {"matchLabels": {"app": "other"}}}, "spec.template.metadata.labels"),
+        ({"template": "x"}, "spec.template"),
+        ({"podManagementPolicy": "Chaotic"}, "spec.podManagementPolicy"),
+        ({"updateStrategy": {"type": "Recreate"}}, "spec.updateStrategy.type"),
+        ({"updateStrategy": rolling(partition="x")}, "spec.updateStrategy.rollingUpdate.partition"),
+        ({"updateStrategy": rolling(maxUnavailable="x")}, "spec.updateStrategy.rollingUpdate.maxUnavailable"),
+        ({"ordinals": {"start": -1}}, "spec.ordinals.start"),
+        ({"volumeClaimTemplates": [{"spec": {}}]}, "spec.volumeClaimTemplates[0].metadata.name"),
+        (
+            {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Burn"}},
+            "spec.persistentVolumeClaimRetentionPolicy.whenScaled",
+        ),
+    ],
+)
+def test_a_set_that_can_t_be_understood_says_where_and_leaves_its_pods_alone(
+    spec: dict[str, Any], path: str
+) -> None:
+    yard = Yard()
+    web = yard.add(stateful_set())
+    yard.settle(stateful_sets, web)
+    yard.edit(web, **spec)
+    [wait] = yard.step(stateful_sets, web)
+    assert isinstance(wait, Wait)
+    assert wait.reason == "SpecUnreadable"
+    assert f"{path}:" in wait.because
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"collisionCount": "x", "currentReplicas": "x", "observedGeneration": "x", "currentRevision": 3},
+        {"conditions": None, "readyReplicas": None},
+        None,
+    ],
+)
+def test_a_status_edited_into_nonsense_is_set_right(status: Any) -> None:
+    yard = Yard()
+    web = yard.add(stateful_set(updateStrategy={"type": "RollingUpdate"}))
+    yard.change(web, lambda tree: tree.update(status=status))
+    yard.settle(stateful_sets, web)
+    assert yard.status(web)["readyReplicas"] == 3
+    assert yard.status(web)["observedGeneration"] == 1
+    assert yard.status(web)["collisionCount"] == 0
+
+
+def _revisionless(pod: Object) -> bool:
+    return "controller-revision-hash" not in pod.labels
+
+
+def test_a_pod_without_a_revision_is_updated_like_an_old_one() -> None:
+    yard = Yard()
+    web = yard.add(stateful_set())
+    yard.settle(stateful_sets, web)
+    yard.change(yard.pod("web-1"), lambda tree: tree["metadata"]["labels"].pop("controller-revision-hash"))
+    yard.settle(stateful_sets, web)
+    assert not any(map(_revisionless, yard.all(Pod)))

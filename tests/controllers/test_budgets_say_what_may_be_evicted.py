@@ -1,0 +1,244 @@
+"""What a disruption budget's status says: on it the API server's evictions rely."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kit.stepping import WRITES, Yard, reasons, waits
+from tests.kit.workloads import disruption_budget, stateful_set
+
+from pilothouse.api.nouns import Pod, PodDisruptionBudget, StatefulSet
+from pilothouse.api.objects import Object
+from pilothouse.base.times import format_time
+from pilothouse.controllers.disruption_budgets import disruption_budgets
+from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.runtime.intents import After, Tell
+
+
+def fleet(yard: Yard, replicas: int = 3) -> Object:
+    web = yard.add(stateful_set(replicas=replicas))
+    yard.settle(stateful_sets, web)
+    return web
+
+
+def decided(yard: Yard, budget: Object) -> dict[str, Any]:
+    yard.step(disruption_budgets, budget)
+    assert not any(isinstance(intent, WRITES) for intent in yard.step(disruption_budgets, budget))
+    return yard.status(budget)
+
+
+def numbers(status: dict[str, Any]) -> tuple[int, int, int, int]:
+    """Expected, desired, current, allowed."""
+    return (
+        status["expectedPods"],
+        status["desiredHealthy"],
+        status["currentHealthy"],
+        status["disruptionsAllowed"],
+    )
+
+
+def condition(status: dict[str, Any]) -> tuple[str, str]:
+    [found] = status["conditions"]
+    assert found["type"] == "DisruptionAllowed"
+    return found["status"], found["reason"]
+
+
+def evicted(yard: Yard, budget: Object, name: str) -> None:
+    """What the API server writes when it evicts a pod, before the pod is seen going."""
+
+    def spend(tree: dict[str, Any]) -> None:
+        tree["status"]["disruptionsAllowed"] -= 1
+        tree["status"].setdefault("disruptedPods", {})[name] = format_time(yard.now)
+
+    yard.change(budget, spend)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"minAvailable": 2}, (3, 2, 3, 1)),
+        ({"minAvailable": 5}, (3, 5, 3, 0)),
+        ({"minAvailable": 0}, (3, 0, 3, 3)),
+        ({"minAvailable": "50%"}, (3, 2, 3, 1)),
+        ({"minAvailable": "100%"}, (3, 3, 3, 0)),
+        ({"maxUnavailable": 1}, (3, 2, 3, 1)),
+        ({"maxUnavailable": 0}, (3, 3, 3, 0)),
+        ({"maxUnavailable": 7}, (3, 0, 3, 3)),
+        ({"maxUnavailable": "30%"}, (3, 2, 3, 1)),
+    ],
+)
+def test_healthy_pods_beyond_the_desired_ones_may_go(
+    spec: dict[str, Any], expected: tuple[int, int, int, int]
+) -> None:
+    yard = Yard()
+    fleet(yard)
+    status = decided(yard, yard.add(disruption_budget(**spec)))
+    assert numbers(status) == expected
+    assert status["observedGeneration"] == 1
+    assert condition(status) == (("True", "SufficientPods") if expected[3] else ("False", "InsufficientPods"))
+
+
+def test_a_share_is_a_share_of_what_the_set_asks_for() -> None:
+    yard = Yard()
+    web = fleet(yard)
+    budget = yard.add(disruption_budget(maxUnavailable=1))
+    yard.remove(yard.pod("web-2"))
+    assert numbers(decided(yard, budget)) == (3, 2, 2, 0)
+    yard.edit(web, replicas=6)
+    assert numbers(decided(yard, budget)) == (6, 5, 2, 0)
+
+
+def test_pods_that_are_not_ready_or_are_going_are_not_healthy() -> None:
+    yard = Yard()
+    fleet(yard, 4)
+    yard.set_ready(yard.pod("web-0"), False)
+    yard.delete(yard.pod("web-1"))
+    assert numbers(decided(yard, yard.add(disruption_budget(minAvailable=1)))) == (4, 1, 2, 1)
+
+
+def test_an_evicted_pod_counts_as_down_before_it_is_seen_going() -> None:
+    yard = Yard()
+    fleet(yard)
+    budget = yard.add(disruption_budget(minAvailable=1))
+    decided(yard, budget)
+    evicted(yard, budget, "web-0")
+    intents = yard.step(disruption_budgets, budget)
+    assert [intent.seconds for intent in intents if isinstance(intent, After)] == [120.0]
+    status = yard.status(budget)
+    assert numbers(status) == (3, 1, 2, 1)
+    assert list(status["disruptedPods"]) == ["web-0"]
+    yard.delete(yard.pod("web-0"))
+    status = decided(yard, budget)
+    assert numbers(status) == (3, 1, 2, 1)
+    assert "disruptedPods" not in status
+
+
+def test_an_evicted_pod_that_stays_counts_again_and_is_told_of() -> None:
+    yard = Yard()
+    fleet(yard)
+    budget = yard.add(disruption_budget(minAvailable=1))
+    decided(yard, budget)
+    evicted(yard, budget, "web-0")
+    yard.now += 121
+    intents = yard.step(disruption_budgets, budget)
+    [told] = [intent for intent in intents if isinstance(intent, Tell)]
+    assert (told.event, told.about.name, told.warning) == ("NotDeleted", "web-0", True)
+    assert numbers(yard.status(budget)) == (3, 1, 3, 2)
+    assert yard.step(disruption_budgets, budget) == []
+
+
+def test_an_evicted_pod_that_has_gone_is_forgotten() -> None:
+    yard = Yard()
+    fleet(yard)
+    budget = yard.add(disruption_budget(minAvailable=1))
+    decided(yard, budget)
+    evicted(yard, budget, "web-0")
+    yard.remove(yard.pod("web-0"))
+    assert "disruptedPods" not in decided(yard, budget)
+
+
+def test_without_pods_nothing_is_allowed() -> None:
+    yard = Yard()
+    budget = yard.add(disruption_budget(minAvailable=0))
+    assert reasons(yard.step(disruption_budgets, budget)) == ["NoPods"]
+    assert numbers(yard.status(budget)) == (0, 0, 0, 0)
+    assert condition(yard.status(budget)) == ("False", "InsufficientPods")
+
+
+def test_pods_that_nobody_controls_count_for_a_number_but_not_for_a_share() -> None:
+    yard = Yard()
+    fleet(yard)
+    lonely = yard.add(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"app": "web"}}, "spec": {}}
+    )
+    yard.set_ready(lonely, True)
+    assert numbers(decided(yard, yard.add(disruption_budget("n", minAvailable=2)))) == (4, 2, 4, 2)
+    share = yard.add(disruption_budget("s", maxUnavailable=1))
+    assert numbers(decided(yard, share)) == (3, 2, 4, 2)
+    [wait] = waits(yard.step(disruption_budgets, share))
+    assert (wait.reason, wait.event) == ("UnmanagedPods", "UnmanagedPods")
+    assert "minAvailable" in wait.remedy
+
+
+@pytest.mark.parametrize(
+    ("owner", "said"),
+    [
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone"}, "which is not there"),
+        ({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}, "which is not there"),
+        ({"apiVersion": "x/v1", "kind": "Thing", "name": "web"}, "nobody knows"),
+    ],
+)
+def test_what_a_budget_is_a_share_of_must_be_known_or_nothing_may_go(
+    owner: dict[str, Any], said: str
+) -> None:
+    yard = Yard()
+    fleet(yard)
+    budget = yard.add(disruption_budget(maxUnavailable=2))
+    decided(yard, budget)
+    reference = {**owner, "uid": "another", "controller": True}
+    yard.change(yard.pod("web-0"), lambda tree: tree["metadata"].update(ownerReferences=[reference]))
+    assert reasons(yard.step(disruption_budgets, budget)) == ["SyncFailed"]
+    status = yard.status(budget)
+    assert status["disruptionsAllowed"] == 0
+    assert condition(status) == ("False", "SyncFailed")
+    assert said in status["conditions"][0]["message"]
+    yard.remove(yard.pod("web-0"))
+    status = decided(yard, budget)
+    assert condition(status) == ("True", "SufficientPods")
+    assert status["conditions"][0]["message"] == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"maxUnavailable": "many"}, "spec.maxUnavailable"),
+        ({"minAvailable": "many"}, "spec.minAvailable"),
+        ({"minAvailable": 1, "selector": {"matchLabels": {"-": "-"}}}, "spec.selector"),
+    ],
+)
+def test_a_budget_that_can_t_be_understood_allows_nothing(spec: dict[str, Any], path: str) -> None:
+    yard = Yard()
+    fleet(yard)
+    budget = yard.add(disruption_budget(**spec))
+    [wait] = waits(yard.step(disruption_budgets, budget))
+    assert (wait.reason, path in wait.because) == ("SyncFailed", True)
+    assert yard.status(budget)["disruptionsAllowed"] == 0
+
+
+def test_a_budget_that_asks_for_nothing_allows_nothing_and_says_so() -> None:
+    yard = Yard()
+    fleet(yard)
+    budget = yard.add(disruption_budget())
+    assert reasons(yard.step(disruption_budgets, budget)) == ["NothingAsked"]
+    assert yard.status(budget)["disruptionsAllowed"] == 0
+
+
+def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
+    yard = Yard()
+    fleet(yard)
+    assert numbers(decided(yard, yard.add(disruption_budget("none", minAvailable=1, selector=None))))[0] == 0
+    assert numbers(decided(yard, yard.add(disruption_budget("all", minAvailable=1, selector={}))))[0] == 3
+
+
+def test_the_moment_of_the_change_is_kept_while_the_condition_stays() -> None:
+    yard = Yard()
+    fleet(yard)
+    budget = yard.add(disruption_budget(minAvailable=1))
+    since = decided(yard, budget)["conditions"][0]["lastTransitionTime"]
+    yard.now += 60
+    yard.set_ready(yard.pod("web-0"), False)
+    assert decided(yard, budget)["conditions"][0]["lastTransitionTime"] == since
+    yard.set_ready(yard.pod("web-1"), False)
+    assert decided(yard, budget)["conditions"][0]["lastTransitionTime"] == format_time(yard.now)
+
+
+def test_a_change_of_a_pod_or_its_set_has_the_budget_looked_at() -> None:
+    yard = Yard()
+    web = fleet(yard)
+    yard.add(disruption_budget("mine", minAvailable=1))
+    yard.add(disruption_budget("other", minAvailable=1, selector={"matchLabels": {"app": "other"}}))
+    world = yard.world()
+    assert disruption_budgets.primary == PodDisruptionBudget
+    assert list(disruption_budgets.also[Pod](yard.pod("web-0"), world)) == [("default", "mine")]
+    assert list(disruption_budgets.also[StatefulSet](web, world)) == [("default", "mine")]

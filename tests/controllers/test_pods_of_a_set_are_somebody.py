@@ -1,0 +1,153 @@
+"""What makes a pod of a set this pod: name, labels, network name, storage; and which pods are the set's at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kit.stepping import Refused, Yard, made, reasons
+from tests.kit.workloads import pod_template, stateful_set
+
+from pilothouse.api.nouns import PersistentVolumeClaim, Pod
+from pilothouse.api.objects import Object
+from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.runtime.declaring import Names
+from pilothouse.runtime.intents import Patch
+
+
+def orphan(name: str = "web-1", **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "web"}, **metadata},
+        "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+    }
+
+
+def asked(mapper: Any, one: Object, yard: Yard) -> list[tuple[str, str]]:
+    names: Names = mapper(one, yard.world())
+    return list(names)
+
+
+def test_a_pod_has_its_ordinal_in_name_labels_and_host_name() -> None:
+    yard = Yard()
+    web = yard.add(stateful_set(serviceName="peers"))
+    yard.settle(stateful_sets, web)
+    pod = yard.pod("web-2")
+    assert pod.owned_by(web)
+    assert pod.labels == {
+        "app": "web",
+        "apps.kubernetes.io/pod-index": "2",
+        "statefulset.kubernetes.io/pod-name": "web-2",
+        "controller-revision-hash": yard.status(web)["updateRevision"],
+    }
+    assert (pod.spec["hostname"], pod.spec["subdomain"]) == ("web-2", "peers")
+    assert pod.spec["containers"] == web.spec["template"]["spec"]["containers"]
+
+
+def test_the_template_s_annotations_and_finalizers_are_the_pod_s() -> None:
+    yard = Yard()
+    template = pod_template()
+    template["metadata"] |= {"annotations": {"a": "b"}, "finalizers": ["x.io/y"], "name": "ignored"}
+    yard.step(stateful_sets, yard.add(stateful_set(template=template)))
+    pod = yard.pod("web-0")
+    assert (pod.annotations, list(pod.finalizers)) == ({"a": "b"}, ["x.io/y"])
+
+
+def test_a_claim_takes_the_place_of_the_volume_of_its_name() -> None:
+    yard = Yard()
+    template = pod_template()
+    template["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
+    yard.step(stateful_sets, yard.add(stateful_set(template=template, claims=["data"])))
+    assert yard.pod("web-0").spec["volumes"] == [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    assert yard.names(PersistentVolumeClaim) == ["data-web-0"]
+
+
+def test_an_orphan_that_fits_is_adopted_and_gets_the_labels_it_lacks() -> None:
+    yard = Yard()
+    before = yard.add(orphan())
+    web = yard.add(stateful_set())
+    yard.settle(stateful_sets, web)
+    pod = yard.pod("web-1")
+    assert pod.owned_by(web)
+    assert pod.labels["statefulset.kubernetes.io/pod-name"] == "web-1"
+    assert pod.uid != before.uid, "it was of no revision, so it was made anew in its turn"
+
+
+def test_an_orphan_is_not_adopted_by_a_set_that_has_gone_meanwhile() -> None:
+    yard = Yard()
+    yard.add(orphan())
+    web = yard.add(stateful_set())
+    intents = yard.decide(stateful_sets, web)
+    yard.delete(web)
+    [adoption] = [intent for intent in intents if isinstance(intent, Patch)]
+    with pytest.raises(Refused):
+        yard.carry_out(adoption)
+    assert yard.pod("web-1").controller is None
+
+
+def test_pods_that_do_not_fit_are_let_go() -> None:
+    yard = Yard()
+    web = yard.add(stateful_set())
+    yard.settle(stateful_sets, web)
+    yard.change(yard.pod("web-1"), lambda tree: tree["metadata"]["labels"].update(app="other"))
+    yard.step(stateful_sets, web)
+    assert yard.pod("web-1").controller is None
+    intents = yard.settle(stateful_sets, web)
+    assert reasons(intents) == ["NameTaken"]
+    assert made(intents) == []
+    assert yard.status(web)["replicas"] == 2
+
+
+def test_somebody_else_s_pod_in_the_place_is_waited_for() -> None:
+    yard = Yard()
+    other = {"apiVersion": "x/v1", "kind": "Thing", "name": "t", "uid": "u", "controller": True}
+    yard.add(orphan("web-0", ownerReferences=[other]))
+    web = yard.add(stateful_set())
+    intents = yard.step(stateful_sets, web)
+    assert reasons(intents) == ["NameTaken"]
+    assert "Thing t" in intents[-1].because
+    assert made(intents) == []
+    yard.remove(yard.pod("web-0"))
+    assert made(yard.step(stateful_sets, web)) == ["web-0"]
+
+
+def test_a_name_that_only_looks_like_a_member_s_is_none() -> None:
+    yard = Yard()
+    for name in ("web-00", "web-x", "web", "web-99999999999", "other-web-0"):
+        yard.add(orphan(name))
+    yard.settle(stateful_sets, yard.add(stateful_set(replicas=1)))
+    strangers = [pod.name for pod in yard.all(Pod) if pod.controller is None]
+    assert strangers == ["other-web-0", "web", "web-00", "web-99999999999", "web-x"]
+
+
+def test_an_adopted_pod_without_the_set_s_claims_is_waited_for() -> None:
+    yard = Yard()
+    pod = yard.add(orphan("web-0"))
+    web = yard.add(stateful_set(claims=["data"]))
+    yard.set_ready(pod, True)
+    intents = yard.step(stateful_sets, web)
+    assert reasons(intents) == ["StorageDiffers"]
+    yard.delete(yard.pod("web-0"))
+    assert reasons(yard.settle(stateful_sets, web)) == []
+
+
+def test_a_pod_s_change_has_the_set_of_its_name_looked_at() -> None:
+    yard = Yard()
+    yard.add(stateful_set(claims=["data"]))
+    pod_mapper = stateful_sets.also[Pod]
+    claim_mapper = stateful_sets.also[PersistentVolumeClaim]
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-web-3"},
+        "spec": {},
+    }
+    assert asked(pod_mapper, yard.add(orphan()), yard) == [("default", "web")]
+    assert asked(pod_mapper, yard.add(orphan("lonely")), yard) == []
+    assert asked(claim_mapper, yard.add(claim), yard) == [("default", "web")]
+    claim["metadata"] = {"name": "data-other-3"}
+    assert asked(claim_mapper, yard.add(claim), yard) == []
