@@ -8,7 +8,7 @@
     yard.settle(stateful_sets, web)                 # all of it, until nobody writes any more
 
 A write goes through under the conditions that ``runtime.intents`` names; what is refused ends the step, as it would with the
-real runtime. Time stands still unless ``yard.now`` is moved.
+real runtime. Time stands still unless ``yard.now`` is moved, or ``settle`` has nothing else to wait for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.patches import merge_patch
 from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.intents import Create, Delete, Intent, Patch, SetStatus, Wait
+from pilothouse.runtime.intents import After, Create, Delete, Intent, Patch, SetStatus, Wait
 from pilothouse.runtime.world import Still, World
 
 NOUNS = {
@@ -219,8 +219,12 @@ class Yard:
             wrote = any(isinstance(intent, WRITES) for intent in intents)
             moved = self.run_pods()
             collected = self.collect()
-            if not (wrote or moved or collected):
+            if wrote or moved or collected:
+                continue
+            later = [intent.seconds for intent in intents if isinstance(intent, After)]
+            if not later:
                 return intents
+            self.now += min(later)
         raise AssertionError(f"no end after {_MOST_ROUNDS} rounds; the last: {intents}")
 
 
