@@ -10,7 +10,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Iterator
 from types import TracebackType
+from typing import Final
+
+
+class _AtOnce:
+    """Something to await that is over before it begins; unlike a coroutine it need not be made each time."""
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
+_AT_ONCE: Final = _AtOnce()
 
 
 class Turns:
@@ -33,11 +45,20 @@ class Turn:
         self._waiting = waiting
         self._key = key
 
-    async def __aenter__(self) -> None:
+    def __aenter__(self) -> Awaitable[None]:
         queue = self._waiting.get(self._key)
         if queue is None:
             self._waiting[self._key] = deque()
-            return
+            return _AT_ONCE
+        return self._wait(queue)
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Awaitable[None]:
+        self._pass_on()
+        return _AT_ONCE
+
+    async def _wait(self, queue: deque[asyncio.Future[None]]) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append(turn)
         try:
@@ -46,11 +67,6 @@ class Turn:
             if turn.done() and not turn.cancelled():
                 self._pass_on()
             raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._pass_on()
 
     def _pass_on(self) -> None:
         queue = self._waiting[self._key]

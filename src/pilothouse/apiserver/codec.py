@@ -12,6 +12,7 @@ Serving never parses. Only another version than the stored one is decoded, conve
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -27,14 +28,22 @@ _HEAD = b'"metadata":{'
 
 def encode(obj: Object) -> bytes:
     """The canonical bytes of an object, without its ``resourceVersion``. The object is left alone."""
-    metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
-    rest = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
-    head = b'{"apiVersion":%b,"kind":%b,"metadata":%b' % (
-        _encoder.encode(obj["apiVersion"]),
-        _encoder.encode(obj["kind"]),
-        _encoder.encode(metadata),
-    )
-    return head + b"," + _encoder.encode(rest)[1:] if rest else head + b"}"
+    metadata = obj["metadata"]
+    if "resourceVersion" in metadata:
+        metadata = dict(metadata)
+        del metadata["resourceVersion"]
+    rest = dict(obj)
+    head = _head(rest.pop("apiVersion"), rest.pop("kind"))
+    del rest["metadata"]
+    if not rest:
+        return b"%b%b}" % (head, _encoder.encode(metadata))
+    return b"%b%b,%b" % (head, _encoder.encode(metadata), _encoder.encode(rest)[1:])
+
+
+@lru_cache(maxsize=1024)
+def _head(api_version: str, kind: str) -> bytes:
+    """How objects of one kind begin."""
+    return b'{"apiVersion":%b,"kind":%b,"metadata":' % (_encoder.encode(api_version), _encoder.encode(kind))
 
 
 def with_revision(value: bytes, revision: int) -> bytes:

@@ -79,7 +79,7 @@ def conform(
         if validation == STRICT:
             raise StrictError(problems)
         warnings.extend(problems)
-    shape.default(obj)
+    shape.default(obj, accepted=fits)
     if not fits and not shape.accepts(obj):
         refuse_misfits(kind, obj)
     kind.default(obj)

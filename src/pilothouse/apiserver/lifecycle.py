@@ -71,7 +71,9 @@ def check_segment(new: Object) -> list[FieldError]:
     """Whatever its kind allows, a name has to stand in a URL: else the object could not be read or deleted."""
     name = new["metadata"].get("name") or ""
     problem = names.path_segment(name)
-    if not problem and any(character < " " or character == "\x7f" for character in name):
+    if not (problem or name.isprintable()) and any(
+        character < " " or character == "\x7f" for character in name
+    ):
         problem = "may not contain control characters"
     if not problem and len(name.encode()) > _LONGEST_NAME:
         problem = f"must be no more than {_LONGEST_NAME} bytes"

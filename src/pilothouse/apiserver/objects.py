@@ -9,8 +9,8 @@ returns a ``Removal`` to delete. A change that leaves the stored bytes as they w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import msgspec
 
@@ -31,7 +31,6 @@ from pilothouse.store.interface import (
     Unavailable,
 )
 
-T = TypeVar("T")
 _PATIENCE = 64
 
 
@@ -58,6 +57,10 @@ class Stored(Protocol):
 class Guesses(Protocol):
     """A cache that may be a little behind."""
 
+    @property
+    def revision(self) -> int:
+        """The revision up to which nothing is missing."""
+
     def peek(self, key: str) -> Stored | None:
         """What the cache holds for a key."""
 
@@ -82,19 +85,32 @@ class Objects:
 
     async def find(self, key: str) -> Stored | None:
         """The latest value of a key."""
-        return await _answered(self._store.get(key))
+        try:
+            return await self._store.get(key)
+        except StoreError as problem:
+            raise _told(problem) from None
 
     async def glance(self, key: str) -> Stored | None:
         """A value of the key that may be a little old; never a false absence."""
-        if self._store.current is None:
-            guess = self._guesses.peek(key)
-            if guess is not None:
-                return guess
-        return await self.find(key)
+        guess, certain = self._at_hand(key)
+        return guess if certain or guess is not None else await self.find(key)
+
+    def _at_hand(self, key: str) -> tuple[Stored | None, bool]:
+        """What can be had of a key without waiting, and whether that is the latest.
+
+        A cache that stands where the store stands is as good as the store. Where others write too, nobody knows.
+        """
+        current = self._store.current
+        if current is None:
+            return self._guesses.peek(key), False
+        return (self._guesses.peek(key), True) if self._guesses.revision == current else (None, False)
 
     async def count(self, prefix: str) -> int:
         """How many objects there are below a prefix."""
-        page = await _answered(self._store.list(prefix, limit=1))
+        try:
+            page = await self._store.list(prefix, limit=1)
+        except StoreError as problem:
+            raise _told(problem) from None
         return len(page.entries) + page.remaining
 
     async def create(
@@ -102,7 +118,7 @@ class Objects:
     ) -> Outcome:
         """Store a new object. Raises the store's ``Conflict`` when the key is taken."""
         value = codec.encode(codec.convert(served.resource, obj, served.resource.storage))
-        guard = await self._guard(fence)
+        guard = await self._guard(fence) if fence is not None else None
         if dry_run:
             current = await self.find(key)
             if current is not None:
@@ -111,9 +127,11 @@ class Objects:
         ttl = _time_to_live(served, obj)
         while True:
             try:
-                return Outcome(value, await _answered(self._store.create(key, value, ttl=ttl, guard=guard)))
+                return Outcome(value, await self._store.create(key, value, ttl=ttl, guard=guard))
             except GuardFailed:
                 guard = await self._guard(fence, latest=True)
+            except StoreError as problem:
+                raise _told(problem) from None
 
     async def amend(
         self,
@@ -133,12 +151,11 @@ class Objects:
     async def _amend(
         self, served: Served, name: str, key: str, change: Change, fence: Fence | None, dry_run: bool
     ) -> Outcome:
-        guard = await self._guard(fence)
+        guard = await self._guard(fence) if fence is not None else None
         # A guess from the cache saves a read, and the store tells when it was wrong: but only if something is written.
-        live = self._guesses.peek(key) if self._store.current is None and not dry_run else None
-        certain = live is None
-        if certain:
-            live = await self.find(key)
+        live, certain = self._at_hand(key)
+        if not certain and (live is None or dry_run):
+            live, certain = await self.find(key), True
         for _ in range(_PATIENCE):
             if live is None:
                 raise errors.not_found(served.kind.plural, served.kind.group, name)
@@ -188,7 +205,10 @@ class Objects:
                 last = codec.encode(codec.convert(resource, result.last, resource.storage))
             if dry_run:
                 return Outcome(last, live.revision, removed=True)
-            revision = await _answered(self._store.delete(key, revision=live.revision, guard=guard))
+            try:
+                revision = await self._store.delete(key, revision=live.revision, guard=guard)
+            except StoreError as problem:
+                raise _told(problem) from None
             return Outcome(last, revision, removed=True)
         value = codec.encode(codec.convert(resource, result, resource.storage))
         if value == live.value:
@@ -196,9 +216,10 @@ class Objects:
         if dry_run:
             return Outcome(value, live.revision)
         ttl = _time_to_live(served, result)
-        revision = await _answered(
-            self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard)
-        )
+        try:
+            revision = await self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard)
+        except StoreError as problem:
+            raise _told(problem) from None
         return Outcome(value, revision)
 
 
@@ -207,15 +228,13 @@ def _time_to_live(served: Served, obj: Object) -> float:
     return rule(obj) if rule is not None else 0
 
 
-async def _answered(call: Awaitable[T]) -> T:
-    """A store's answer; its failures as the client is told of them. ``Conflict`` is for the caller."""
-    try:
-        return await call
-    except (Conflict, GuardFailed):
-        raise
-    except TooLarge as problem:
-        raise errors.too_large(str(problem)) from None
-    except Unavailable as problem:
-        raise errors.unavailable(f"the store does not answer: {problem}") from None
-    except StoreError as problem:
-        raise errors.internal(str(problem)) from None
+def _told(problem: StoreError) -> Exception:
+    """A store's failure as the client is told of it. ``Conflict`` and ``GuardFailed`` are for the caller."""
+    match problem:
+        case Conflict() | GuardFailed():
+            return problem
+        case TooLarge():
+            return errors.too_large(str(problem))
+        case Unavailable():
+            return errors.unavailable(f"the store does not answer: {problem}")
+    return errors.internal(str(problem))

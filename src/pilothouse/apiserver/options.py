@@ -45,6 +45,8 @@ def write_options(
     request: Request, params: Mapping[str, str], kind: str, *, apply: bool = False
 ) -> WriteOptions:
     """Options of a write; ``kind`` names them in errors (``CreateOptions``)."""
+    if not params and not apply:
+        return WriteOptions(default_manager(request.headers.get("User-Agent", "")))
     problems: list[FieldError] = []
     dry_run = params.get("dryRun", "")
     if dry_run not in ("", "All"):
@@ -75,7 +77,9 @@ def write_options(
 
 def default_manager(user_agent: str) -> str:
     """Who manages the fields of a write that doesn't say: the program's name."""
-    name = "".join(each for each in user_agent.partition("/")[0] if each.isprintable())
+    name = user_agent.partition("/")[0]
+    if not name.isprintable():
+        name = "".join(each for each in name if each.isprintable())
     return name.encode()[:_MANAGER_LIMIT].decode(errors="ignore") or "unknown"
 
 

@@ -107,14 +107,19 @@ def compare(
         old = {field: value for field, value in old.items() if field not in ignored}
         new = {field: value for field, value in new.items() if field not in ignored}
     # Nobody owns metadata itself, so it counts as always there.
-    metadata: dict[str, Any] = {"metadata": {}}
-    _compare_maps(metadata | old, metadata | new, node, result)
+    if "metadata" not in old:
+        old = {"metadata": {}, **old}
+    if "metadata" not in new:
+        new = {"metadata": {}, **new}
+    _compare_maps(old, new, node, result)
     return result
 
 
 def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: Comparison) -> None:
+    shared = 0
     for field, after in new.items():
         if field in old:
+            shared += 1
             before = old[field]
             if before is after or before == after:
                 continue
@@ -122,7 +127,7 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: 
             _compare_values(before, after, child, name, result)
         else:
             _note(result.added, field, after, node)
-    if len(old) > len(new) or old.keys() - new.keys():
+    if shared < len(old):
         for field, before in old.items():
             if field not in new:
                 _note(result.removed, field, before, node)

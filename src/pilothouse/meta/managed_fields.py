@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from pilothouse.meta.comparison import Comparison, compare
+from pilothouse.meta.comparison import Comparison, compare, fields_of
 from pilothouse.meta.field_sets import Tree, difference, parse_fields, union, without
 from pilothouse.meta.schema import Schema
 from pilothouse.meta.topology import topology
@@ -106,12 +106,20 @@ def track_update(
     )
     if not entries and live is not None:
         return
-    change = Change(
-        live, new, schema=schema, api_version=api_version, reset=reset, served=served, convert=convert
-    )
-    if not change.comparison.is_empty():
-        actor = (UPDATE, manager or "unknown", api_version, subresource)
-        entries = _after_update(entries, change, actor, now)
+    actor = (UPDATE, manager or "unknown", api_version, subresource)
+    if not entries:
+        fields = fields_of(new, topology(schema), containers=True, ignored=reset)
+        entries = [new_entry(actor, api_version, fields, now)] if fields else []
+    else:
+        if live is not None:
+            # So that metadata in which nothing else has changed is equal to what it was, and not walked.
+            metadata["managedFields"] = stored_entries(live)
+        change = Change(
+            live, new, schema=schema, api_version=api_version, reset=reset, served=served, convert=convert
+        )
+        metadata.pop("managedFields", None)
+        if not change.comparison.is_empty():
+            entries = _after_update(entries, change, actor, now)
     if entries:
         metadata["managedFields"] = entries
 

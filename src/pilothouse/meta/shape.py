@@ -61,9 +61,9 @@ class Shape:
         """Remove unknown fields; their paths, sorted (``metadata.zork``, ``spec.users[0].q``)."""
         return prune(self.schema, obj)
 
-    def default(self, obj: dict[str, Any]) -> None:
-        """Drop nulls that the schema doesn't allow, then fill in defaults."""
-        if not self.accepts(obj):
+    def default(self, obj: dict[str, Any], *, accepted: bool = False) -> None:
+        """Drop nulls that the schema doesn't allow, then fill in defaults. ``accepted``: there are no such nulls."""
+        if not (accepted or self.accepts(obj)):
             drop_nulls(self.schema, obj)
         self._defaults.fill(obj)
 

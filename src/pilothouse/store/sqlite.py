@@ -26,11 +26,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -175,16 +175,18 @@ class SqliteStore:
         self._check_kept(revision)
         return Page(found, revision, remaining)
 
-    async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
-        return await self._write(key, value, 0, ttl, guard)
+    def create(
+        self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None
+    ) -> Coroutine[Any, Any, int]:
+        return self._write(key, value, 0, ttl, guard)
 
-    async def update(
+    def update(
         self, key: str, value: bytes, *, revision: int, ttl: float = 0, guard: Guard | None = None
-    ) -> int:
-        return await self._write(key, value, revision or -1, ttl, guard)
+    ) -> Coroutine[Any, Any, int]:
+        return self._write(key, value, revision or -1, ttl, guard)
 
-    async def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> int:
-        return await self._write(key, None, revision or -1, 0, guard)
+    def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> Coroutine[Any, Any, int]:
+        return self._write(key, None, revision or -1, 0, guard)
 
     def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
         return self._watchers.open(prefix, after)
