@@ -16,7 +16,7 @@ everybody their place.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -34,7 +34,7 @@ class Bounds(msgspec.Struct, frozen=True):
     """So many are kept whatever they weigh."""
 
 
-class _Slot(NamedTuple):
+class _Slot(msgspec.Struct, frozen=True, gc=False):
     weight: int
     at: float
 
@@ -63,9 +63,11 @@ class Ring(Generic[T]):
         self._slots.append(_Slot(weight, at))
         self._weight += weight
         bounds = self._bounds
-        while len(self) > bounds.least and (len(self) > bounds.count or self._weight > bounds.weight):
-            self._drop()
-        self.forget_old(at)
+        if self._weight > bounds.weight or len(self._positions) - self._first > bounds.count:
+            while len(self) > bounds.least and (len(self) > bounds.count or self._weight > bounds.weight):
+                self._drop()
+        if self._slots[self._first].at < at - bounds.age:
+            self.forget_old(at)
 
     def after(self, position: int, limit: int = 0) -> list[T] | None:
         """What lies above a position, oldest first (at most ``limit``, if given); None if part of it is forgotten."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Generator
 from types import TracebackType
 from typing import Final
 
@@ -18,8 +18,8 @@ from typing import Final
 class _AtOnce:
     """Something to await that is over before it begins; unlike a coroutine it need not be made each time."""
 
-    def __await__(self) -> Iterator[None]:
-        return iter(())
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
 
 
 _AT_ONCE: Final = _AtOnce()

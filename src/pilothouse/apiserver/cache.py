@@ -275,8 +275,12 @@ class Cache:
 
     def _take(self, batch: Batch) -> None:
         now = self._clock.monotonic()
+        folder = ""
         for change in batch.changes:
-            collection = self.collection(self.path_of(change.key))
+            # Changes come in runs of one kind, so where they belong is worked out once for a run.
+            if not folder or not change.key.startswith(folder):
+                collection = self.collection(self.path_of(change.key))
+                folder = f"{ROOT}{collection.path}/"
             event = collection.apply(change.key, change.revision, change.value, now)
             if event is not None:
                 self._tell(collection, event)

@@ -20,7 +20,7 @@ from pilothouse.apiserver.negotiation import render
 from pilothouse.apiserver.objects import Objects, Outcome, Removal
 from pilothouse.apiserver.options import DeleteOptions, WriteOptions
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import new_uid
+from pilothouse.base.ids import Uids
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors, managed_fields, names
 from pilothouse.meta.fields import FieldError
@@ -46,6 +46,7 @@ class Writer:
         self._objects = objects
         self._admission = admission
         self._clock = clock
+        self._uids = Uids()
 
     async def create(self, call: Call) -> Response:
         """POST to a collection."""
@@ -115,7 +116,7 @@ class Writer:
 
     async def _insert(self, call: Call, obj: Object, chosen: WriteOptions, tracked: bool) -> Outcome:
         kind = call.served.kind
-        lifecycle.begin(kind, obj, namespace=call.namespace, uid=new_uid(), now=self._clock.now())
+        lifecycle.begin(kind, obj, namespace=call.namespace, uid=self._uids.new(), now=self._clock.now())
         self._tidy(call, obj["metadata"], None)
         if tracked:
             self._track(call, None, obj, chosen)

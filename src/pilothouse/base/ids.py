@@ -8,7 +8,34 @@ from typing import Final
 _VARIANT: Final = "89ab"
 
 
+_POOL: Final = 4096
+
+
+class Uids:
+    """Random UUIDs, version 4, as text. Several times faster than going through ``uuid.UUID``.
+
+    The system's entropy is fetched for many at a time: asking for it costs more than all the rest.
+    """
+
+    __slots__ = ("_at", "_digits")
+
+    def __init__(self) -> None:
+        self._digits = ""
+        self._at = 0
+
+    def new(self) -> str:
+        at = self._at
+        if at >= len(self._digits):
+            self._digits = os.urandom(_POOL).hex()
+            at = 0
+        self._at = at + 32
+        return _uuid(self._digits[at : at + 32])
+
+
 def new_uid() -> str:
-    """A random UUID, version 4, as text. Several times faster than going through ``uuid.UUID``."""
-    digits = os.urandom(16).hex()
+    """One random UUID, for whoever needs no more."""
+    return _uuid(os.urandom(16).hex())
+
+
+def _uuid(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[int(digits[16], 16) & 3]}{digits[17:20]}-{digits[20:]}"

@@ -87,6 +87,10 @@ def _item_fields(item: Any, node: Node, containers: bool) -> Tree:
     return _map_fields(item, of_item, containers, {SELF: MEMBER}) if item else MEMBER
 
 
+Parts = tuple[Tree, Tree, Tree]
+"""Removed, modified, added: a comparison in the making, below one path."""
+
+
 class Comparison(NamedTuple):
     """What a change did: fields that went, that have another value, that came."""
 
@@ -115,7 +119,7 @@ def compare(
     return result
 
 
-def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: Comparison) -> None:
+def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: Parts) -> None:
     shared = 0
     for field, after in new.items():
         if field in old:
@@ -126,11 +130,11 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: 
             name, child, _ = node.child(field)
             _compare_values(before, after, child, name, result)
         else:
-            _note(result.added, field, after, node)
+            _note(result[2], field, after, node)
     if shared < len(old):
         for field, before in old.items():
             if field not in new:
-                _note(result.removed, field, before, node)
+                _note(result[0], field, before, node)
 
 
 def _note(tree: Tree, field: str, value: Any, node: Node) -> None:
@@ -140,32 +144,33 @@ def _note(tree: Tree, field: str, value: Any, node: Node) -> None:
         tree[name] = _fields(value, child, True, True)
 
 
-def _compare_values(before: Any, after: Any, node: Node, name: str, result: Comparison) -> None:
+def _compare_values(before: Any, after: Any, node: Node, name: str, result: Parts) -> None:
     kind = node.kind
+    removed, modified, added = result
     if kind == SKIPPED:
         return
     if kind in MAPS:
         if _both(dict, before, after):
-            below = Comparison({}, {}, {})
+            below: Parts = ({}, {}, {})
             _compare_maps(before or {}, after or {}, node, below)
             _graft(below, name, result)
             return
         if kind == FREE:
             # A text became a map, or the other way round: the fields of the map came or went as well.
             if type(before) is dict and before:
-                result.removed[name] = _map_fields(before, node, True, {})
+                removed[name] = _map_fields(before, node, True, {})
             if type(after) is dict and after:
-                result.added[name] = _map_fields(after, node, True, {})
+                added[name] = _map_fields(after, node, True, {})
     elif kind in LISTS and _both(list, before, after):
         names_before, names_after = node.elements(before or []), node.elements(after or [])
         if names_before is not None and names_after is not None:
-            below = Comparison({}, {}, {})
+            below = ({}, {}, {})
             _compare_items(
                 _grouped(names_before, before or []), _grouped(names_after, after or []), node, below
             )
             _graft(below, name, result)
             return
-    result.modified[name] = MEMBER
+    modified[name] = MEMBER
 
 
 def _both(container: type, before: Any, after: Any) -> bool:
@@ -177,7 +182,7 @@ def _both(container: type, before: Any, after: Any) -> bool:
     )
 
 
-def _graft(below: Comparison, name: str, result: Comparison) -> None:
+def _graft(below: Parts, name: str, result: Parts) -> None:
     for part, whole in zip(below, result, strict=True):
         if part:
             whole[name] = part
@@ -190,10 +195,9 @@ def _grouped(names: list[str], items: list[Any]) -> dict[str, list[Any]]:
     return groups
 
 
-def _compare_items(
-    old: dict[str, list[Any]], new: dict[str, list[Any]], node: Node, result: Comparison
-) -> None:
+def _compare_items(old: dict[str, list[Any]], new: dict[str, list[Any]], node: Node, result: Parts) -> None:
     """Items by key. Those that share a key are one thing together; order is nobody's."""
+    removed, modified, added = result
     for name in old | new:
         before, after = old.get(name, []), new.get(name, [])
         if before == after:
@@ -201,9 +205,9 @@ def _compare_items(
         if len(before) == len(after) == 1 and node.item is not None:
             _compare_values(before[0], after[0], node.item, name, result)
         elif len(before) > 1 and len(after) > 1:
-            result.modified[name] = MEMBER
+            modified[name] = MEMBER
         else:
             if before:
-                result.removed[name] = MEMBER if len(before) > 1 else _item_fields(before[0], node, True)
+                removed[name] = MEMBER if len(before) > 1 else _item_fields(before[0], node, True)
             if after:
-                result.added[name] = MEMBER if len(after) > 1 else _item_fields(after[0], node, True)
+                added[name] = MEMBER if len(after) > 1 else _item_fields(after[0], node, True)

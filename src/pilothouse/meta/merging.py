@@ -16,10 +16,13 @@ import msgspec
 from pilothouse.meta.field_sets import MEMBER, SELF, Tree, readable
 from pilothouse.meta.topology import FREE, LEAF, LISTS, MAPS, SKIPPED, UNDESCRIBED, KeylessError, Node
 
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
 
 def detached(obj: dict[str, Any]) -> dict[str, Any]:
     """A copy that shares nothing with the original, made through JSON, which is the fastest way."""
-    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
+    copy: dict[str, Any] = _decode(_encode(obj))
     return copy
 
 

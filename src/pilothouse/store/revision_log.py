@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -180,7 +181,7 @@ class RevisionLog:
 
     def _insert(self, rows: Sequence[Row]) -> None:
         statement = "INSERT INTO log VALUES " + ",".join([_ROW] * len(rows))
-        self._connection.execute(statement, [field for row in rows for field in row])
+        self._connection.execute(statement, list(chain.from_iterable(rows)))
 
     def _mark(self, name: str) -> int:
         return _number(self._connection, "SELECT coalesce(max(value), 0) FROM mark WHERE name = ?", (name,))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pilothouse.base.quantity import Quantity, QuantityError, parse_quantity
@@ -82,8 +82,14 @@ def count_or_percent(path: str, value: int | str) -> Problems:
         yield FieldError.invalid(path, value, "must not be greater than 100%")
 
 
-def config_key(path: str, key: str) -> Problems:
-    """A key of a ConfigMap or Secret; it becomes a file's name."""
+def config_keys(path: str, keys: Iterable[str]) -> Problems:
+    """The keys of a ConfigMap or Secret; they become names of files."""
+    for key in keys:
+        if len(key) > 253 or not _CONFIG_KEY(key) or key[0] == ".":
+            yield from _config_key(path, key)
+
+
+def _config_key(path: str, key: str) -> Problems:
     problem = ""
     if len(key) > 253:
         problem = "must be no more than 253 characters"

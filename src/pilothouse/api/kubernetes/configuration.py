@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.kubernetes.checking import Problems, config_key, unchanged
+from pilothouse.api.kubernetes.checking import Problems, config_keys, unchanged
 from pilothouse.meta.fields import FieldError, entry
 from pilothouse.meta.kind import Object
 
@@ -25,15 +25,17 @@ _ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 
 def validate_config_map(new: Object, old: Object | None) -> Problems:
     data, binary = new.get("data") or {}, new.get("binaryData") or {}
-    for key in data:
-        yield from config_key("data", key)
-        if key in binary:
-            yield FieldError.invalid(entry("data", key), key, "duplicate of key present in binaryData")
-    for key in binary:
-        yield from config_key("binaryData", key)
-    size = sum(len(value.encode(errors="surrogatepass")) for value in data.values())
-    if size + sum(_decoded_size(value) for value in binary.values()) > _LARGEST:
-        yield FieldError.too_long("", _LARGEST)
+    yield from config_keys("data", data)
+    if binary:
+        yield from config_keys("binaryData", binary)
+        for key in data:
+            if key in binary:
+                yield FieldError.invalid(entry("data", key), key, "duplicate of key present in binaryData")
+    # No character takes more than four bytes, so few objects need to be measured exactly.
+    if sum(map(len, data.values())) * 4 + sum(map(len, binary.values())) > _LARGEST:
+        size = sum(len(value.encode(errors="surrogatepass")) for value in data.values())
+        if size + sum(_decoded_size(value) for value in binary.values()) > _LARGEST:
+            yield FieldError.too_long("", _LARGEST)
     yield from _frozen(new, old, "data", "binaryData")
 
 
@@ -49,8 +51,7 @@ def fold_string_data(secret: Object) -> None:
 
 def validate_secret(new: Object, old: Object | None) -> Problems:
     data = new.get("data") or {}
-    for key in data:
-        yield from config_key("data", key)
+    yield from config_keys("data", data)
     if sum(_decoded_size(value) for value in data.values()) > _LARGEST:
         yield FieldError.too_long("data", _LARGEST)
     yield from _check_type(new, data)
