@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.base.clock import Clock, ManualClock, SystemClock
-from pilothouse.base.ids import new_uid
+from pilothouse.base.ids import Uids, new_uid
 from pilothouse.base.times import TimeError, format_micro_time, format_time, parse_time
 
 
@@ -56,8 +57,9 @@ def test_the_system_clock_is_a_clock() -> None:
     assert clock.monotonic() <= clock.monotonic()
 
 
-def test_uids_are_random_version_4_uuids() -> None:
-    uids = [new_uid() for _ in range(1000)]
+@pytest.mark.parametrize("draw", [new_uid, Uids().new], ids=["one by one", "from a pool"])
+def test_uids_are_random_version_4_uuids(draw: Callable[[], str]) -> None:
+    uids = [draw() for _ in range(1000)]
     assert len(set(uids)) == 1000
     assert all(str(uuid.UUID(uid)) == uid and uuid.UUID(uid).version == 4 for uid in uids)
     assert all(uuid.UUID(uid).variant == uuid.RFC_4122 for uid in uids)
