@@ -134,7 +134,7 @@ async def test_an_instance_that_can_not_be_asked_is_told_of(tmp_path: Path) -> N
         stack.callback(first.close)
         second = PilothouseServer(tmp_path / "two", "etcd", etcd=etcd)
         stack.callback(second.close)
-        second._process.kill()
+        second.process.kill()
         async with Http.to(first.target) as client:
             await client.get("/api/v1/namespaces/default/configmaps/kept")
             answer = await client.get(AUDIT, object="configmaps")

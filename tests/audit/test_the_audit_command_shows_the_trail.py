@@ -111,7 +111,7 @@ def test_a_full_disk_shows_in_readyz_and_stops_nobody(tmp_path: Path) -> None:
     server = PilothouseServer(tmp_path / "server", "memory", flags=["--audit-log-path", str(log)])
     try:
         path = "/api/v1/namespaces/default/configmaps/none"
-        server._process.wait_until(
+        server.process.wait_until(
             lambda: server.target.fetch(path) == 404 and server.target.fetch("/readyz/audit") == 500,
             seconds=30,
         )
@@ -121,7 +121,7 @@ def test_a_full_disk_shows_in_readyz_and_stops_nobody(tmp_path: Path) -> None:
         assert server.target.fetch(path) == 404
 
         log.unlink()
-        server._process.wait_until(lambda: server.target.fetch("/readyz") == 200, seconds=30)
+        server.process.wait_until(lambda: server.target.fetch("/readyz") == 200, seconds=30)
         assert "configmaps/none" in log.read_text()
     finally:
         server.close()

@@ -126,6 +126,10 @@ class EtcdServer:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def endpoints(self) -> list[str]:
+        return [self.endpoint]
+
     def kill(self) -> None:
         """End it as a crash would."""
         if self._process is not None:

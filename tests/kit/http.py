@@ -135,6 +135,10 @@ class Watch:
             raise AssertionError(f"not a watch event, in an answer of status {self.status}: {line[:2000]!r}")
         return Event(decoded["type"], decoded["object"])
 
+    async def whole(self) -> Answer:
+        """What came instead of a stream, or all of one that has an end."""
+        return Answer(self.status, self.headers, await self._response.read())
+
     async def take(self, count: int) -> list[Event]:
         return [await self.next() for _ in range(count)]
 
@@ -233,13 +237,16 @@ class Http:
         return await self.send("PATCH", path, body, type=APPLY, fieldManager=manager, **query)
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, *, accept: str = JSON, **query: Any) -> AsyncIterator[Watch]:
-        """An open watch. A server that is still filling its cache (429) is asked again, as every client does."""
+    async def watch(
+        self, path: str, *, accept: str = JSON, again: bool = True, **query: Any
+    ) -> AsyncIterator[Watch]:
+        """An open watch. Unless told not to, asks a server that is still filling its cache (429) again, as every
+        client does."""
         url = self.url(path, {"watch": "1", **query})
         async with contextlib.AsyncExitStack() as stack:
             for delay in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 0):
                 response = await stack.enter_async_context(self._session.get(url, headers={"Accept": accept}))
-                if response.status != 429:
+                if response.status != 429 or not again:
                     break
                 await asyncio.sleep(delay)
             yield Watch(response)

@@ -26,11 +26,15 @@ CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
 class KubeServer(Server):
     """kube-apiserver with role-based authorization; the administrator is in system:masters."""
 
-    def __init__(self, folder: Path, *, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, flags: Sequence[str] = (), beside: KubeServer | None = None
+    ) -> None:
+        """With `beside` it shares that one's etcd, keys and authority."""
+        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._flags = flags
-        self._authority = Authority.create(folder / "pki")
-        self._pair = self._authority.server()
+        self._authority = beside._authority if beside else Authority.create(folder / "pki")
+        self._pair = beside._pair if beside else self._authority.server()
         admin = self._authority.client("admin", group="system:masters")
         self._port = free_port()
         (folder / "tokens.csv").write_text(TOKENS)
@@ -39,11 +43,13 @@ class KubeServer(Server):
         access = Access(f"https://127.0.0.1:{self._port}", self._authority.cert, admin.cert, admin.key)
         self.target = Target(NAME, access, folder / "admin.kubeconfig")
         kubeconfig.write(self.target.kubeconfig, access)
-        self._etcd = EtcdServer.start(folder / "etcd")
+        self._own_etcd = beside is None
+        self._etcd = beside._etcd if beside else EtcdServer.start(folder / "etcd")
         try:
-            self._process = self._start()
+            self.process = self._start()
         except BaseException:
-            self._etcd.stop()
+            if self._own_etcd:
+                self._etcd.stop()
             raise
 
     def _start(self) -> Process:
@@ -78,17 +84,24 @@ class KubeServer(Server):
             raise
         return process
 
+    def beside(self, folder: Path) -> KubeServer:
+        return KubeServer(folder, flags=self._flags, beside=self)
+
+    def revive(self) -> None:
+        self.process = self._start()
+
     def restart(self) -> None:
         # A graceful end waits up to a minute for open watches, which says nothing about what was stored.
-        self._process.kill()
-        self._process = self._start()
+        self.process.kill()
+        self.revive()
 
     def forget_history(self, path: str, version: str) -> None:
         etcd_gateway.compact(self._etcd.endpoint, int(version))
 
     def close(self) -> None:
-        self._process.end(seconds=2)
-        self._etcd.stop()
+        self.process.end(seconds=2)
+        if self._own_etcd:
+            self._etcd.stop()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.kit import etcd_gateway, kubeconfig
-from tests.kit.etcd import EtcdServer
+from tests.kit.etcd import EtcdCluster, EtcdServer
 from tests.kit.processes import Process
 from tests.kit.servers import AUDIT_POLICY, TOKENS, Server, Target
 
@@ -24,7 +24,12 @@ class PilothouseServer(Server):
     """`pilothouse apiserver` with a data folder, and an etcd of its own when it stores there."""
 
     def __init__(
-        self, folder: Path, store: str, *, etcd: EtcdServer | None = None, flags: Sequence[str] = ()
+        self,
+        folder: Path,
+        store: str,
+        *,
+        etcd: EtcdServer | EtcdCluster | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         """With `etcd` it shares that one with others, who end it; `flags` go to every start."""
         self._folder = folder
@@ -40,7 +45,7 @@ class PilothouseServer(Server):
         own_etcd = store == "etcd" and etcd is None
         self._etcd = EtcdServer.start(folder / "etcd") if own_etcd else None
         try:
-            self._process, url = self._start("127.0.0.1:0")
+            self.process, url = self._start("127.0.0.1:0")
         except BaseException:
             if self._etcd:
                 self._etcd.stop()
@@ -66,7 +71,7 @@ class PilothouseServer(Server):
         argv += ["--audit-log-path", str(self.audit_log)]
         argv += ["--audit-policy-file", str(self._folder / "audit-policy.yaml"), *self._flags]
         if etcd := self._etcd or self._shared_etcd:
-            argv += ["--etcd-servers", etcd.endpoint]
+            argv += ["--etcd-servers", ",".join(etcd.endpoints)]
         self._starts += 1
         log = self._folder / f"apiserver-{self._starts}.log"
         process = Process.start("pilothouse apiserver", argv, log=log)
@@ -81,11 +86,20 @@ class PilothouseServer(Server):
             process.kill()
             raise
 
-    def restart(self, *more: str) -> None:
+    def beside(self, folder: Path) -> PilothouseServer:
+        etcd = self._etcd or self._shared_etcd
+        if etcd is None:
+            raise ValueError(f"one server owns a {self._store} store")
+        return PilothouseServer(folder, self._store, etcd=etcd, flags=self._flags)
+
+    def revive(self, *more: str) -> None:
         if self._store == "memory":
             raise ValueError("a memory store has nothing to start again from")
-        self._process.end()
-        self._process, _ = self._start(self.target.url.removeprefix("https://"), *more)
+        self.process, _ = self._start(self.target.url.removeprefix("https://"), *more)
+
+    def restart(self, *more: str) -> None:
+        self.process.end()
+        self.revive(*more)
 
     def forget_history(self, path: str, version: str) -> None:
         if self._etcd:
@@ -95,11 +109,11 @@ class PilothouseServer(Server):
         old = f"{path}?resourceVersionMatch=Exact&resourceVersion={version}"
         try:
             self.restart("--compaction-interval", "1s")
-            self._process.wait_until(lambda: self.target.fetch(old) == 410, seconds=30)
+            self.process.wait_until(lambda: self.target.fetch(old) == 410, seconds=30)
         finally:
             self.restart()
 
     def close(self) -> None:
-        self._process.end()
+        self.process.end()
         if self._etcd:
             self._etcd.stop()

@@ -2,6 +2,7 @@
 
     server.target.url, server.target.kubeconfig
     server.restart()                          # the same address and data, another process
+    other = server.beside(folder)             # another address and process, the same data
     server.forget_history(path, version)      # what the list at path was at that version can't be read any more
 
 Every server takes a free port of the loopback address, keeps all its files below a folder, and is ended by pid.
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kit.kubeconfig import Access
+from tests.kit.processes import Process
 
 # Users whom every server knows, in the format of a static token file.
 TOKENS = 'alice-token,alice,u-alice,"dev,ops"\nbob-token,bob,u-bob,\n'
@@ -77,6 +79,19 @@ class Server(abc.ABC):
     target: Target
     audit_log: Path
     """Where it records what AUDIT_POLICY wants told."""
+
+    process: Process
+
+    @abc.abstractmethod
+    def beside(self, folder: Path) -> Server:
+        """Another instance on the same store, with files of its own below `folder`; ready on return.
+
+        The caller closes it, before the one that it stands beside. ValueError where a store takes one instance only.
+        """
+
+    @abc.abstractmethod
+    def revive(self) -> None:
+        """Start another process, in the place of one that has ended, on the same address and data; ready on return."""
 
     @abc.abstractmethod
     def restart(self) -> None:

@@ -77,7 +77,10 @@ class Shared:
     heads: Heads
     trail: Trail | None = None
     """Where requests are recorded, if they are."""
+    leaving: bool = False
+    """Connections end with their next answer."""
     draining: bool = False
+    """Streams without an end of their own end too, and nothing is waited for that has not begun."""
     connections: set[Connection] = field(default_factory=set)
 
 
@@ -150,7 +153,7 @@ class Connection(web.RequestHandler):
 
     def drain(self) -> None:
         """The server is to stop: end what has no end, let the rest finish."""
-        if self._doing is Doing.WAITING:
+        if self._doing is Doing.WAITING and not self._messages:
             self.force_close()
         elif self._doing is Doing.STREAMING and self._task is not None:
             self._task.cancel()
@@ -318,7 +321,7 @@ class Connection(web.RequestHandler):
             return False
         self._doing = Doing.SENDING
         unread = not payload.is_eof()
-        keep = not (message.should_close or message.upgrade or unread or self._shared.draining)
+        keep = not (message.should_close or message.upgrade or unread or self._shared.leaving)
         body = answer.body if request.method != "HEAD" else b""
         head = self._shared.heads.whole(
             answer.status,
@@ -375,7 +378,7 @@ class Connection(web.RequestHandler):
         )
         if request.method == "HEAD":
             return False
-        self._doing = Doing.STREAMING
+        self._doing = Doing.SENDING if answer.ends else Doing.STREAMING
         try:
             if not self._shared.draining:
                 await answer.run(ChunkedSink(self) if chunked else PlainSink(self))
@@ -389,7 +392,7 @@ class Connection(web.RequestHandler):
             return False
         if chunked and self.transport is not None:
             self.transport.write(_LAST_CHUNK)
-        return chunked and not message.should_close and not self._shared.draining
+        return chunked and not message.should_close and not self._shared.leaving
 
     def _refuse_garbage(self, problem: BaseException) -> None:
         """Answer what could not be parsed as HTTP. Where the next request would begin is unknown, so this is the end."""

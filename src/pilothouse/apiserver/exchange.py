@@ -110,6 +110,8 @@ class Streaming(msgspec.Struct):
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
     status: int = 200
+    ends: bool = False
+    """It has an end of its own, which a server that is to stop waits for."""
 
 
 Answer = Response | Streaming

@@ -375,10 +375,15 @@ class Fanout:
                 watcher.end()
 
     def end_all(self) -> None:
-        """End every watch cleanly and take no more: the server goes down."""
+        """End every watch cleanly and take no more: the server goes down.
+
+        A client that takes bookmarks is told how far it has come, so that it goes on from there at another server.
+        """
         self._closing = True
         self.flush()
         for watcher in self._all():
+            if watcher.bookmarks and watcher.synced and not watcher.done.done():
+                watcher.send(watcher.group.lines.bookmark(self._cache.revision))
             watcher.end()
 
     def _all(self) -> list[Watcher]:

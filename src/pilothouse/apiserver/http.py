@@ -3,9 +3,11 @@
     edge = Edge(core.answer, authenticator=…, health=…, shares=…, requests=…)
     url = await edge.listen("127.0.0.1", 0, tls_context(serving_certificate, serving_key, client_ca))
     …
+    edge.leave()
     await edge.stop(grace=30)
 
-Stopping is graceful: no new connections, streams end properly, what is in flight gets its answer.
+Stopping is graceful: whoever looks is told to go elsewhere, then there are no new connections, streams end properly, and
+what is in flight gets its answer.
 """
 
 from __future__ import annotations
@@ -109,12 +111,21 @@ class Edge:
         bound: int = listener.sockets[0].getsockname()[1]
         return bound
 
+    def leave(self) -> None:
+        """Serve on, but be no longer ready, and end each connection with its next answer."""
+        self._health.drain()
+        self._shared.leaving = True
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self.leave()
+        for listener in self._listeners:
+            listener.close()
+
     async def stop(self, grace: float) -> None:
         """Stop accepting, end streams, wait up to ``grace`` seconds for the rest, then cut it off."""
         shared = self._shared
-        self._health.drain()
-        for listener in self._listeners:
-            listener.close()
+        self.close()
         shared.draining = True
         for connection in list(shared.connections):
             connection.drain()

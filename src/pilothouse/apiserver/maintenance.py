@@ -85,7 +85,7 @@ class Maintenance:
             pieces = written(kept, header, self._prefixes, besides=besides, without=self._without)
             await _pour(pieces, sink)
 
-        return Streaming(run, "application/octet-stream")
+        return Streaming(run, "application/octet-stream", ends=True)
 
     async def encryption(self, request: Request) -> Answer:
         """Which keys there are, and how many values are kept under each."""
@@ -116,7 +116,7 @@ class Maintenance:
                 return
             yield codec.dump({"done": True, **msgspec.to_builtins(done)}) + b"\n"
 
-        return Streaming(lambda sink: _pour(lines(), sink))
+        return Streaming(lambda sink: _pour(lines(), sink), ends=True)
 
 
 async def _pour(pieces: AsyncIterator[bytes], sink: Sink) -> None:

@@ -3,7 +3,7 @@
     await run(ApiServerOptions(data=Path("data"), port=0), announce=print)
 
 Order of start: data folder, store, keys, core, listening; only then is the administrator's kubeconfig written and
-readiness announced. Stopping goes the other way round.
+readiness announced. Stopping goes the other way round, see ``stopping``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import asyncio
 import datetime
 import random
 import resource
-import signal
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
@@ -34,6 +34,7 @@ from pilothouse.app.keeping import key_store, opened_store, serve_maintenance, w
 from pilothouse.app.monitoring import Monitoring
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
 from pilothouse.app.renewing import Renewal
+from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.keyring import Keyring
@@ -46,17 +47,39 @@ GRACE_SECONDS = 30.0
 
 async def run(options: ApiServerOptions, announce: Callable[[str], None]) -> None:
     """Run a server until SIGTERM or SIGINT. Raises ``StartError`` if it can't start."""
-    stop = _stop_on_signals(asyncio.get_running_loop())
-    async with serving(options) as (url, folder, health):
-        announce(f"pilothouse apiserver is ready at {url} (kubeconfig: {folder.admin_kubeconfig})")
-        await stop.wait()
-        health.drain()
-        await asyncio.sleep(options.shutdown_delay)
+    stop = Stop.on_signals(asyncio.get_running_loop())
+    async with serving(options) as server:
+        announce(
+            f"pilothouse apiserver is ready at {server.url} (kubeconfig: {server.folder.admin_kubeconfig})"
+        )
+        await stop.asked.wait()
+        await stop.drain(server, delay=options.shutdown_delay, grace=GRACE_SECONDS)
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    """A server that runs."""
+
+    url: str
+    folder: DataFolder
+    core: Core
+    edge: Edge
+
+    def leave(self) -> None:
+        """Be no longer ready, and let go of connections as they are used."""
+        self.edge.leave()
+
+    async def finish(self, grace: float) -> None:
+        """Take nothing new, end watches, and give requests in flight ``grace`` seconds."""
+        self.edge.close()
+        # Before the connections are told: a watch then ends with all that has happened in it.
+        self.core.reader.end_watches()
+        await self.edge.stop(grace)
 
 
 @asynccontextmanager
-async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFolder, Health]]:
-    """A server that is ready within the context: its URL, its data folder, and its health."""
+async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
+    """A server that is ready within the context. Left without ``finish``, it cuts off whoever is connected."""
     options.check()
     folder = DataFolder.open(options.data)
     authenticator = Authenticator(_tokens(options.token_auth_file), anonymous=options.anonymous_auth)
@@ -116,10 +139,10 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[tuple[str, DataFol
                     ):
                         auditing.serve_page(core, trail, peers, clock)
                         renewing = group.create_task(renewal.run())
-                        yield url, folder, health
+                        yield ApiServer(url, folder, core, edge)
                         renewing.cancel()
                 finally:
-                    await edge.stop(GRACE_SECONDS)
+                    await edge.stop(0)
     except (StoreError, UnusableError) as problem:
         raise StartError(str(problem)) from problem
 
@@ -164,21 +187,6 @@ def _watch_over(health: Health, store: Store, core: Core) -> None:
     health.add("store", store_answers)
     health.add("cache", core.cache.problem)
     health.add("background", core.background_problem)
-
-
-def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; a second one then ends the process as usual."""
-    stop = asyncio.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
-
-    def asked() -> None:
-        stop.set()
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-    for number in signals:
-        loop.add_signal_handler(number, asked)
-    return stop
 
 
 def allow_many_connections() -> None:
