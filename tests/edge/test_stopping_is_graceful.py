@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pilothouse.apiserver.exchange import Request, Response, Sink, Streaming
+from pilothouse.apiserver.exchange import Chunk, Request, Response, Sink, Streaming
 
 
 async def ok(request: Request) -> Response:
@@ -44,6 +44,27 @@ async def test_streams_end_properly(serve, dial):
     await wire.head()
     await place.edge.stop(20)
     assert await wire.rest() == b"0\r\n\r\n"
+
+
+async def test_streams_with_an_end_of_their_own_reach_it(serve, dial):
+    go = asyncio.Event()
+
+    async def backup(sink: Sink) -> None:
+        await go.wait()
+        sink.write(Chunk.of(b"all"))
+
+    async def handler(request: Request) -> Streaming:
+        return Streaming(backup, ends=True)
+
+    place = await serve(handler)
+    wire = await dial(place)
+    wire.writer.write(b"GET /backup HTTP/1.1\r\nHost: x\r\n\r\n")
+    await wire.head()
+    stopping = asyncio.create_task(place.edge.stop(20))
+    await asyncio.sleep(0)
+    go.set()
+    assert await wire.rest() == b"3\r\nall\r\n0\r\n\r\n"
+    await stopping
 
 
 async def test_idle_connections_are_closed(serve, dial):
