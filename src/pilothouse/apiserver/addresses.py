@@ -1,6 +1,6 @@
 """Addresses and node ports of services: given out from a range, or asked for by name, to one service each.
 
-    addresses = ServiceAddresses(cache, SERVICE_RANGE, random)
+    addresses = ServiceAddresses(cache, AddressBook(store, random), SERVICE_RANGE, random)
     cache.listen(addresses)
     answer = await addresses.settle(write)      # a write of services: complete and validate are called inside it
 
@@ -11,20 +11,20 @@ could disagree with them; a write looks things up and decodes no other service.
 its write, and a write lasts until the cache shows what it did: so at any moment one of the two knows. A write that
 failed, or was only tried, leaves nothing behind; what a deletion frees can be had by whoever sees its answer.
 
-Two servers on one store know each other's writes once these are acknowledged, not while they are under way. Both could
-give the same thing to two services that are written within the same milliseconds.
+Two servers on one store know each other's writes once these are acknowledged, not while they are under way. So a write
+that takes something does so in its server's turn at the ``address_book``; if that is over, it is done again in the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextvars import ContextVar
 from ipaddress import IPv4Address, IPv4Network
 from random import Random
 from typing import TypeVar
 
 from pilothouse.api.kubernetes.services import HEADLESS, has_address, has_node_ports, node_ports
 from pilothouse.apiserver import codec
+from pilothouse.apiserver.address_book import AddressBook, NotOurTurn, Thing, current, taking
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.collection import Collection, Event
 from pilothouse.apiserver.service_ranges import NODE_PORTS
@@ -34,16 +34,17 @@ from pilothouse.meta.kind import Object
 
 SERVICES = "services"
 
-Thing = str | int
-"""An address or a node port."""
 _T = TypeVar("_T")
+_TURNS = 16
+"""So often a write is begun again because another server gave out addresses."""
 
 
 class ServiceAddresses:
     """Completes services with what they are reached at. A listener of the cache."""
 
-    def __init__(self, cache: Cache, addresses: IPv4Network, random: Random) -> None:
+    def __init__(self, cache: Cache, book: AddressBook, addresses: IPv4Network, random: Random) -> None:
         self._cache = cache
+        self._book = book
         self._addresses = addresses
         self._random = random
         self._held: dict[str, frozenset[Thing]] = {}
@@ -51,18 +52,27 @@ class ServiceAddresses:
         self._reserved: set[Thing] = set()
 
     async def settle(self, write: Callable[[], Awaitable[_T]]) -> _T:
-        """Do a write of services with all that was acknowledged before in view, and end once it is in view itself."""
-        if not await self._cache.fresh():
-            raise errors.unavailable("which addresses are in use is not known for certain; please try again")
-        mine: set[Thing] = set()
-        before = _reservations.set(mine)
-        try:
-            answer = await write()
-            await self._cache.fresh()
-            return answer
-        finally:
-            _reservations.reset(before)
-            self._reserved -= mine
+        """Do a write of services with all that was acknowledged before in view, and end once it is in view itself.
+
+        It may be done several times before it succeeds; all but the last time it changes nothing.
+        """
+        for losses in range(_TURNS):
+            with taking(self._book.turn) as mine:
+                try:
+                    if not await self._cache.fresh():
+                        raise errors.unavailable(
+                            "which addresses are in use is not known for certain; please try again"
+                        )
+                    answer = await write()
+                    if not await self._cache.fresh() and mine.turn is not None:
+                        self._book.give_up(mine.turn)
+                    return answer
+                except NotOurTurn:
+                    pass
+                finally:
+                    self._reserved -= mine.things
+            await self._book.take_over(losses)
+        raise errors.unavailable("other servers are giving out addresses too; please try again")
 
     def complete(self, new: Object, old: Object | None) -> None:
         """Give a service its address, if its type has one, and its node ports, where it neither has nor asks for any."""
@@ -139,7 +149,7 @@ class ServiceAddresses:
 
     def _reserve(self, thing: Thing, *, new: bool = False) -> bool:
         """Whether this write may have it; then nobody else may. ``new``: not if the write has it already."""
-        mine = _reservations.get()
+        mine = current().things
         if thing in mine:
             return not new
         if thing in self._reserved or thing in self._holders:
@@ -173,9 +183,6 @@ class ServiceAddresses:
             self._held[key] = things
         for thing in things:
             self._holders.setdefault(thing, set()).add(key)
-
-
-_reservations: ContextVar[set[Thing]] = ContextVar("what the write under way has reserved")
 
 
 def _things(spec: Object) -> frozenset[Thing]:

@@ -20,6 +20,7 @@ from random import Random
 from pilothouse.aio.ring import Bounds
 from pilothouse.aio.supervising import Supervisor
 from pilothouse.apiserver import codec, namespaces, scaling, tables, version
+from pilothouse.apiserver.address_book import AddressBook
 from pilothouse.apiserver.addresses import SERVICES, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
@@ -92,13 +93,14 @@ class Core:
         self._clock = clock
         self.catalog = Catalog(resources)
         self.cache = Cache(store, self.catalog, clock, bounds=Bounds(age=history))
-        self._objects = Objects(store, self.cache)
+        book = AddressBook(store, random)
+        self._objects = Objects(book.guarding(store), self.cache)
         self._rbac = Rbac(self.cache)
         self._restriction = Restriction(self.cache)
         self._authorizer = Chain([Masters(), self._restriction, self._rbac])
         self._aggregation = Aggregation(self.catalog, self.cache, self._objects, clock)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
-        self._addresses = ServiceAddresses(self.cache, service_addresses, random)
+        self._addresses = ServiceAddresses(self.cache, book, service_addresses, random)
         adopt(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
         adopt(self.catalog, "", "services", self._addresses)
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses):
@@ -188,8 +190,19 @@ class Core:
             if served.kind.group == RBAC_GROUP:
                 return await self._write_rights(call)
             if served.resource.path == SERVICES:
-                return await self._addresses.settle(lambda: self._dispatch(call))
+                return await self._write_services(call)
         return await self._dispatch(call)
+
+    async def _write_services(self, call: Call) -> Answer:
+        """A write to services, which may give out addresses, and may have to begin again."""
+        warnings = call.request.warnings
+        before = len(warnings)
+
+        async def write() -> Answer:
+            del warnings[before:]
+            return await self._dispatch(call)
+
+        return await self._addresses.settle(write)
 
     async def _write_rights(self, call: Call) -> Answer:
         """A write to roles or bindings is judged by what counts now, and counts itself once it is answered."""

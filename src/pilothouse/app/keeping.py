@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from pilothouse.apiserver.address_book import KEY as ADDRESS_BOOK
 from pilothouse.apiserver.catalog import ROOT
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.instances import PREFIX as INSTANCES
@@ -31,7 +32,7 @@ OWN = "/pilothouse/"
 """Below this lies what the API does not serve."""
 SAVED = (OWN, ROOT)
 """What a backup holds,"""
-NOT_SAVED = (INSTANCES, MARK)
+NOT_SAVED = (INSTANCES, MARK, ADDRESS_BOOK)
 """except this: it says something about the store and its servers of the moment."""
 
 SEALED = (*SECRETS, PREFIX)

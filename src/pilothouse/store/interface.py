@@ -12,7 +12,7 @@ API server needs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -60,11 +60,20 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """A condition on a second key, tested in the write's own transaction."""
+    """A condition on a second key, tested in the write's own transaction; of several, all have to hold."""
 
     key: str
     revision: int
     """The revision at which that key must stand; 0 for a key that must not exist."""
+    also: Guard | None = None
+    """A further condition, on yet another key."""
+
+    def every(self) -> Iterator[Guard]:
+        """This condition and the further ones."""
+        guard: Guard | None = self
+        while guard is not None:
+            yield guard
+            guard = guard.also
 
 
 _UNREADABLE = b"\0unreadable: "
@@ -94,7 +103,7 @@ class Conflict(StoreError):
 
 
 class GuardFailed(StoreError):
-    """The guard's key does not stand at its revision; nothing was written."""
+    """The guard's key does not stand at its revision; nothing was written. Of several, ``guard`` is the first such."""
 
     def __init__(self, guard: Guard) -> None:
         super().__init__(f"{guard.key} is not at revision {guard.revision}")

@@ -159,8 +159,9 @@ class MemoryStore:
             raise TooLarge(
                 f"{key}: {len(value)} bytes are more than the {self._largest} that the store takes"
             )
-        if guard is not None and self._stands_at(guard.key) != guard.revision:
-            raise GuardFailed(guard)
+        for each in guard.every() if guard is not None else ():
+            if self._stands_at(each.key) != each.revision:
+                raise GuardFailed(each)
         if self._stands_at(key) != revision:
             raise Conflict(key, self._entries.get(key))
 

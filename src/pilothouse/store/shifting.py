@@ -120,9 +120,10 @@ class Shifted:
         return revision - self._by if revision > self._by else -1
 
     def _down(self, guard: Guard | None) -> Guard | None:
-        if guard is None or not guard.revision:
-            return guard
-        return Guard(guard.key, self._stands(guard.revision))
+        if guard is None:
+            return None
+        revision = self._stands(guard.revision) if guard.revision else 0
+        return Guard(guard.key, revision, self._down(guard.also))
 
     def _up(self, entry: Entry) -> Entry:
         return Entry(entry.key, entry.value, entry.revision + self._by, entry.created + self._by)

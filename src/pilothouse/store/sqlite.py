@@ -247,11 +247,12 @@ class SqliteStore:
         if not key.isascii():
             # A key with no UTF-8 form fails here, alone, rather than with its whole group.
             key.encode()
-        while key in self._busy or (guard is not None and guard.key in self._busy):
-            await self._settled(key if key in self._busy or guard is None else guard.key)
+        while busy := self._busy_among(key, guard):
+            await self._settled(busy)
         self._check_open()
-        if guard is not None and self._stands_at(guard.key) != guard.revision:
-            raise GuardFailed(guard)
+        for each in guard.every() if guard is not None else ():
+            if self._stands_at(each.key) != each.revision:
+                raise GuardFailed(each)
         if self._stands_at(key) != revision:
             raise Conflict(key, self._entries.get(key))
         row = self._decide(key, value, self._clock() + ttl if ttl > 0 else None)
@@ -262,6 +263,14 @@ class SqliteStore:
         except Exception as error:
             raise Unavailable(f"{key} may not have been written: {error}") from error
         return row.revision
+
+    def _busy_among(self, key: str, guard: Guard | None) -> str:
+        """One of the keys that a write depends on which is being written; empty if none is."""
+        if key in self._busy:
+            return key
+        if guard is None:
+            return ""
+        return next((each.key for each in guard.every() if each.key in self._busy), "")
 
     def _decide(self, key: str, value: bytes | None, expiry: float | None) -> Row:
         """Give a write that may go ahead its place in the log; its key is busy from here on."""

@@ -97,3 +97,23 @@ async def test_a_refused_write_uses_no_revision_and_shows_no_change(store: Store
     with pytest.raises(GuardFailed):
         await store.create("/a", b"1", guard=Guard("/lease", before + 1))
     assert await store.create("/b", b"1") == before + 1
+
+
+async def test_of_several_guards_all_have_to_hold(store: Store) -> None:
+    lease, book = await store.create("/lease", b"x"), await store.create("/book", b"x")
+    both = Guard("/lease", lease, Guard("/book", book))
+    revision = await store.create("/a", b"1", guard=both)
+    revision = await store.update("/a", b"2", revision=revision, guard=both)
+    await store.update("/book", b"y", revision=book)
+    for write in (
+        store.create("/b", b"1", guard=both),
+        store.update("/a", b"3", revision=revision, guard=both),
+        store.delete("/a", revision=revision, guard=both),
+    ):
+        with pytest.raises(GuardFailed) as caught:
+            await write
+        assert (caught.value.guard.key, caught.value.guard.revision) == ("/book", book)
+    assert await store.get("/b") is None
+    found = await store.get("/a")
+    assert found is not None
+    assert found.value == b"2"

@@ -178,9 +178,10 @@ class EtcdStore:
         name = self._key(key)
         compare = [wire.Compare(target=wire.MOD_REVISION, key=name, mod_revision=revision)]
         look = [wire.RequestOp(request_range=wire.RangeRequest(key=name))]
-        if guard is not None:
-            other = self._key(guard.key)
-            compare.append(wire.Compare(target=wire.MOD_REVISION, key=other, mod_revision=guard.revision))
+        guards = list(guard.every()) if guard is not None else []
+        for each in guards:
+            other = self._key(each.key)
+            compare.append(wire.Compare(target=wire.MOD_REVISION, key=other, mod_revision=each.revision))
             look.append(wire.RequestOp(request_range=wire.RangeRequest(key=other)))
         request = wire.TxnRequest(compare=compare, success=[act], failure=look)
         try:
@@ -190,10 +191,11 @@ class EtcdStore:
         if answer.succeeded:
             written: int = answer.header.revision
             return written
-        there = [found.response_range.kvs for found in answer.responses]
-        if guard is not None and (there[1][0].mod_revision if there[1] else 0) != guard.revision:
-            raise GuardFailed(guard)
-        raise Conflict(key, self._entry(there[0][0]) if there[0] else None)
+        there, *others = (found.response_range.kvs for found in answer.responses)
+        for each, found in zip(guards, others, strict=True):
+            if (found[0].mod_revision if found else 0) != each.revision:
+                raise GuardFailed(each)
+        raise Conflict(key, self._entry(there[0]) if there else None)
 
     async def _range(self, request: Any, revision: int = 0) -> Any:
         try:
