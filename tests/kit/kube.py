@@ -26,9 +26,7 @@ CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
 class KubeServer(Server):
     """kube-apiserver with role-based authorization; the administrator is in system:masters."""
 
-    def __init__(
-        self, folder: Path, *, flags: Sequence[str] = (), beside: KubeServer | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *, flags: Sequence[str] = (), beside: KubeServer | None = None) -> None:
         """With `beside` it shares that one's etcd, keys and authority."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
