@@ -8,6 +8,7 @@ Everything runs in this process, without HTTP: the share of a GET shown is there
 from __future__ import annotations
 
 import asyncio
+import datetime
 import itertools
 import random
 import statistics
@@ -26,6 +27,7 @@ from pilothouse.apiserver.exchange import Request, Response, User
 from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.rbac.authorizer import Rbac
 from pilothouse.base.clock import SystemClock
+from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
@@ -47,6 +49,7 @@ async def main() -> None:
         random=random.Random(1),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
+        authority=lambda: Authority.make("unused", datetime.datetime.now(datetime.UTC)),
     )
     async with core.running():
         await _fill(core)

@@ -12,6 +12,7 @@ Calls block, which is what a hypothesis test needs: the event loop turns only wh
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import random
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
 from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
@@ -67,6 +69,7 @@ class CoreServer:
         self.clock = clock
         self.authenticator = Authenticator()
         self.signing_key = SigningKey.generate()
+        self.authority = Authority.make("kit", datetime.datetime.fromtimestamp(clock.now(), datetime.UTC))
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
         self._store = MemoryStore()
@@ -130,6 +133,7 @@ class CoreServer:
             random=random.Random(1),
             refusals=refused_fields,
             signing_key=self.signing_key,
+            authority=lambda: self.authority,
         )
         await self._stack.enter_async_context(core.running())
         return core

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import random
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from pilothouse.apiserver.exchange import Request, Response
 from pilothouse.apiserver.rbac import policy
 from pilothouse.base.clock import SystemClock
 from pilothouse.meta.kind import Object
+from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
@@ -36,6 +38,7 @@ async def during(store: MemoryStore, work: Callable[[Ask], Awaitable[None]]) -> 
         random=random.Random(1),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
+        authority=lambda: Authority.make("unused", datetime.datetime.now(datetime.UTC)),
     )
 
     async def ask(method: str, path: str, body: object = None) -> Any:

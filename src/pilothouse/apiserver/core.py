@@ -31,6 +31,7 @@ from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.cache_audit import Auditor
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.certificates import RequestRights
 from pilothouse.apiserver.compacting import Compactor
 from pilothouse.apiserver.definitions import GROUP as DEFINITIONS_GROUP
 from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
@@ -55,6 +56,7 @@ from pilothouse.apiserver.reading import Reader
 from pilothouse.apiserver.restriction.authorizer import Restriction
 from pilothouse.apiserver.reviews import Reviews
 from pilothouse.apiserver.service_ranges import SERVICE_RANGE
+from pilothouse.apiserver.signing import Signing
 from pilothouse.apiserver.tokens import Tokens
 from pilothouse.apiserver.writing import Writer
 from pilothouse.base.clock import Clock
@@ -62,12 +64,14 @@ from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Resource
 from pilothouse.meta.selectors import FieldSelector, SelectorError
+from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
 _SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+_NAMESPACES = "namespaces"
 
 Page = Callable[[Request], Awaitable[Answer]]
 
@@ -87,6 +91,7 @@ class Core:
         random: Random,
         refusals: Refusals,
         signing_key: SigningKey,
+        authority: Callable[[], Authority],
         service_addresses: IPv4Network = SERVICE_RANGE,
         history: float = 300.0,
     ) -> None:
@@ -103,11 +108,14 @@ class Core:
         self._addresses = ServiceAddresses(self.cache, book, service_addresses, random)
         adopt(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
         adopt(self.catalog, "", "services", self._addresses)
-        for listener in (self._rbac, self._aggregation, self._definitions, self._addresses):
+        self._signing = Signing(self.catalog, self.cache, self._objects, authority, clock)
+        for listener in (self._rbac, self._aggregation, self._definitions, self._addresses, self._signing):
             self.cache.listen(listener)
         self.reader = Reader(self.catalog, self.cache, clock)
         escalation = Escalation(self._authorizer, self._rbac)
-        admission = Admission(self._objects, refusals, [self._restriction.check, escalation.check])
+        requests = RequestRights(self._authorizer)
+        checks = [self._restriction.check, escalation.check, requests.check]
+        admission = Admission(self._objects, refusals, checks)
         self._writer = Writer(self._objects, admission, clock, random, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
@@ -121,6 +129,7 @@ class Core:
                 "the cache": self.cache.run,
                 "following definitions": self._follow_definitions,
                 "aggregating roles": self._aggregation.run,
+                "signing certificates": self._signing.run,
                 "compacting": Compactor(store, history).run,
                 "auditing the cache": Auditor(self.cache).run,
             }
@@ -189,6 +198,8 @@ class Core:
             _check_answerable(call)
             if served.kind.group == RBAC_GROUP:
                 return await self._write_rights(call)
+            if served.resource.path == _NAMESPACES:
+                return await self._write_namespace(call)
             if served.resource.path == SERVICES:
                 return await self._write_services(call)
         return await self._dispatch(call)
@@ -208,6 +219,12 @@ class Core:
         """A write to roles or bindings is judged by what counts now, and counts itself once it is answered."""
         if not await self.cache.fresh():
             raise errors.unavailable("who holds which rights is not known for certain; please try again")
+        answer = await self._dispatch(call)
+        await self.cache.fresh()
+        return answer
+
+    async def _write_namespace(self, call: Call) -> Answer:
+        """A namespace that was told to end takes nothing new, once that is answered."""
         answer = await self._dispatch(call)
         await self.cache.fresh()
         return answer

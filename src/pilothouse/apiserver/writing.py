@@ -118,6 +118,7 @@ class Writer:
         kind = call.served.kind
         lifecycle.begin(kind, obj, namespace=call.namespace, uid=self._uids.new(), now=self._clock.now())
         self._tidy(call, obj["metadata"], None)
+        certificates.name_requestor(call, obj)
         if tracked:
             self._track(call, None, obj, chosen)
         kind.complete(obj, None)
@@ -138,10 +139,12 @@ class Writer:
     ) -> Any:
         """The change from the live object to the one sent, with all that the server adds; or its removal."""
         kind = call.served.kind
-        if call.subresource == "status":
+        if call.subresource == "status" and not certificates.is_request(kind):
             new = lifecycle.carry_status(kind, new, live)
+        elif call.subresource == "status":
+            new = certificates.carry_outcome(kind, new, live, self._clock.now())
         elif call.subresource == "approval":
-            new = certificates.carry_verdict(kind, new, live)
+            new = certificates.carry_verdict(kind, new, live, self._clock.now())
         else:
             lifecycle.carry(kind, new, live)
             self._tidy(call, new["metadata"], live["metadata"])

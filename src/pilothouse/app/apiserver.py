@@ -101,6 +101,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 random=random.SystemRandom(),
                 refusals=refused_fields,
                 signing_key=await keys.signing(),
+                authority=lambda: identity.authority,
                 service_addresses=options.service_addresses,
                 history=options.compaction_interval,
             )

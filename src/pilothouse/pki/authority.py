@@ -18,9 +18,10 @@ from ipaddress import ip_address
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
 DAY = datetime.timedelta(days=1)
 AUTHORITY_LIFETIME = 3650 * DAY
 LEAF_LIFETIME = 365 * DAY
@@ -119,20 +120,40 @@ class Authority:
         alternatives: x509.SubjectAlternativeName | None = None,
     ) -> Credential:
         key = ec.generate_private_key(ec.SECP256R1())
-        # What outlives its authority would only look good.
-        lifetime = min(LEAF_LIFETIME, self._certificate.not_valid_after_utc - now)
+        extensions: list[tuple[x509.ExtensionType, bool]] = [
+            (_usage(signs_certificates=False), True),
+            (x509.ExtendedKeyUsage([purpose]), False),
+        ]
+        if alternatives is not None:
+            extensions.append((alternatives, False))
+        certificate = self.certify(subject, key.public_key(), extensions, now=now, lifetime=LEAF_LIFETIME)
+        return _credential(certificate, key)
+
+    def certify(
+        self,
+        subject: x509.Name,
+        key: PublicKey,
+        extensions: Iterable[tuple[x509.ExtensionType, bool]],
+        *,
+        now: datetime.datetime,
+        lifetime: datetime.timedelta,
+    ) -> x509.Certificate:
+        """A certificate of this authority, which itself signs nothing; ``extensions`` each with whether it is critical.
+
+        Raises ``UnusableError`` if the authority is out of its dates.
+        """
         if self.expiring(now):
             raise UnusableError("the authority is out of its dates and can sign nothing")
+        # What outlives its authority would only look good.
+        lifetime = min(lifetime, self._certificate.not_valid_after_utc - now)
         draft = (
-            _draft(subject, self._certificate.subject, key.public_key(), now, lifetime)
+            _draft(subject, self._certificate.subject, key, now, lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
             .add_extension(self._identifier(), critical=False)
         )
-        if alternatives is not None:
-            draft = draft.add_extension(alternatives, critical=False)
-        return _credential(draft.sign(self._key, hashes.SHA256()), key)
+        for extension, critical in extensions:
+            draft = draft.add_extension(extension, critical=critical)
+        return draft.sign(self._key, hashes.SHA256())
 
     def _identifier(self) -> x509.AuthorityKeyIdentifier:
         """How what is signed refers to this authority: by the name that it gave its key, if it gave one."""
@@ -178,7 +199,7 @@ def _general_name(name: str) -> x509.GeneralName:
 def _draft(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
+    key: PublicKey,
     now: datetime.datetime,
     lifetime: datetime.timedelta,
 ) -> x509.CertificateBuilder:

@@ -47,6 +47,7 @@ _USAGES: Final = (
     "timestamping",
 )
 _SHORTEST: Final = 600
+_LEGACY: Final = "kubernetes.io/legacy-unknown"
 _VERDICTS: Final = ("Approved", "Denied", "Failed")
 
 
@@ -88,7 +89,7 @@ def _validate(new: Object, old: Object | None) -> Problems:
 
 def _check_request(spec: Object) -> Problems:
     request = spec.get("request", "")
-    if not _is_request(request):
+    if not _is_pem(request, b"CERTIFICATE REQUEST"):
         yield FieldError.invalid("spec.request", request, "PEM block type must be CERTIFICATE REQUEST")
     usages = spec.get("usages") or ()
     if not usages:
@@ -106,10 +107,10 @@ def _check_request(spec: Object) -> Problems:
         )
 
 
-def _is_request(encoded: str) -> bool:
-    """Whether this is PEM of the right kind; what is in it is for the signer to judge."""
+def _is_pem(encoded: str, what: bytes) -> bool:
+    """Whether this is PEM of the right kind; what is in it is for others to read."""
     try:
-        return b"-----BEGIN CERTIFICATE REQUEST-----" in b64decode(encoded)
+        return b"-----BEGIN %b-----" % what in b64decode(encoded)
     except ValueError:
         return False
 
@@ -119,6 +120,8 @@ def _check_signer(name: str) -> Problems:
     if not name:
         yield FieldError.required(path)
         return
+    if name == _LEGACY:
+        yield FieldError.invalid(path, name, "the legacy signerName is not allowed via this API version")
     domain, slash, rest = name.partition("/")
     if not slash:
         yield FieldError.invalid(
@@ -158,11 +161,13 @@ def _check_verdicts(new: Object, old: Object | None) -> Problems:
     for kind in ("Approved", "Denied", "Failed"):
         if any(each.get("type") == kind for each in before.get("conditions") or ()) and kind not in kinds:
             yield FieldError.forbidden(path, f'updates may not remove a condition of type "{kind}"')
-    issued = before.get("certificate")
-    if issued and issued != (new.get("status") or {}).get("certificate"):
-        yield FieldError.forbidden(
-            "status.certificate", "updates may not modify existing certificate content"
-        )
+    path = "status.certificate"
+    issued, sent = before.get("certificate"), (new.get("status") or {}).get("certificate")
+    if issued and issued != sent:
+        yield FieldError.forbidden(path, "updates may not modify existing certificate content")
+    elif sent and not _is_pem(sent, b"CERTIFICATE"):
+        detail = "must contain at least one CERTIFICATE PEM block"
+        yield FieldError.invalid(path, "<certificate data>", detail)
 
 
 def _state(obj: Object, now: float) -> str:

@@ -1,0 +1,148 @@
+"""Approved requests for certificates are signed, by the server itself.
+
+    signing = Signing(catalog, cache, objects, authority, clock)
+    cache.listen(signing)
+    await signing.run()
+
+A controller or a person approves; what is approved and asks one of this server's signers gets its certificate into
+``status.certificate``, or the condition ``Failed`` that says why not. Every instance tries: a request is signed in one
+compare-and-swap, so that one certificate is ever seen, and whoever comes later finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+from pilothouse.api.kubernetes.certificates_v1 import GROUP
+from pilothouse.apiserver import codec
+from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.certificates import asked_in
+from pilothouse.apiserver.collection import Collection, Event
+from pilothouse.apiserver.objects import Objects
+from pilothouse.apiserver.signers import SIGNERS, why_refused
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import format_time
+from pilothouse.meta import errors
+from pilothouse.meta.conditions import condition_is
+from pilothouse.meta.kind import Object
+from pilothouse.pki.authority import Authority, UnusableError
+from pilothouse.pki.signing import RequestError, sign_request
+
+PLURAL = "certificatesigningrequests"
+_RETRY = 5.0
+
+log = logging.getLogger(__name__)
+
+
+def is_due(request: Object) -> bool:
+    """Whether a request is approved, ours to sign, and nothing has become of it."""
+    status = request.get("status") or {}
+    conditions = status.get("conditions")
+    return (
+        request["spec"].get("signerName") in SIGNERS
+        and condition_is(conditions, "Approved")
+        and not condition_is(conditions, "Denied")
+        and not condition_is(conditions, "Failed")
+        and not status.get("certificate")
+    )
+
+
+def signed(request: Object, authority: Authority, now: float) -> Object:
+    """The request with its certificate, or with the reason why it gets none. Raises ``UnusableError``."""
+    spec = request["spec"]
+    status: dict[str, Any] = dict(request.get("status") or {})
+    try:
+        asked = asked_in(request)
+        if problem := why_refused(spec["signerName"], asked, spec.get("usages") or ()):
+            raise RequestError(problem)
+        moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
+        certificate = sign_request(
+            authority, asked, spec.get("usages") or (), seconds=spec.get("expirationSeconds"), now=moment
+        )
+    except RequestError as problem:
+        failed = {
+            "type": "Failed",
+            "status": "True",
+            "reason": "SignerValidationFailure",
+            "message": str(problem),
+            "lastUpdateTime": format_time(now),
+            "lastTransitionTime": format_time(now),
+        }
+        status["conditions"] = [*(status.get("conditions") or ()), failed]
+    else:
+        status["certificate"] = b64encode(certificate).decode()
+    return {**request, "status": status}
+
+
+class Signing:
+    """Signs. A listener of the cache."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        cache: Cache,
+        objects: Objects,
+        authority: Callable[[], Authority],
+        clock: Clock,
+    ) -> None:
+        """``authority`` says who signs at the moment."""
+        self._catalog = catalog
+        self._cache = cache
+        self._objects = objects
+        self._authority = authority
+        self._clock = clock
+        self._due: dict[str, None] = {}
+        self._work = asyncio.Event()
+
+    def happened(self, collection: Collection, event: Event) -> None:
+        if collection.path == f"{GROUP}/{PLURAL}" and event.after is not None:
+            self._consider(event.after.name, event.after.value)
+
+    def advanced(self) -> None:
+        """The work is done by ``run``, after the batch."""
+
+    def broken(self) -> None:
+        """Everything is looked at again."""
+        for item in self._cache.collection(f"{GROUP}/{PLURAL}").items.values():
+            self._consider(item.name, item.value)
+
+    def _consider(self, name: str, value: bytes) -> None:
+        if b'"Approved"' in value and is_due(codec.decode(value)):
+            self._due[name] = None
+            self._work.set()
+
+    async def run(self) -> None:
+        """Sign what is approved, until cancelled."""
+        self.broken()
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            for name in list(self._due):
+                try:
+                    await self.sign(name)
+                except (errors.StatusError, UnusableError) as problem:
+                    log.warning("the certificate request %s can't be signed yet: %s", name, problem)
+                    asyncio.get_running_loop().call_later(_RETRY, self._work.set)
+                else:
+                    self._due.pop(name, None)
+
+    async def sign(self, name: str) -> None:
+        """Sign a request, if there is one of that name that is due."""
+        served = self._catalog.find(GROUP, "v1", PLURAL)
+        if served is None:
+            return
+
+        def change(live: Object) -> Object:
+            return signed(live, self._authority(), self._clock.now()) if is_due(live) else live
+
+        try:
+            await self._objects.amend(served, "", name, change)
+        except errors.StatusError as problem:
+            if problem.code != 404:
+                raise
