@@ -31,6 +31,7 @@ class Authority:
         folder.mkdir(parents=True, exist_ok=True)
         issuer = trustme.CA(organization_name="pilothouse tests")
         issuer.cert_pem.write_to_path(str(folder / "ca.crt"))
+        issuer.private_key_pem.write_to_path(str(folder / "ca.key"))
         return cls(folder, issuer)
 
     @property

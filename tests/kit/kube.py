@@ -104,7 +104,7 @@ class KubeServer(Server):
 
 @contextlib.contextmanager
 def controller_manager(
-    target: Target, folder: Path, *, controllers: tuple[str, ...] = CONTROLLERS
+    target: Target, folder: Path, *, controllers: tuple[str, ...] = CONTROLLERS, flags: Sequence[str] = ()
 ) -> Iterator[Process]:
     """The real kube-controller-manager, running these controllers against any target."""
     options = {
@@ -115,7 +115,7 @@ def controller_manager(
         "kube-api-qps": "500",
         "kube-api-burst": "1000",
     }
-    argv = [str(tools.find("kube-controller-manager")), *(f"--{k}={v}" for k, v in options.items())]
+    argv = [str(tools.find("kube-controller-manager")), *(f"--{k}={v}" for k, v in options.items()), *flags]
     process = Process.start("kube-controller-manager", argv, log=folder / "kube-controller-manager.log")
     try:
         yield process
