@@ -22,7 +22,7 @@ from pilothouse.apiserver.restriction.identity import NODES
 from pilothouse.apiserver.restriction.node_scope import LEASE_NAMESPACE
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
-from pilothouse.pki.requests import UnreadableRequestError, subject_of
+from pilothouse.pki.signing import RequestError, read_request
 
 _OWN_DOMAIN = "node-restriction.kubernetes.io"
 _DOMAINS = ("kubernetes.io", "k8s.io")
@@ -156,8 +156,8 @@ def _check_request(node: str, call: Call, new: Object) -> None:
     if spec.get("signerName") not in _SIGNERS:
         _refuse(call, new, f"spec.signerName: a node asks for certificates of {' or '.join(_SIGNERS)}")
     try:
-        subject = subject_of(b64decode(spec.get("request") or ""))
-    except (ValueError, UnreadableRequestError):
+        subject = read_request(b64decode(spec.get("request") or ""))
+    except (ValueError, RequestError):
         _refuse(call, new, "spec.request: can't be read")
     if subject.common_name != f"system:node:{node}" or subject.organizations != (NODES,):
         detail = f"must be for the user system:node:{node} in the group {NODES} and no other"
