@@ -1,0 +1,138 @@
+"""Candidates for one Lease on a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from random import Random
+
+import pytest
+from tests.kit.waiting import eventually
+
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.electing import Timing
+from pilothouse.client.fence import FENCED, Fence
+from pilothouse.client.leases import Leadership, unique_identity
+from pilothouse.client.objects import Object
+from pilothouse.client.resources import CONFIG_MAPS, LEASES
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.meta.errors import StatusError
+
+TIMING = Timing(6, 4, 0.4)
+PATIENCE = 30.0
+
+
+class Severable:
+    """A way to the server that can be cut: requests then hang, as behind a broken switch."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.is_cut = False
+
+    async def request(self, call: Call) -> Answer:
+        if self.is_cut:
+            await asyncio.Event().wait()
+        return await self._transport.request(call)
+
+    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+        return self._transport.stream(call)
+
+
+class Candidate:
+    def __init__(self, transport: Transport, space: str, seed: int) -> None:
+        self.line = Severable(transport)
+        self.api = Api(self.line, Random(seed), manager="test")
+        self.leadership = Leadership(
+            self.api, space, "leader", unique_identity(), SystemClock(), Random(seed), TIMING
+        )
+        self.told: list[Fence | None] = []
+        self.changed = asyncio.Event()
+        self.leadership.subscribe(self._tell, lambda: self._tell(None))
+
+    def _tell(self, fence: Fence | None) -> None:
+        self.told.append(fence)
+        self.changed.set()
+
+    async def until(self, leads: bool) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while (self.leadership.fence is not None) != leads:
+                self.changed.clear()
+                await self.changed.wait()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.leadership.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_one_of_several_leads_and_hands_over(transport: Transport, space: str) -> None:
+    candidates = [Candidate(transport, space, seed) for seed in range(3)]
+    async with AsyncExitStack() as stack:
+        for each in candidates:
+            await stack.enter_async_context(each.running())
+
+        async def leading() -> list[Candidate]:
+            return [each for each in candidates if each.leadership.fence]
+
+        (first,) = await eventually(leading, seconds=PATIENCE)
+        assert first.told == [Fence(space, "leader", 0)]
+        lease = await first.api.get(LEASES, "leader", space)
+        assert lease.spec["holderIdentity"] == first.leadership.holder
+
+
+async def test_a_clean_stop_lets_another_begin_with_a_new_number(transport: Transport, space: str) -> None:
+    one, two = (Candidate(transport, space, seed) for seed in range(2))
+    async with one.running():
+        await one.until(True)
+    await one.leadership.release()
+    assert one.told == [Fence(space, "leader", 0), None]
+    assert one.leadership.fence is None
+    lease = await two.api.get(LEASES, "leader", space)
+    assert not lease.spec.get("holderIdentity")
+    async with two.running():
+        await two.until(True)
+    assert two.leadership.fence == Fence(space, "leader", 1)
+
+
+async def test_a_leader_that_is_cut_off_stops_and_another_begins(
+    transport: Transport, space: str, server_kind: str
+) -> None:
+    one, two = (Candidate(transport, space, seed) for seed in range(2))
+    async with one.running():
+        await one.until(True)
+        async with two.running():
+            one.line.is_cut = True
+            await one.until(False)
+            assert two.leadership.fence is None, "the first has stopped before the next begins"
+            await two.until(True)
+            assert one.told == [Fence(space, "leader", 0), None]
+            assert two.leadership.fence == Fence(space, "leader", 1)
+            one.line.is_cut = False
+            body = {"metadata": {"name": "late", "namespace": space}}
+            if server_kind != "kube":
+                with pytest.raises(StatusError) as refusal:
+                    await one.api.create(CONFIG_MAPS, body, fence=one.told[0])
+                assert refusal.value.reason == FENCED
+
+
+async def test_a_leader_that_stays_renews_and_keeps_its_number(transport: Transport, space: str) -> None:
+    one = Candidate(transport, space, 1)
+    async with one.running():
+        await one.until(True)
+        first = await one.api.get(LEASES, "leader", space)
+
+        async def later() -> Object | None:
+            lease = await one.api.get(LEASES, "leader", space)
+            return lease if lease.revision > first.revision else None
+
+        renewed = await eventually(later, seconds=PATIENCE)
+        assert renewed.spec["renewTime"] > first.spec["renewTime"]
+        assert renewed.spec["acquireTime"] == first.spec["acquireTime"]
+        assert renewed.spec["leaseTransitions"] == 0
+    assert one.told == [Fence(space, "leader", 0)]
