@@ -6,8 +6,9 @@
     stream.send(message)
     for message in await stream.receive(): ...                                # all that has come, in one turn
 
-It is made for a server that is near and calls that are small and many. A call is one write, of headers that were made
-once and the message, and one future; what comes in one turn of the loop is read in one go, whoever it is for.
+It is made for a server that is near and calls that are small and many. A call is some bytes, of headers that were made
+once and the message, and one future; what is sent in one turn of the loop is sent in one go, and what comes is read in
+one go, whoever it is for.
 
 **Nothing hangs.** Every call has a deadline, which one timer for all of them keeps. A connection on which calls wait and
 nothing has come for a while is pinged, and given up if that isn't answered. When it ends, every call on it ends, with
@@ -202,6 +203,7 @@ class Channel(asyncio.Protocol):
         self._most_streams = _MOST_STREAMS
         self._frame_limit = frames.FRAME_LIMIT
         self._owed = 0
+        self._outgoing: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._heard = False
         self._pinged = False
@@ -413,6 +415,7 @@ class Channel(asyncio.Protocol):
                 raise self._reader.fault
         except ProtocolError as error:
             self._write(frame(GOAWAY, 0, 0, number(0) + number(error.code)))
+            self._flush()
             self._lose("INTERNAL", f"the server does not keep to HTTP/2: {error}")
         if self._owed >= _CONNECTION_WINDOW // 2:
             self._write(frame(WINDOW_UPDATE, 0, 0, number(self._owed)))
@@ -530,5 +533,12 @@ class Channel(asyncio.Protocol):
             self._transport.abort()
 
     def _write(self, data: bytes) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(data)
+
+    def _flush(self) -> None:
+        """All that was written in a turn of the loop goes out at once: each write would be a system call."""
+        outgoing, self._outgoing = self._outgoing, []
         if self._transport is not None and self._lost is None:
-            self._transport.write(data)
+            self._transport.write(b"".join(outgoing))

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import Any
 
 from pilothouse.store.etcd import messages as wire
+from pilothouse.store.etcd import transactions
 from pilothouse.store.etcd.connection import COMPACT, RANGE, STATUS, TXN, Connection, Refused
 from pilothouse.store.etcd.endpoint import Tls
 from pilothouse.store.etcd.leasing import Leases
@@ -114,8 +115,7 @@ class EtcdStore:
         return await self._put(key, value, revision or -1, ttl, guard)
 
     async def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> int:
-        act = wire.RequestOp(request_delete_range=wire.DeleteRangeRequest(key=self._key(key)))
-        return await self._write(key, act, revision or -1, guard)
+        return await self._write(key, transactions.delete(self._key(key)), revision or -1, guard)
 
     @asynccontextmanager
     async def _watch(self, prefix: str, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
@@ -162,30 +162,25 @@ class EtcdStore:
         await self._connection.close()
 
     async def _put(self, key: str, value: bytes, revision: int, ttl: float, guard: Guard | None) -> int:
-        put = wire.PutRequest(key=self._key(key), value=value)
-        if ttl > 0:
-            put.lease = await self._leases.lasting(ttl)
+        name = self._key(key)
+        if ttl <= 0:
+            return await self._write(key, transactions.put(name, value, 0), revision, guard)
+        lease = await self._leases.lasting(ttl)
         try:
-            return await self._write(key, wire.RequestOp(request_put=put), revision, guard)
+            return await self._write(key, transactions.put(name, value, lease), revision, guard)
         except LeaseGone:
             # Refused as a whole, so it can be tried again.
-            self._leases.forget(put.lease)
-            put.lease = await self._leases.lasting(ttl)
-            return await self._write(key, wire.RequestOp(request_put=put), revision, guard)
+            self._leases.forget(lease)
+            lease = await self._leases.lasting(ttl)
+            return await self._write(key, transactions.put(name, value, lease), revision, guard)
 
-    async def _write(self, key: str, act: Any, revision: int, guard: Guard | None) -> int:
+    async def _write(self, key: str, act: bytes, revision: int, guard: Guard | None) -> int:
         """Act if the key's last revision is ``revision`` (0: it does not exist)."""
-        name = self._key(key)
-        compare = [wire.Compare(target=wire.MOD_REVISION, key=name, mod_revision=revision)]
-        look = [wire.RequestOp(request_range=wire.RangeRequest(key=name))]
         guards = list(guard.every()) if guard is not None else []
-        for each in guards:
-            other = self._key(each.key)
-            compare.append(wire.Compare(target=wire.MOD_REVISION, key=other, mod_revision=each.revision))
-            look.append(wire.RequestOp(request_range=wire.RangeRequest(key=other)))
-        request = wire.TxnRequest(compare=compare, success=[act], failure=look)
+        expected = [(self._key(key), revision), *((self._key(each.key), each.revision) for each in guards)]
+        request = transactions.conditional(expected, act)
         try:
-            answer = await self._connection.call(TXN, request.SerializeToString(), repeatable=False)
+            answer = await self._connection.call(TXN, request, repeatable=False)
         except Refused as refusal:
             raise _translated(refusal, key) from refusal
         if answer.succeeded:

@@ -1,0 +1,52 @@
+"""The one request that has to be cheap to make: a write on the condition that nothing has changed.
+
+    conditional([(b"/a", 17)], put(b"/a", b"value", lease=0))
+
+A TxnRequest (see ``messages``), written out by hand: made of protobuf's objects it takes four times as long. It compares
+the last revision of each key (0: it does not exist) and acts if all are right; otherwise it reads those keys, so that
+the answer says what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def put(key: bytes, value: bytes, lease: int) -> bytes:
+    """An act: a RequestOp that puts a value."""
+    request = _field(b"\x0a", key) + _field(b"\x12", value)
+    if lease:
+        request += b"\x18" + _varint(lease)
+    return _field(b"\x12", request)
+
+
+def delete(key: bytes) -> bytes:
+    """An act: a RequestOp that removes a key."""
+    return _field(b"\x1a", _field(b"\x0a", key))
+
+
+def conditional(expected: Sequence[tuple[bytes, int]], act: bytes) -> bytes:
+    """A TxnRequest: do ``act`` if each key stands at its revision, else read them all."""
+    compare = look = b""
+    for key, revision in expected:
+        # Target 2 is the key's last revision; the result that is left out asks for equality.
+        compare += _field(b"\x0a", b"\x10\x02" + _field(b"\x1a", key) + b"\x30" + _varint(revision))
+        look += _field(b"\x1a", _field(b"\x0a", _field(b"\x0a", key)))
+    return b"".join((compare, _field(b"\x12", act), look))
+
+
+def _field(tag: bytes, value: bytes) -> bytes:
+    return tag + _varint(len(value)) + value
+
+
+def _varint(number: int) -> bytes:
+    if 0 <= number < 0x80:
+        return bytes((number,))
+    if number < 0:
+        number += 1 << 64
+    coded = bytearray()
+    while number >= 0x80:
+        coded.append(number & 0x7F | 0x80)
+        number >>= 7
+    coded.append(number)
+    return bytes(coded)
