@@ -10,6 +10,7 @@ are the server's business (``meta.kind.Kind``).
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -36,8 +37,8 @@ class Noun(msgspec.Struct, frozen=True):
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Where it is served: all of it, a namespace's, or one object."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        rest = "".join(f"/{part}" for part in (name, subresource) if part)
+        within = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
+        rest = "".join(f"/{quote(part, safe='')}" for part in (name, subresource) if part)
         return f"{root}{within}/{self.plural}{rest}"
 
 
@@ -77,3 +78,35 @@ ElasticsearchCluster: Final = Noun(
 )
 CassandraCluster: Final = Noun("navigator.jetstack.io", "v1beta1", "CassandraCluster", "cassandraclusters")
 Decision: Final = Noun("pilothouse.io", "v1alpha1", "Decision", "decisions")
+Plan: Final = Noun("autopilot.k0sproject.io", "v1beta2", "Plan", "plans", namespaced=False)
+ControlNode: Final = Noun(
+    "autopilot.k0sproject.io", "v1beta2", "ControlNode", "controlnodes", namespaced=False
+)
+UpdateConfig: Final = Noun(
+    "autopilot.k0sproject.io", "v1beta2", "UpdateConfig", "updateconfigs", namespaced=False
+)
+AutopilotRule: Final = Noun(
+    "autopilot.libopenstorage.org", "v1alpha1", "AutopilotRule", "autopilotrules", namespaced=False
+)
+AutopilotRuleObject: Final = Noun(
+    "autopilot.libopenstorage.org", "v1alpha1", "AutopilotRuleObject", "autopilotruleobjects"
+)
+ActionApproval: Final = Noun("autopilot.libopenstorage.org", "v1alpha1", "ActionApproval", "actionapprovals")
+ApplicationPolicy: Final = Noun(
+    "autopilot.libopenstorage.org", "v1alpha1", "ApplicationPolicy", "applicationpolicies", namespaced=False
+)
+ApplicationAction: Final = Noun(
+    "autopilot.libopenstorage.org", "v1alpha1", "ApplicationAction", "applicationactions"
+)
+
+KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() if isinstance(noun, Noun)}
+"""Those above, by apiVersion and kind."""
+
+
+def noun_of(api_version: str, kind: str) -> Noun:
+    """The noun that an object names. One that is not listed here is taken to be namespaced and regular."""
+    known = KNOWN.get((api_version, kind))
+    if known is not None:
+        return known
+    group, _, version = api_version.rpartition("/")
+    return Noun(group, version, kind, f"{kind.lower()}s")

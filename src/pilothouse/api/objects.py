@@ -1,84 +1,163 @@
-"""An object as those see it who decide about it: a tree that is not changed, and names for what every kind has.
+"""Objects as they come from a server: immutable, cheap to keep, decoded when looked into.
 
-    pod = Object.of(tree)
-    pod.name, pod.labels.get("app"), pod["spec"]["nodeName"], pod.at("status", "phase", default="Pending")
-    pod.controller                     # the reference to its controlling owner, or None
+    pod = Object(Pod, body)                # bytes; or Object.of(tree)
+    pod.name, pod.labels.get("app"), pod.spec["nodeName"], pod.at("status", "phase", default="Pending")
+    pod.controller                         # the reference to its controlling owner, or None
+    pilot = Object(Pilot, body).as_type(v1beta1.Pilot)
 
-The tree is shared by all who look at it and must be left as it is; what should be different goes into an intent.
+An ``Object`` is made of the bytes that came, of which only the metadata is decoded at first: a cache of ten thousand
+objects that nobody looks into stays close to the size of their text. The first look decodes the rest, once. Trees are
+shared by everyone who holds the object and must not be changed: ``thawed`` gives a tree of one's own, and what should be
+different goes into an intent.
+
+Two objects are equal if they are the same version of the same thing (uid and resourceVersion).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
+
+from pilothouse.api.nouns import Noun, noun_of
 from pilothouse.base.times import parse_time
 from pilothouse.meta.conditions import find_condition
 
 Tree = dict[str, Any]
+T = TypeVar("T")
 
 _NOTHING: Mapping[str, Any] = {}
 
 
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of ``metadata`` that everyone asks for."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[dict[str, Any], ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+
+
+class _Envelope(msgspec.Struct):
+    metadata: Metadata = Metadata()
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_tree = msgspec.json.Decoder(Tree)
+
+
 class Object:
-    """A read-only view of an object's tree. Two are equal if they are the same version of the same object."""
+    """One version of an object."""
 
-    __slots__ = ("meta", "tree")
+    __slots__ = ("_body", "_lean", "arrived", "metadata", "noun")
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.meta: Tree = tree["metadata"]
+    def __init__(self, noun: Noun, body: bytes | Tree, *, lean: bool = False, arrived: float = 0.0) -> None:
+        """Of bytes, or of a tree that nobody changes from here on. A lean one forgets ``metadata.managedFields``.
+
+        Raises ``msgspec.DecodeError`` for what is no object.
+        """
+        self.noun = noun
+        self._body = body
+        self._lean = lean
+        self.arrived = arrived
+        """When a cache got this version, by its own clock: seconds since 1970, 0 if no cache has it."""
+        if isinstance(body, bytes):
+            self.metadata = _envelope.decode(body).metadata
+        else:
+            self.metadata = msgspec.convert(body, _Envelope).metadata
 
     @classmethod
-    def of(cls, tree: Tree) -> Object:
-        """The view of a tree, whose metadata may be missing."""
-        return cls(tree if "metadata" in tree else {**tree, "metadata": {}})
+    def of(cls, tree: Tree, *, arrived: float = 0.0) -> Object:
+        """Of a tree that says itself what it is."""
+        return cls(noun_of(tree.get("apiVersion", ""), tree.get("kind", "")), tree, arrived=arrived)
+
+    @property
+    def tree(self) -> Tree:
+        """All of it, to look at and not to change. It has ``apiVersion`` and ``kind``, whatever came."""
+        if isinstance(self._body, bytes):
+            decoded = _tree.decode(self._body)
+            if self._lean:
+                decoded.get("metadata", {}).pop("managedFields", None)
+            if "kind" not in decoded:
+                # The items of a list of Kubernetes' own kinds lack both.
+                decoded = {"apiVersion": self.noun.api_version, "kind": self.noun.kind, **decoded}
+            self._body = decoded
+        return self._body
+
+    def thawed(self) -> Tree:
+        """A tree of one's own, to change and send back."""
+        body = self._body if isinstance(self._body, bytes) else msgspec.json.encode(self._body)
+        return Object(self.noun, body, lean=self._lean).tree
+
+    def as_type(self, cls: type[T]) -> T:
+        """The object as one of the Structs of ``pilothouse.api``. Raises ``msgspec.ValidationError``."""
+        if isinstance(self._body, bytes):
+            return msgspec.json.decode(self._body, type=cls)
+        return msgspec.convert(self._body, cls)
 
     @property
     def api_version(self) -> str:
-        return str(self.tree.get("apiVersion", ""))
+        return self.noun.api_version
 
     @property
     def kind(self) -> str:
-        return str(self.tree.get("kind", ""))
+        return self.noun.kind
 
     @property
     def name(self) -> str:
-        return str(self.meta.get("name", ""))
+        return self.metadata.name
 
     @property
     def namespace(self) -> str:
         """Empty for a cluster-wide object."""
-        return str(self.meta.get("namespace", ""))
+        return self.metadata.namespace
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.metadata.namespace, self.metadata.name
 
     @property
     def uid(self) -> str:
-        return str(self.meta.get("uid", ""))
+        return self.metadata.uid
 
     @property
     def resource_version(self) -> str:
-        return str(self.meta.get("resourceVersion", ""))
+        return self.metadata.resource_version
+
+    @property
+    def revision(self) -> int:
+        """The resourceVersion as the number that it is; 0 if the object never was on a server."""
+        return int(self.metadata.resource_version or 0)
 
     @property
     def generation(self) -> int:
-        return int(self.meta.get("generation", 0))
+        return self.metadata.generation
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return self.meta.get("labels") or _NOTHING
+        return self.metadata.labels or _NOTHING
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        return self.meta.get("annotations") or _NOTHING
+        return self.metadata.annotations or _NOTHING
 
     @property
     def finalizers(self) -> Sequence[str]:
-        return self.meta.get("finalizers") or ()
+        return self.metadata.finalizers or ()
 
     @property
     def owners(self) -> Sequence[Mapping[str, Any]]:
         """Its owner references."""
-        return self.meta.get("ownerReferences") or ()
+        return self.metadata.owner_references or ()
 
     @property
     def controller(self) -> Mapping[str, Any] | None:
@@ -88,12 +167,24 @@ class Object:
     @property
     def created(self) -> float:
         """When it was made, in seconds since 1970."""
-        return self.moment("metadata", "creationTimestamp") or 0.0
+        text = self.metadata.creation_timestamp
+        return parse_time(text) if text else 0.0
+
+    @property
+    def deletion_timestamp(self) -> str | None:
+        """When it is asked to go, as RFC 3339 text; None if it was not."""
+        return self.metadata.deletion_timestamp
 
     @property
     def deleting(self) -> bool:
         """True once somebody has asked for its deletion."""
-        return "deletionTimestamp" in self.meta
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def meta(self) -> Tree:
+        """All of its metadata."""
+        found: Tree = self.tree["metadata"]
+        return found
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -138,19 +229,19 @@ class Object:
         return reference is not None and reference.get("uid") == owner.uid
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Object)
-            and self.uid == other.uid
-            and self.resource_version == other.resource_version
-            and (bool(self.uid) or self.tree == other.tree)
-        )
+        if not isinstance(other, Object):
+            return NotImplemented
+        mine, others = self.metadata, other.metadata
+        if mine.uid or others.uid:
+            return mine.uid == others.uid and mine.resource_version == others.resource_version
+        return self.tree == other.tree
 
     def __hash__(self) -> int:
-        return hash((self.uid, self.resource_version))
+        return hash((self.metadata.uid, self.metadata.resource_version))
 
     def __repr__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"<{self.kind} {where} @{self.resource_version}>"
+        return f"<{self.kind} {where} @{self.resource_version or '-'}>"
 
 
 def owner_reference(owner: Object, *, controller: bool = True, blocks: bool = True) -> Tree:

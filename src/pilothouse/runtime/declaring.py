@@ -44,8 +44,8 @@ class Key(NamedTuple):
         return f"{self.noun.resource} {where}"
 
 
-Names = Iterable[tuple[str, str]]
-"""Namespaces and names of objects of the primary kind."""
+Names = Iterable[Key | tuple[str, str]]
+"""Objects to be decided about: by key, or those of the primary kind by namespace and name."""
 Mapper = Callable[[Object, World], Names]
 
 
@@ -66,6 +66,8 @@ class Controller:
     reads: tuple[Noun, ...] = ()
     standalone: bool = False
     """Does what a real Kubernetes does itself, so it stays off there."""
+    condition: str = ""
+    """The condition that says on the object when it waits: see ``conditioning``."""
     workers: int = 8
     """How many objects are decided about at once."""
 
@@ -92,6 +94,7 @@ def controller(
     reads: Noun | tuple[Noun, ...] = (),
     name: str = "",
     standalone: bool = False,
+    condition: str = "",
     workers: int = 8,
 ) -> Callable[[Decide], Controller]:
     """Make a controller of a function that decides. Its name is the function's, in dashes, unless given."""
@@ -105,6 +108,7 @@ def controller(
             also={also: same_name} if isinstance(also, Noun) else dict(also or {}),
             reads=_several(reads),
             standalone=standalone,
+            condition=condition,
             workers=workers,
         )
 

@@ -1,7 +1,7 @@
 """Read your writes: a key is not decided about again before the caches have seen what its last decision wrote.
 
-    expectations.wrote(key, Pod, 1042)             # or .deleted(key, Pod, "default", "web-2", uid)
-    expectations.met(key, followed)                # False until the cache of pods has got as far
+    expectations.wrote(key, Pod, 1042)             # or .touched(key, Pod, seen) where no revision is told
+    expectations.missing(key, followed)            # {Pod} until the cache of pods has got as far
 
 There is no time-out. A cache that does not get on is a cache that is broken, and says so itself; deciding on an old view
 would create twice or delete too much. What a decision wrote of kinds that nobody follows is not waited for.
@@ -30,15 +30,12 @@ class Followed(Protocol):
     def get(self, namespace: str, name: str) -> Object | None: ...
 
 
-class _Gone(msgspec.Struct, frozen=True):
+class _Touched(msgspec.Struct, frozen=True):
     noun: Noun
-    namespace: str
-    name: str
-    uid: str
+    seen: Object
 
     def met(self, cache: Followed) -> bool:
-        found = cache.get(self.namespace, self.name)
-        return found is None or found.deleting or found.uid != self.uid
+        return cache.get(self.seen.namespace, self.seen.name) != self.seen
 
 
 class Expectations:
@@ -46,23 +43,19 @@ class Expectations:
 
     def __init__(self) -> None:
         self._revisions: dict[Key, dict[Noun, int]] = {}
-        self._gone: dict[Key, list[_Gone]] = {}
+        self._touched: dict[Key, list[_Touched]] = {}
 
     def wrote(self, key: Key, noun: Noun, revision: int) -> None:
         """The decision about a key changed something of a kind at this revision."""
         revisions = self._revisions.setdefault(key, {})
         revisions[noun] = max(revision, revisions.get(noun, 0))
 
-    def deleted(self, key: Key, noun: Noun, namespace: str, name: str, uid: str) -> None:
-        """The decision about a key had an object deleted, and the server did not say at which revision."""
-        self._gone.setdefault(key, []).append(_Gone(noun, namespace, name, uid))
-
-    def met(self, key: Key, followed: Mapping[Noun, Followed]) -> bool:
-        """True once the caches have seen it all; it is forgotten then."""
-        return not self.missing(key, followed)
+    def touched(self, key: Key, noun: Noun, seen: Object) -> None:
+        """The decision about a key changed or deleted an object, and the server did not say at which revision."""
+        self._touched.setdefault(key, []).append(_Touched(noun, seen))
 
     def missing(self, key: Key, followed: Mapping[Noun, Followed]) -> frozenset[Noun]:
-        """The kinds whose caches have yet to see something of this key's."""
+        """The kinds whose caches have yet to see something of this key's; if there is none, it is forgotten."""
         missing: set[Noun] = set()
         revisions = self._revisions.get(key)
         if revisions:
@@ -71,10 +64,10 @@ class Expectations:
                 for noun, revision in revisions.items()
                 if noun in followed and followed[noun].revision < revision
             )
-        gone = self._gone.get(key)
-        if gone:
+        touched = self._touched.get(key)
+        if touched:
             missing.update(
-                one.noun for one in gone if one.noun in followed and not one.met(followed[one.noun])
+                one.noun for one in touched if one.noun in followed and not one.met(followed[one.noun])
             )
         if not missing:
             self.forget(key)
@@ -83,9 +76,9 @@ class Expectations:
     def forget(self, key: Key) -> None:
         """Expect nothing any more."""
         self._revisions.pop(key, None)
-        self._gone.pop(key, None)
+        self._touched.pop(key, None)
 
     def clear(self) -> None:
         """Expect nothing of any key."""
         self._revisions.clear()
-        self._gone.clear()
+        self._touched.clear()

@@ -55,6 +55,8 @@ class Update(Intent, frozen=True):
     seen: Object
     object: Tree
     subresource: str = ""
+    unless: tuple[Reference, ...] = ()
+    """Leave it alone if any of these is there after all; asked of the server, not of a cache."""
 
 
 class Patch(Intent, frozen=True):
@@ -66,6 +68,8 @@ class Patch(Intent, frozen=True):
     exact: bool = False
     provided: Reference | None = None
     """Leave it alone unless this other object is there and stays; asked of the server, not of a cache."""
+    unless: tuple[Reference, ...] = ()
+    """As with an update."""
 
 
 class SetStatus(Intent, frozen=True):
@@ -83,8 +87,8 @@ class Delete(Intent, frozen=True):
     grace: int | None = None
     exact: bool = False
     """Only if it is still the version that was seen, not just the same object."""
-    unless: Reference | None = None
-    """Leave it alone if this other object is there after all; asked of the server, not of a cache."""
+    unless: tuple[Reference, ...] = ()
+    """As with an update."""
 
 
 class DeleteAll(Intent, frozen=True):
@@ -132,12 +136,12 @@ class After(Intent, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """Another object, by the name it had and the uid it was."""
+    """Another object, by the name it had and the uid it was; without a name, any of its kind in the namespace."""
 
     noun: Noun
     namespace: str
-    name: str
-    uid: str
+    name: str = ""
+    uid: str = ""
 
 
 def subject(intent: Intent) -> tuple[str, str, str, str] | None:

@@ -107,7 +107,7 @@ def worth_writing(new: Tree, old: Mapping[str, Any] | None) -> bool:
     """True if a decision is another than the one on record."""
     if new["outcome"] == "Nothing":
         return old is not None and old.get("outcome") in ("Waiting", "Failed")
-    return old is None or _gist(new) != _gist(old)
+    return old is None or _same(new) != _same(old)
 
 
 def carried_on(new: Tree, old: Mapping[str, Any] | None) -> Tree:
@@ -118,7 +118,13 @@ def carried_on(new: Tree, old: Mapping[str, Any] | None) -> Tree:
     return {**new, "waiting": {**new["waiting"], "since": before.get("since", new["waiting"]["since"])}}
 
 
-def _gist(tree: Mapping[str, Any]) -> Any:
+def gist(tree: Mapping[str, Any]) -> Tree:
+    """The part of a record that has to be kept to tell whether another decision is the same."""
+    kept = {name: tree[name] for name in ("outcome", "waiting", "intents") if name in tree}
+    return {**kept, "object": {"uid": tree.get("object", {}).get("uid", "")}}
+
+
+def _same(tree: Mapping[str, Any]) -> Any:
     """What makes two decisions the same: not when, by whom, or from which versions they were taken."""
     waiting = tree.get("waiting") or {}
     return (

@@ -1,0 +1,211 @@
+"""What belongs to something that is gone goes too.
+
+    metadata:
+      ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: web, uid: 6d1f…, controller: true}]
+
+An object lives as long as one of its owners does. Owners are known by uid: one of the same name that was made later is not
+the owner. How the others go was said when the owner's deletion was asked for:
+
+* *background*: the owner is gone at once, and its dependents follow;
+* *foreground*: the owner waits, with the finalizer ``foregroundDeletion``, until the dependents that block it are gone;
+* *orphan*: the owner waits, with the finalizer ``orphan``, until nobody names it as an owner any more.
+
+That a cache does not have an owner proves nothing, since each kind is followed on its own: the server is asked, before
+anything is deleted, whether the owner is there after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object
+from pilothouse.runtime.declaring import EVERY, Key, Names, controller
+from pilothouse.runtime.intents import Delete, Intent, Patch, Reference, Tell, Wait
+from pilothouse.runtime.world import World
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+
+
+def relatives(changed: Object, world: World) -> Names:
+    """Its owners, which may wait for it, and its dependents, which may have to follow."""
+    for reference in changed.owners:
+        noun = _noun(reference, world)
+        if noun is not None:
+            yield Key(noun, changed.namespace if noun.namespaced else "", reference["name"])
+    for dependent in world.dependents(changed):
+        noun = _noun({"apiVersion": dependent.api_version, "kind": dependent.kind}, world)
+        if noun is not None:
+            yield Key(noun, dependent.namespace, dependent.name)
+
+
+@controller(EVERY, also={EVERY: relatives}, standalone=True)
+def garbage(one: Object, world: World) -> Iterator[Intent]:
+    """An object goes when its last owner has gone."""
+    if one.deleting:
+        if ORPHAN in one.finalizers:
+            yield from _let_go(one, world)
+            return
+        if FOREGROUND not in one.finalizers:
+            return
+        yield from _make_way(one, world)
+        return
+    if not one.owners:
+        return
+    owners = _Owners.of(one, world)
+    if owners.foreign:
+        names = ", ".join(f"{owner['kind']} {owner['name']}" for owner in owners.foreign)
+        yield Tell(
+            one,
+            because=f"it can't belong to {names}: an owner is in the same namespace, or cluster-wide",
+            event="OwnerRefInvalidNamespace",
+            warning=True,
+        )
+    if owners.unknown:
+        kinds = ", ".join(sorted({f"{owner['kind']}.{owner['apiVersion']}" for owner in owners.unknown}))
+        yield Wait(
+            "UnknownOwnerKind",
+            because=f"the server has no kind {kinds}, so whether the owner lives can't be told",
+            remedy="define the kind, or remove the owner reference",
+        )
+        return
+    if owners.solid:
+        yield from _forget(one, owners)
+    elif owners.waiting and world.dependents(one):
+        yield Delete(
+            one,
+            propagation="Foreground",
+            unless=owners.missing(one),
+            because=f"{_told(owners.waiting)} waits for its dependents, and this one has dependents itself",
+        )
+    elif owners.waiting or owners.absent:
+        because = (
+            f"{_told(owners.waiting)} is being deleted and waits for it"
+            if owners.waiting
+            else f"{_told(owners.absent)} is gone"
+        )
+        yield Delete(one, propagation=_own_way(one), unless=owners.missing(one), because=because)
+
+
+class _Owners(NamedTuple):
+    """An object's owner references by how their owners fare."""
+
+    solid: list[Mapping[str, Any]]
+    """There, and not waiting for dependents to go."""
+    waiting: list[Mapping[str, Any]]
+    """Being deleted, dependents first."""
+    absent: list[Mapping[str, Any]]
+    foreign: list[Mapping[str, Any]]
+    """Of a namespace, for an object that has none."""
+    unknown: list[Mapping[str, Any]]
+    """Of a kind that the server does not have."""
+    nouns: dict[str, Noun]
+
+    @classmethod
+    def of(cls, one: Object, world: World) -> _Owners:
+        owners = cls([], [], [], [], [], {})
+        for reference in one.owners:
+            noun = _noun(reference, world)
+            if noun is None:
+                owners.unknown.append(reference)
+                continue
+            owners.nouns[reference["uid"]] = noun
+            if noun.namespaced and not one.namespace:
+                owners.foreign.append(reference)
+                continue
+            found = world.find(noun, one.namespace if noun.namespaced else "", reference["name"])
+            if found is None or found.uid != reference["uid"]:
+                owners.absent.append(reference)
+            elif found.deleting and FOREGROUND in found.finalizers:
+                owners.waiting.append(reference)
+            else:
+                owners.solid.append(reference)
+        return owners
+
+    def missing(self, one: Object) -> tuple[Reference, ...]:
+        """The owners that nobody has seen, for the server to confirm."""
+        return tuple(
+            Reference(
+                noun := self.nouns[owner["uid"]],
+                one.namespace if noun.namespaced else "",
+                owner["name"],
+                owner["uid"],
+            )
+            for owner in self.absent
+        )
+
+
+def _forget(one: Object, owners: _Owners) -> Iterator[Intent]:
+    """Somebody still owns it; those who don't any more are not named any longer."""
+    past = [*owners.absent, *(owner for owner in owners.waiting if owner.get("blockOwnerDeletion"))]
+    if not past:
+        return
+    gone = {owner["uid"] for owner in past}
+    kept = [dict(owner) for owner in one.owners if owner["uid"] not in gone]
+    yield Patch(
+        one,
+        {"metadata": {"ownerReferences": kept}},
+        exact=True,
+        unless=owners.missing(one),
+        because=f"{_told(past)} does not keep it any more, {_told(owners.solid)} does",
+    )
+
+
+def _make_way(owner: Object, world: World) -> Iterator[Intent]:
+    """An owner that goes last waits for the dependents that block it."""
+    blocking = [one for one in world.dependents(owner) if _blocks(one, owner)]
+    if blocking:
+        names = ", ".join(f"{one.kind} {one.name}" for one in blocking[:3])
+        more = f" and {len(blocking) - 3} more" if len(blocking) > 3 else ""
+        held = sorted({finalizer for one in blocking if one.deleting for finalizer in one.finalizers})
+        yield Wait(
+            "DependentsRemain",
+            because=f"its deletion waits for {names}{more}",
+            remedy=f"have whoever set them remove the finalizers {', '.join(held)}" if held else "",
+        )
+        return
+    yield from _release(owner, FOREGROUND, because="no dependent blocks its deletion any more")
+
+
+def _let_go(owner: Object, world: World) -> Iterator[Intent]:
+    """Nobody names it as an owner any more; then it can go without them."""
+    for one in world.dependents(owner):
+        kept = [dict(reference) for reference in one.owners if reference["uid"] != owner.uid]
+        yield Patch(
+            one,
+            {"metadata": {"ownerReferences": kept}},
+            exact=True,
+            because=f"{owner.kind} {owner.name} is deleted and leaves its dependents",
+        )
+    yield from _release(owner, ORPHAN, because="its dependents stay, without it")
+
+
+def _release(owner: Object, finalizer: str, *, because: str) -> Iterator[Intent]:
+    kept = [other for other in owner.finalizers if other != finalizer]
+    yield Patch(owner, {"metadata": {"finalizers": kept or None}}, exact=True, because=because)
+
+
+def _blocks(one: Object, owner: Object) -> bool:
+    return any(
+        reference["uid"] == owner.uid and reference.get("blockOwnerDeletion") for reference in one.owners
+    )
+
+
+def _own_way(one: Object) -> Any:
+    """How an object's own deletion was to go, if it was asked for before."""
+    if ORPHAN in one.finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in one.finalizers else "Background"
+
+
+def _noun(reference: Mapping[str, Any], world: World) -> Noun | None:
+    group, _, _ = reference["apiVersion"].rpartition("/")
+    return next(
+        (noun for noun in world.nouns if noun.kind == reference["kind"] and noun.group == group), None
+    )
+
+
+def _told(owners: list[Mapping[str, Any]]) -> str:
+    return " and ".join(f"{owner['kind']} {owner['name']}" for owner in owners)

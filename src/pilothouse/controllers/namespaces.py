@@ -1,0 +1,115 @@
+"""A namespace that is to go takes everything in it along.
+
+The deletion of a namespace puts it into the phase ``Terminating``, in which nothing new is let in. What is there is deleted,
+kind by kind; when the server has nothing left of any kind, the finalizer ``kubernetes`` is taken off, and with it the
+namespace. Until then its conditions say what remains, and which finalizers hold it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.nouns import CoreEvent, Namespace
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.times import format_time
+from pilothouse.meta.conditions import with_condition
+from pilothouse.runtime.declaring import EVERY, Names, controller
+from pilothouse.runtime.intents import DeleteAll, Intent, Reference, SetStatus, Update, Wait
+from pilothouse.runtime.world import World
+
+FINALIZER: Final = "kubernetes"
+REMAINING: Final = "NamespaceContentRemaining"
+HELD: Final = "NamespaceFinalizersRemaining"
+_LATER: Final = 15.0
+
+
+def its_namespace(changed: Object, world: World) -> Names:
+    """The namespace that an object is in, if that is to go."""
+    if changed.namespace:
+        found = world.find(Namespace, "", changed.namespace)
+        if found is not None and found.deleting:
+            yield "", changed.namespace
+
+
+@controller(Namespace, also={EVERY: its_namespace}, standalone=True)
+def namespaces(namespace: Object, world: World) -> Iterator[Intent]:
+    """A namespace that is to go is emptied first."""
+    if not namespace.deleting or FINALIZER not in namespace.spec.get("finalizers", ()):
+        return
+    nouns = [noun for noun in world.nouns if noun.namespaced]
+    remaining = [one for noun in nouns for one in world.all(noun, namespace.name)]
+    begun = namespace.condition(REMAINING) is not None
+    present = {(one.api_version, one.kind) for one in remaining if not one.deleting}
+    for noun in nouns:
+        # Nothing new is let in, so that what is not seen of a kind yet is met by the first round.
+        if not begun or (noun.api_version, noun.kind) in present:
+            yield DeleteAll(noun, namespace.name, because=f"the namespace {namespace.name} is being deleted")
+    yield SetStatus(
+        namespace,
+        {**namespace.status, "conditions": _conditions(namespace, remaining, world.now)},
+        because=_told(remaining),
+    )
+    if remaining:
+        held = sorted({finalizer for one in remaining for finalizer in one.finalizers})
+        yield Wait(
+            "ContentRemains",
+            because=_told(remaining),
+            remedy=f"have whoever set them remove the finalizers {', '.join(held)}" if held else "",
+            seconds=_LATER,
+        )
+        return
+    yield DeleteAll(CoreEvent, namespace.name, because=f"the namespace {namespace.name} is being deleted")
+    kept = [other for other in namespace.spec["finalizers"] if other != FINALIZER]
+    yield Update(
+        namespace,
+        {**namespace.tree, "spec": {**namespace.spec, "finalizers": kept}},
+        subresource="finalize",
+        unless=tuple(Reference(noun, namespace.name) for noun in nouns),
+        because=f"nothing is left in the namespace {namespace.name}",
+    )
+
+
+def _conditions(namespace: Object, remaining: list[Object], now: float) -> list[Tree]:
+    kinds = Counter(one.kind for one in remaining)
+    held = Counter(finalizer for one in remaining for finalizer in one.finalizers)
+    conditions: list[Tree] = list(namespace.status.get("conditions") or ())
+    moment = format_time(now)
+    for kind, reason, message in (
+        ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+        ("NamespaceDeletionContentFailure", "ContentDeleted", "All content is asked to go, or gone"),
+    ):
+        conditions = with_condition(
+            conditions, {"type": kind, "status": "False", "reason": reason, "message": message}, now=moment
+        )
+    conditions = with_condition(
+        conditions,
+        {
+            "type": REMAINING,
+            "status": "True" if kinds else "False",
+            "reason": "SomeResourcesRemain" if kinds else "ContentRemoved",
+            "message": "Remaining: " + _counted(kinds) if kinds else "All content is gone",
+        },
+        now=moment,
+    )
+    return with_condition(
+        conditions,
+        {
+            "type": HELD,
+            "status": "True" if held else "False",
+            "reason": "SomeFinalizersRemain" if held else "ContentHasNoFinalizers",
+            "message": "Held by finalizers: " + _counted(held) if held else "No finalizer holds any content",
+        },
+        now=moment,
+    )
+
+
+def _told(remaining: list[Object]) -> str:
+    if not remaining:
+        return "nothing is left in it"
+    return f"its deletion waits for {_counted(Counter(one.kind for one in remaining))}"
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))

@@ -1,0 +1,60 @@
+"""Every namespace has a config map ``kube-root-ca.crt``: whom a pod trusts when it talks to the API server.
+
+controllers = [root_certificates(authority_pem), ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilothouse.api.nouns import ConfigMap, Namespace
+from pilothouse.api.objects import Object
+from pilothouse.runtime.declaring import Controller, Names, controller
+from pilothouse.runtime.intents import Create, Intent, Patch
+from pilothouse.runtime.world import World
+
+NAME = "kube-root-ca.crt"
+FILE = "ca.crt"
+
+
+def its_namespace(config_map: Object, world: World) -> Names:
+    """The namespace whose certificates were changed."""
+    if config_map.name == NAME:
+        yield "", config_map.namespace
+
+
+def root_certificates(authority: str) -> Controller:
+    """The controller that hands out this authority's certificates (PEM)."""
+
+    @controller(Namespace, also={ConfigMap: its_namespace}, name="root-certificates", standalone=True)
+    def decide(namespace: Object, world: World) -> Iterator[Intent]:
+        """Each namespace has the certificates of the API server's authority."""
+        if namespace.deleting:
+            return
+        found = world.find(ConfigMap, namespace.name, NAME)
+        data = {FILE: authority}
+        if found is None:
+            yield Create(
+                {
+                    "apiVersion": ConfigMap.api_version,
+                    "kind": ConfigMap.kind,
+                    "metadata": {
+                        "name": NAME,
+                        "namespace": namespace.name,
+                        "annotations": {
+                            "kubernetes.io/description": "Certificates by which pods know the API server."
+                        },
+                    },
+                    "data": data,
+                },
+                because=f"the namespace {namespace.name} has no {NAME}",
+            )
+        elif found.get("data") != data:
+            stray = {name: None for name in found.get("data") or {} if name != FILE}
+            yield Patch(
+                found,
+                {"data": {**stray, **data}},
+                because=f"{NAME} does not have the authority's certificates",
+            )
+
+    return decide

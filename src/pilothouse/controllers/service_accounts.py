@@ -1,0 +1,34 @@
+"""Every namespace has a service account ``default``, for the pods that name none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilothouse.api.nouns import Namespace, ServiceAccount
+from pilothouse.api.objects import Object
+from pilothouse.runtime.declaring import Names, controller
+from pilothouse.runtime.intents import Create, Intent
+from pilothouse.runtime.world import World
+
+NAME = "default"
+
+
+def its_namespace(account: Object, world: World) -> Names:
+    """The namespace of an account that was deleted, or might have been."""
+    if account.name == NAME:
+        yield "", account.namespace
+
+
+@controller(Namespace, also={ServiceAccount: its_namespace}, standalone=True)
+def service_accounts(namespace: Object, world: World) -> Iterator[Intent]:
+    """Each namespace has its default service account."""
+    if namespace.deleting or world.find(ServiceAccount, namespace.name, NAME) is not None:
+        return
+    yield Create(
+        {
+            "apiVersion": ServiceAccount.api_version,
+            "kind": ServiceAccount.kind,
+            "metadata": {"name": NAME, "namespace": namespace.name},
+        },
+        because=f"the namespace {namespace.name} has no service account {NAME!r}",
+    )
