@@ -19,6 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from time import perf_counter
 from urllib.parse import parse_qs
 
@@ -32,12 +33,14 @@ from pilothouse.apiserver.audit.policy import COMPLETE, STARTED
 from pilothouse.apiserver.audit.sight import GONE, Arrival
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator, UnseenError, certified_user
+from pilothouse.apiserver.boundaries import Boundary, Head
 from pilothouse.apiserver.codec import dump
 from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, User
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.limits import Deadlines, allowance
 from pilothouse.apiserver.measuring import Requests
+from pilothouse.apiserver.prompting import Prompting
 from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sinks import ChunkedSink, PlainSink
 from pilothouse.apiserver.targets import LONGEST, split
@@ -75,6 +78,8 @@ class Shared:
     requests: Requests
     deadlines: Deadlines
     heads: Heads
+    prompting: Prompting | None = None
+    """Who answers plain reads at once, where the handler has such."""
     trail: Trail | None = None
     """Where requests are recorded, if they are."""
     leaving: bool = False
@@ -98,7 +103,7 @@ class Doing(Enum):
 class Connection(web.RequestHandler):
     """Serves one connection, one request after the other."""
 
-    __slots__ = ("_certified", "_doing", "_expired", "_incoming", "_peer", "_shared", "_task")
+    __slots__ = ("_boundary", "_certified", "_doing", "_expired", "_incoming", "_peer", "_shared", "_task")
 
     def __init__(self, server: web.Server, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -113,6 +118,7 @@ class Connection(web.RequestHandler):
             auto_decompress=False,
         )
         self._shared = shared
+        self._boundary = Boundary()
         self._task: asyncio.Task[None] | None = None
         self._doing = Doing.WAITING
         self._expired = False
@@ -128,12 +134,44 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        prompting, boundary = self._shared.prompting, self._boundary
+        if prompting is None:
+            super().data_received(data)
+        elif not (boundary.clear and self._idle() and self._reply_at_once(prompting, data)):
+            at_boundary, queued = boundary.clear, len(self._messages)
+            super().data_received(data)
+            arrived = [_head(message) for message, _ in islice(self._messages, queued, None)]
+            boundary.follow(data, arrived)
+            if at_boundary and boundary.clear and arrived and arrived[0] is not None:
+                prompting.learn(data, arrived[0])
         if self._doing is Doing.RECEIVING and self._messages:
             message = self._messages[-1][0]
             if not isinstance(message, RawRequestMessage):
                 # The parser gave up in the middle of a body, whose reader would otherwise wait for the rest.
                 self._incoming.set_exception(message.exc)
+
+    def _idle(self) -> bool:
+        """Whether a request would be taken up at once: the task waits for one, and nothing is in its way."""
+        waiter = self._waiter
+        return (
+            waiter is not None
+            and not waiter.done()
+            and not (self._messages or self._force_close or self._shared.draining)
+        )
+
+    def _reply_at_once(self, prompting: Prompting, data: bytes) -> bool:
+        """Answer a request without waking the task; false if that can't be done."""
+        if self.transport is None:
+            return False
+        reply = prompting.reply(data, self._certified, self._peer)
+        if reply is None:
+            return False
+        self.transport.write(reply)
+        self._wait_at_most(IDLE_SECONDS)
+        if self.writing_paused and self._waiter is not None:
+            # The client does not take what it gets; the task sees to that, as after any other answer.
+            self._waiter.set_result(None)
+        return True
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
@@ -176,6 +214,9 @@ class Connection(web.RequestHandler):
                     await self._waiter
                 finally:
                     self._waiter = None
+            if not self._messages:
+                await self._see_taken()
+                continue
             message, payload = self._messages.popleft()
             if self._parser is not None:
                 self._parser.message_consumed()
@@ -194,6 +235,13 @@ class Connection(web.RequestHandler):
             self._wait_at_most(IDLE_SECONDS)
         if self.transport is not None:
             self.transport.close()
+
+    async def _see_taken(self) -> None:
+        """See that the client takes what was answered at once."""
+        self._doing = Doing.SENDING
+        if self.transport is not None:
+            await self._settle(EMPTY_PAYLOAD)
+        self._doing = Doing.WAITING
 
     def _wait_at_most(self, seconds: float) -> None:
         """Let aiohttp's timer close the connection if no request comes."""
@@ -411,6 +459,11 @@ class Connection(web.RequestHandler):
             answer.status, answer.content_type, len(answer.body), audit=heads.mint(), keep=False
         )
         self.transport.write(head + answer.body)
+
+
+def _head(message: object) -> Head | None:
+    """What the parser found, unless it could make nothing of it."""
+    return message if isinstance(message, RawRequestMessage) else None
 
 
 def refusal(error: StatusError) -> Response:

@@ -39,14 +39,16 @@ from pilothouse.apiserver.definitions import Definitions
 from pilothouse.apiserver.discovery import Discovery
 from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
 from pilothouse.apiserver.fencing import Fence, fence_of
-from pilothouse.apiserver.grammar import Place, locate, verb_of
+from pilothouse.apiserver.grammar import Place, fits, locate, verb_of
 from pilothouse.apiserver.impersonation import impersonate
+from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.minting import Minting
 from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.apiserver.patching import Patcher
 from pilothouse.apiserver.pods import Pods
+from pilothouse.apiserver.prompt_reads import PromptReads
 from pilothouse.apiserver.rbac.aggregation import Aggregation
 from pilothouse.apiserver.rbac.authorizer import Rbac
 from pilothouse.apiserver.rbac.escalation import Escalation
@@ -140,6 +142,10 @@ class Core:
         """Have a path answered that is no resource's. Who may ask is settled before, as for every path."""
         self._pages[path] = page
 
+    def prompt(self, requests: Requests) -> PromptReads:
+        """Who answers what needs no waiting, and counts it in ``requests``."""
+        return PromptReads(self.catalog, self.cache, self._authorizer, requests)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the store and serve what is in it; everything stops with the context."""
@@ -187,7 +193,7 @@ class Core:
         verb = verb_of(request.method, place, params)
         self._authorize(request, verb or request.method.lower(), place, params)
         served = self.catalog.find(place.group, place.version, place.plural)
-        if served is None or not _fits(served.kind, place, verb):
+        if served is None or not fits(served.kind, place, verb):
             return _page_not_found()
         if served.kind.deprecation:
             request.warnings.append(served.kind.deprecation)
@@ -398,13 +404,6 @@ def failure(problem: StatusError) -> Response:
 
 def _page_not_found() -> Response:
     return Response(404, b"404 page not found\n", TEXT)
-
-
-def _fits(kind: Kind, place: Place, verb: str) -> bool:
-    """Whether the path has a namespace just where the kind needs one."""
-    if kind.namespaced:
-        return place.namespaced or (not place.name and verb in ("list", "watch"))
-    return not place.namespaced
 
 
 def _check_answerable(call: Call) -> None:

@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import msgspec
 
+from pilothouse.meta.kind import Kind
+
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
@@ -79,3 +81,10 @@ def verb_of(method: str, place: Place, params: dict[str, str]) -> str:
     if method == "DELETE":
         return "delete" if place.name else "deletecollection"
     return _VERBS.get(method, "")
+
+
+def fits(kind: Kind, place: Place, verb: str) -> bool:
+    """Whether the path has a namespace just where the kind needs one."""
+    if kind.namespaced:
+        return place.namespaced or (not place.name and verb in ("list", "watch"))
+    return not place.namespaced

@@ -27,6 +27,8 @@ from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.limits import Deadlines
 from pilothouse.apiserver.measuring import Requests
+from pilothouse.apiserver.prompt_reads import PromptReads
+from pilothouse.apiserver.prompting import Prompting
 from pilothouse.apiserver.shares import Shares
 
 BACKLOG = 1024
@@ -66,9 +68,11 @@ class Edge:
         health: Health,
         shares: Shares,
         requests: Requests,
+        prompt: PromptReads | None = None,
         trail: Trail | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
+        heads = Heads()
         self._health = health
         self._shared = Shared(
             handler=handler,
@@ -77,7 +81,8 @@ class Edge:
             shares=shares,
             requests=requests,
             deadlines=Deadlines(loop),
-            heads=Heads(),
+            heads=heads,
+            prompting=Prompting(prompt, authenticator, heads, trail) if prompt is not None else None,
             trail=trail,
         )
         self._listeners: list[asyncio.Server] = []

@@ -12,7 +12,7 @@ who really asked stays with it, for the record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
 import msgspec
@@ -41,16 +41,18 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def impersonate(request: Request, authorizer: Authorizer) -> None:
     """Make the request the one of whom its headers name; 403 if the user may not. Nothing without such headers."""
-    for name in request.headers:
-        # Two steps, since this is done for every header of every request.
-        if name[:1] in "iI" and name[: len(_PREFIX)].lower() == _PREFIX:
-            break
-    else:
+    if not impersonates(request.headers):
         return
     wanted = _read(request)
     for attributes in _needed(wanted):
         demand(authorizer, request.user, attributes)
     request.impersonator, request.user = request.user, _become(wanted)
+
+
+def impersonates(headers: Mapping[str, str]) -> bool:
+    """Whether headers ask for it."""
+    # Two steps, since this is done for every header of every request.
+    return any(name[:1] in "iI" and name[: len(_PREFIX)].lower() == _PREFIX for name in headers)
 
 
 def _read(request: Request) -> Wanted:

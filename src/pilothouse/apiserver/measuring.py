@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.exchange import Request
-from pilothouse.apiserver.grammar import locate
+from pilothouse.apiserver.grammar import Place, locate
 from pilothouse.base.histogram import Histogram
 from pilothouse.meta.kind import Kind
 
@@ -55,6 +55,12 @@ class Series:
         self.seconds = Histogram(SECONDS)
         """Of those that have an end: watches go on until the client has enough."""
 
+    def count(self, status: int, seconds: float | None) -> None:
+        """One more, and how long it took; None for one without an end."""
+        self.codes[status] += 1
+        if seconds is not None:
+            self.seconds.observe(seconds)
+
 
 class Requests:
     """All requests since the start."""
@@ -72,6 +78,10 @@ class Requests:
             method = _of_collection(request, streaming)
         elif method == "PATCH" and request.headers.get("Content-Type", "").startswith(_APPLY):
             method = "APPLY"
+        self.sort(method, place).count(status, None if streaming else seconds)
+
+    def sort(self, method: str, place: Place) -> Series:
+        """The requests of a method for a place. ``method`` may be a verb where that says more."""
         key = (
             method,
             place.group,
@@ -82,11 +92,7 @@ class Requests:
             place.namespaced,
         )
         series = self._known.get(key)
-        if series is None:
-            series = self._begin(key)
-        series.codes[status] += 1
-        if not streaming:
-            series.seconds.observe(seconds)
+        return self._begin(key) if series is None else series
 
     def series(self) -> Iterable[Series]:
         return self._series.values()

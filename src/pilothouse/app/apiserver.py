@@ -119,6 +119,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                     health=health,
                     shares=watched.shares,
                     requests=watched.requests,
+                    prompt=core.prompt(watched.requests),
                     trail=trail,
                 )
                 live = LiveContext(identity.tls())

@@ -1,0 +1,82 @@
+"""From the bytes of a request to the bytes of its answer, in one go, where that is possible.
+
+    prompting = Prompting(core.prompt(requests), authenticator, heads, trail)
+    prompting.reply(data, certified, peer)      # a whole answer, or None: then the parser has to look at it
+    prompting.learn(data, message)              # what the parser made of it
+
+A request is read here without the parser if its headers are, byte for byte, those of an earlier request that the parser
+has read, and its first line is a GET of something that ``prompt_reads`` knows. Then nothing of it is left to find out.
+``data`` must begin where a request begins, which is for ``boundaries`` to know.
+
+Whoever asks is identified, judged, counted and recorded as on the ordinary way.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pilothouse.apiserver.audit.sight import Arrival
+from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.authentication import Authenticator, UnseenError
+from pilothouse.apiserver.boundaries import Head
+from pilothouse.apiserver.exchange import Request, User
+from pilothouse.apiserver.heads import Heads
+from pilothouse.apiserver.letterheads import Letterheads
+from pilothouse.apiserver.prompt_reads import PromptReads
+from pilothouse.meta.errors import StatusError
+
+_GET = b"GET "
+_VERSION = b" HTTP/1.1"
+_LINE_END = b"\r\n"
+_END = b"\r\n\r\n"
+
+log = logging.getLogger(__name__)
+
+
+class Prompting:
+    """Answers plain reads; one for a server."""
+
+    def __init__(
+        self, reads: PromptReads, authenticator: Authenticator, heads: Heads, trail: Trail | None
+    ) -> None:
+        self._reads = reads
+        self._authenticator = authenticator
+        self._heads = heads
+        self._trail = trail
+        self._letterheads = Letterheads()
+
+    def reply(self, data: bytes, certified: User | None, peer: str) -> bytes | None:
+        """Head and body of the answer to a request, given whom the connection's certificate names."""
+        if data[:4] != _GET:
+            return None
+        line = data.find(_LINE_END)
+        letterhead = self._letterheads.known(data[line + 2 :])
+        if letterhead is None or data[line - 9 : line] != _VERSION:
+            return None
+        aim = self._reads.aim(data[4 : line - 9])
+        if aim is None:
+            return None
+        trail = self._trail
+        received = trail.now() if trail is not None else 0.0
+        try:
+            user = self._authenticator.identify(certified, letterhead.authorization)
+        except (StatusError, UnseenError):
+            return None
+        request = Request("GET", aim.path, aim.query, letterhead.headers, user=user, peer=peer)
+        answer = self._reads.answer(aim, request)
+        if answer is None:
+            return None
+        audit = self._heads.mint()
+        if trail is not None:
+            target = data[4 : line - 9].decode()
+            trail.saw(Arrival(audit, target, received), request, answer.status, answer)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("GET %s %d %s", aim.path, answer.status, user.name)
+        body = answer.body
+        return self._heads.whole(answer.status, answer.content_type, len(body), audit=audit) + body
+
+    def learn(self, data: bytes, message: Head) -> None:
+        """Remember how the headers of a request are read. ``data`` is the request, from its first byte on."""
+        end = data.find(_END) + len(_END)
+        if end == len(data) and message.method == "GET" and message.version == (1, 1):
+            self._letterheads.learn(data[data.find(_LINE_END) + 2 :], message)

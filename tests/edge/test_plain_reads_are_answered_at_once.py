@@ -1,0 +1,257 @@
+"""A read like an earlier one is answered without the handler, and in every respect as the handler would have answered."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+from tests.edge.wire import Place, Wire
+from tests.kit.core import ADMIN
+from tests.kit.rights import bind, cluster_role, place, rule
+
+from pilothouse.api.kubernetes.pod_fields import refused_fields
+from pilothouse.api.registry import resources
+from pilothouse.apiserver.authentication import Authenticator, read_tokens
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.exchange import Answer, Request
+from pilothouse.apiserver.health import Health
+from pilothouse.apiserver.http import Edge, tls_context
+from pilothouse.apiserver.measuring import Requests
+from pilothouse.apiserver.shares import Shares
+from pilothouse.base.clock import SystemClock
+from pilothouse.pki.jwt import SigningKey
+from pilothouse.store.memory import MemoryStore
+
+TOKENS = 't-admin,admin,1,"system:masters"\nt-alice,alice,2,\nt-bob,bob,3,\n'
+MAPS = "/api/v1/namespaces/default/configmaps"
+MAP = f"{MAPS}/a"
+
+
+class Server:
+    """A core behind an edge. ``asked`` is what came to the core itself."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.requests = Requests(core.catalog)
+        self.shares = Shares()
+        self.asked: list[str] = []
+        self.place: Place
+
+    async def handle(self, request: Request) -> Answer:
+        self.asked.append(request.path)
+        return await self.core.answer(request)
+
+    async def send(self, method: str, path: str, body: Any = None, type: str = "application/json") -> None:
+        """A write by the administrator, past the edge."""
+        headers = CIMultiDict({"Content-Type": type})
+        data = b"" if body is None else json.dumps(body).encode()
+        answer = await self.core.answer(Request(method, path, headers=headers, body=data, user=ADMIN))
+        assert answer.status in (200, 201), answer
+
+
+@pytest.fixture
+async def server(keyring) -> AsyncIterator[Server]:
+    now = datetime.datetime.now(datetime.UTC)
+    pair = keyring.serving(keyring.authority(now), ["localhost", "127.0.0.1"], now)
+    authenticator = Authenticator(read_tokens(TOKENS, "tokens.csv"))
+    store = MemoryStore()
+    core = Core(
+        store,
+        resources(),
+        authenticator=authenticator,
+        clock=SystemClock(),
+        random=random.Random(1),
+        refusals=refused_fields,
+        signing_key=SigningKey.generate(),
+    )
+    async with core.running():
+        made = Server(core)
+        health = Health()
+        edge = Edge(
+            made.handle,
+            authenticator=authenticator,
+            health=health,
+            shares=made.shares,
+            requests=made.requests,
+            prompt=core.prompt(made.requests),
+        )
+        tls = tls_context(pair.certificate, pair.key, keyring.authority_file)
+        made.place = Place(await edge.listen("127.0.0.1", 0, tls), keyring.authority_file, edge, health)
+        await made.send("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "1"}})
+        yield made
+        await edge.stop(0.0)
+    await store.close()
+
+
+async def read(wire: Wire, path: str = MAP, *headers: str, who: str = "admin") -> Any:
+    return await wire.get(path, f"Authorization: Bearer t-{who}", "User-Agent: client/1", *headers)
+
+
+async def allow(server: Server, *who: str) -> dict[str, Any]:
+    """Let users read config maps; the binding that does it."""
+    given = cluster_role("reader", rule("get", "configmaps"))
+    binding = bind("", "readers", "ClusterRole/reader", *(f"User/{each}" for each in who))
+    await server.send("POST", place(given), given)
+    await server.send("POST", place(binding), binding)
+    return binding
+
+
+async def test_the_answer_is_the_same(server, dial):
+    wire = await dial(server.place)
+    first, second = await read(wire), await read(wire)
+    assert server.asked == [MAP]
+    assert (second.status, second.body) == (first.status, first.body)
+    assert [name for name, _ in second.headers] == [name for name, _ in first.headers]
+    assert second.header("Audit-Id") != first.header("Audit-Id")
+
+
+async def test_other_objects_of_a_known_client_are_too(server, dial):
+    await server.send("POST", MAPS, {"metadata": {"name": "b"}})
+    wire = await dial(server.place)
+    await read(wire)
+    assert (await read(wire, f"{MAPS}/b")).json()["metadata"]["name"] == "b"
+    assert (await read(await dial(server.place), f"{MAP}?resourceVersion=0&timeout=10s")).status == 200
+    assert (await read(wire, "/api/v1/namespaces/default")).json()["kind"] == "Namespace"
+    # A connection's first request finds its task still asleep or not; all the others have to be answered at once.
+    assert set(server.asked) <= {MAP}
+
+
+async def test_every_write_shows(server, dial):
+    wire = await dial(server.place)
+    for value in ("2", "3", "4"):
+        await read(wire)
+        await server.send("PATCH", MAP, {"data": {"k": value}}, "application/merge-patch+json")
+        assert (await read(wire)).json()["data"] == {"k": value}
+    await server.send("DELETE", MAP)
+    assert (await read(wire)).json()["reason"] == "NotFound"
+
+
+async def test_a_right_that_is_revoked_is_gone_with_the_next_request(server, dial):
+    binding = await allow(server, "alice")
+    wire = await dial(server.place)
+    for _ in range(3):
+        assert (await read(wire, who="alice")).status == 200
+    assert server.asked == [MAP]
+    await server.send("DELETE", f"{place(binding)}/readers")
+    refused = await read(wire, who="alice")
+    assert (refused.status, refused.json()["reason"]) == (403, "Forbidden")
+
+
+async def test_each_token_has_its_own_rights_on_one_connection(server, dial):
+    await allow(server, "alice")
+    wire = await dial(server.place)
+    for who, status in [("alice", 200), ("bob", 403), ("alice", 200), ("nobody", 401), ("bob", 403)] * 2:
+        assert (await read(wire, who=who)).status == status
+
+
+async def test_a_certificate_is_its_connections_alone(server, dial, keyring):
+    peer = keyring.peer(
+        keyring.authority(datetime.datetime.now(datetime.UTC)), datetime.datetime.now(datetime.UTC)
+    )
+    certified = await dial(server.place, certificate=peer.certificate, key=peer.key)
+    token = await dial(server.place)
+    for _ in range(2):
+        # The same bytes: who asks is not in them alone.
+        assert (
+            (await read(certified, who="bob"))
+            .json()["message"]
+            .startswith('configmaps "a" is forbidden: User "pilothouse:')
+        )
+        assert (
+            (await read(token, who="bob"))
+            .json()["message"]
+            .startswith('configmaps "a" is forbidden: User "bob"')
+        )
+
+
+async def test_acting_as_somebody_else_is_judged_each_time(server, dial):
+    await allow(server, "alice")
+    wire = await dial(server.place)
+    for who, status in [("alice", 200), ("bob", 403)] * 2:
+        assert (await read(wire, MAP, f"Impersonate-User: {who}")).status == status
+    assert (await read(wire, MAP, "Impersonate-User: admin", who="alice")).status == 403
+
+
+async def test_other_forms_are_still_given(server, dial):
+    wire = await dial(server.place)
+    table = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"
+    for _ in range(2):
+        assert (await read(wire)).json()["kind"] == "ConfigMap"
+        assert (await read(wire, MAP, table)).json()["kind"] == "Table"
+        assert (await read(wire, MAP, "Accept: application/yaml")).body.startswith(b"apiVersion")
+        assert (await read(wire, f"{MAP}?pretty=1")).body.startswith(b"{\n")
+        assert (await read(wire, MAPS)).json()["kind"] == "ConfigMapList"
+        assert (await read(wire, f"{MAPS}/none")).status == 404
+        assert (await read(wire, f"{MAP}/../a")).status == 400
+        assert (await read(wire, f"{MAP}?timeout=soon")).status == 400
+        assert (await read(wire, f"{MAP}?resourceVersion=x")).status == 400
+
+
+async def test_reads_and_writes_take_turns_on_one_connection(server, dial):
+    wire = await dial(server.place)
+    await read(wire)
+    for number in range(3):
+        body = json.dumps({"metadata": {"name": f"n{number}"}}).encode()
+        sent = ["Authorization: Bearer t-admin", "Content-Type: application/json"]
+        assert (await wire.get(MAPS, *sent, method="POST", body=body)).status == 201
+        # The first one may have to wait until the write is in the cache.
+        for _ in range(2):
+            assert (await read(wire, f"{MAPS}/n{number}")).status == 200
+        assert server.asked.count(f"{MAPS}/n{number}") <= 1
+
+
+async def test_a_known_request_inside_another_is_not_taken_for_one(server, dial):
+    wire = await dial(server.place)
+    await read(wire)
+    known = f"GET {MAP} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t-admin\r\nUser-Agent: client/1\r\n\r\n"
+    head = f"POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t-admin\r\n"
+    wire.writer.write(f"{head}Content-Length: {len(known)}\r\nExpect: 100-continue\r\n\r\n".encode())
+    assert (await wire.head()).status == 100
+    # The body comes by itself, and looks just like a request that is known.
+    reply = await wire.ask(known.encode())
+    assert reply.status in (400, 415)
+    assert (await read(wire)).status == 200
+
+
+async def test_all_are_counted(server, dial):
+    wire = await dial(server.place)
+    for _ in range(5):
+        await read(wire)
+    (series,) = [each for each in server.requests.series() if each.resource == "configmaps"]
+    assert (series.verb, series.codes, sum(series.seconds.counts)) == ("GET", {200: 5}, 5)
+
+
+async def test_they_need_no_place(server, dial):
+    wire = await dial(server.place)
+    await read(wire)
+    while server.shares.reads.enter(ADMIN):
+        pass
+    for user in ("alice", "bob"):
+        while server.shares.reads.enter(
+            Authenticator(read_tokens(TOKENS, "")).identify(None, f"Bearer t-{user}")
+        ):
+            pass
+    assert (await read(wire)).status == 200
+
+
+async def test_a_large_object_arrives_whole_each_time(server, dial):
+    await server.send("POST", MAPS, {"metadata": {"name": "large"}, "data": {"k": "x" * 120_000}})
+    wire = await dial(server.place)
+    for _ in range(20):
+        assert len((await read(wire, f"{MAPS}/large")).json()["data"]["k"]) == 120_000
+    assert len(server.asked) == 1
+
+
+async def test_a_server_that_stops_lets_go_of_connections(server, dial):
+    wire = await dial(server.place)
+    await read(wire)
+    await read(wire)
+    await server.place.edge.stop(5.0)
+    async with asyncio.timeout(5):
+        assert await wire.rest() == b""
