@@ -123,7 +123,7 @@ class Core:
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
         self._minting = Minting(signing_key, self._objects, clock)
         authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
-        self._reviews = Reviews(authenticator, self._authorizer, self._rbac, clock)
+        self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
         self._parts = Supervisor(

@@ -11,6 +11,7 @@ from pilothouse.apiserver.authorization import Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response, User
 from pilothouse.apiserver.rbac.rules import Rule
+from pilothouse.apiserver.review_selectors import fields_asked, labels_asked
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors
@@ -27,15 +28,28 @@ class Holdings(Protocol):
         """A user's rules in a namespace, and which roles could not be found."""
 
 
+class Scopes(Protocol):
+    """Who is kept within a scope that no rules tell of."""
+
+    def confines(self, user: User) -> bool:
+        """Whether this user is one of them."""
+
+
 class Reviews:
     """Answers every virtual kind."""
 
     def __init__(
-        self, authenticator: Authenticator, authorizer: Authorizer, holdings: Holdings, clock: Clock
+        self,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        holdings: Holdings,
+        scopes: Scopes,
+        clock: Clock,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._holdings = holdings
+        self._scopes = scopes
         self._clock = clock
         self._answers: dict[str, Callable[[Call, Object], dict[str, Any]]] = {
             "SelfSubjectReview": self._self_subject,
@@ -105,8 +119,13 @@ class Reviews:
         status: dict[str, Any] = {
             "resourceRules": [rule.write() for rule in rules if rule.resources],
             "nonResourceRules": [rule.write() for rule in rules if rule.urls],
-            "incomplete": False,
+            "incomplete": self._scopes.confines(call.request.user),
         }
+        if status["incomplete"]:
+            absences = [
+                "what pilots and nodes may do depends on objects, and these rules do not tell",
+                *absences,
+            ]
         if absences:
             status["evaluationError"] = ", ".join(absences)
         return status
@@ -126,6 +145,8 @@ def _asked(spec: Object) -> Attributes:
         subresource=resource.get("subresource") or "",
         namespace=resource.get("namespace") or "",
         name=resource.get("name") or "",
+        label_selector=labels_asked(resource.get("labelSelector")),
+        field_selector=fields_asked(resource.get("fieldSelector")),
     )
 
 

@@ -44,6 +44,13 @@ class Restriction:
         """Whether there may ever be an opinion about this user."""
         return identify(user) is not None
 
+    def confines(self, user: User) -> bool:
+        """Whether a user is kept within a scope as things are."""
+        identity = identify(user)
+        if identity is None or MASTERS in user.groups:
+            return False
+        return isinstance(identity, Node) or self._is_pilot(identity)
+
     def decide(self, user: User, attributes: Attributes) -> Decision:
         identity = identify(user)
         if identity is None:
@@ -58,7 +65,7 @@ class Restriction:
     def check(self, call: Call, new: Object, old: Object | None) -> None:
         """403 for a write that is beyond the writer's scope by what it contains."""
         identity = identify(call.request.user)
-        if identity is None or self._is_master(call.request.user):
+        if identity is None or MASTERS in call.request.user.groups:
             return
         if isinstance(identity, Node):
             self._node_writes.check(identity.name, call, new, old)
@@ -68,7 +75,7 @@ class Restriction:
     def check_token_request(self, call: Call) -> None:
         """403 for a token that a node may not have."""
         identity = identify(call.request.user)
-        if isinstance(identity, Node) and not self._is_master(call.request.user):
+        if isinstance(identity, Node) and MASTERS not in call.request.user.groups:
             self._node_writes.check_token_request(identity.name, call)
 
     def _is_pilot(self, identity: Bound) -> bool:
@@ -77,6 +84,3 @@ class Restriction:
             return True
         pod = self._pods.find(identity.namespace, identity.pod)
         return pod is not None and pod.piloted
-
-    def _is_master(self, user: User) -> bool:
-        return MASTERS in user.groups
