@@ -10,10 +10,10 @@ import pytest
 from tests.kit.loopback import loopback
 from tests.kit.targets import Fleet
 
+from pilothouse.api.nouns import Namespace
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.resources import NAMESPACES
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Transport
 
@@ -45,5 +45,5 @@ def api(transport: Transport) -> Api:
 async def space(api: Api) -> str:
     """A namespace that only this test uses."""
     name = f"t-{uuid.uuid4().hex[:8]}"
-    await api.create(NAMESPACES, {"metadata": {"name": name}})
+    await api.create(Namespace, {"metadata": {"name": name}})
     return name

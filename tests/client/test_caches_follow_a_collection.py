@@ -10,13 +10,13 @@ import pytest
 from tests.kit.targets import Fleet
 from tests.kit.waiting import eventually
 
+from pilothouse.api.nouns import ConfigMap, Secret
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.cache import OWNER, Difference, by_label
+from pilothouse.client.cache import OWNERS, Difference, by_label
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.informer import Informer
 from pilothouse.client.informers import Informers
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.resources import CONFIG_MAPS, SECRETS
 from pilothouse.client.rest import Api
 
 PATIENCE = 30.0
@@ -56,8 +56,10 @@ def streaming(request: pytest.FixtureRequest) -> bool:
 
 
 async def test_a_cache_has_what_was_there_and_what_comes(api: Api, space: str, streaming: bool) -> None:
-    await api.create(CONFIG_MAPS, config_map(space, "a", mine="1"))
-    informer = Informer(api, CONFIG_MAPS, Random(1), namespace=space, labels="mine", streaming=streaming)
+    await api.create(ConfigMap, config_map(space, "a", mine="1"))
+    informer = Informer(
+        api, ConfigMap, Random(1), SystemClock(), namespace=space, labels="mine", streaming=streaming
+    )
     told: list[tuple[str | None, str | None]] = []
 
     def tell(difference: Difference) -> None:
@@ -66,28 +68,30 @@ async def test_a_cache_has_what_was_there_and_what_comes(api: Api, space: str, s
     informer.subscribe(tell)
     async with running(informer):
         assert names(informer) == ["a"]
-        created = await api.create(CONFIG_MAPS, config_map(space, "b", mine="1"))
+        created = await api.create(ConfigMap, config_map(space, "b", mine="1"))
         await seen(informer, created.revision)
         assert names(informer) == ["a", "b"]
-        changed = await api.patch(CONFIG_MAPS, "b", space, {"data": {"x": "y"}})
+        changed = await api.patch(ConfigMap, "b", space, {"data": {"x": "y"}})
         await seen(informer, changed.revision)
         found = informer.cache.get(space, "b")
         assert found is not None
         assert found.tree["data"] == {"x": "y"}
         assert "managedFields" not in found.tree["metadata"]
         assert found.tree["kind"] == "ConfigMap"
-        left = await api.patch(CONFIG_MAPS, "a", space, {"metadata": {"labels": {"mine": None}}})
+        left = await api.patch(ConfigMap, "a", space, {"metadata": {"labels": {"mine": None}}})
         await seen(informer, left.revision)
         assert names(informer) == ["b"]
     assert told == [(None, "a"), (None, "b"), ("b", "b"), ("a", None)]
 
 
 async def test_what_is_deleted_goes(api: Api, space: str, streaming: bool) -> None:
-    await api.create(CONFIG_MAPS, config_map(space, "a", mine="1"))
-    informer = Informer(api, CONFIG_MAPS, Random(1), namespace=space, labels="mine", streaming=streaming)
+    await api.create(ConfigMap, config_map(space, "a", mine="1"))
+    informer = Informer(
+        api, ConfigMap, Random(1), SystemClock(), namespace=space, labels="mine", streaming=streaming
+    )
     async with running(informer):
-        await api.delete(CONFIG_MAPS, "a", space)
-        last = await api.create(CONFIG_MAPS, config_map(space, "b", mine="1"))
+        await api.delete(ConfigMap, "a", space)
+        last = await api.create(ConfigMap, config_map(space, "b", mine="1"))
         await seen(informer, last.revision)
         assert names(informer) == ["b"]
         assert informer.cache.get(space, "a") is None
@@ -95,34 +99,36 @@ async def test_what_is_deleted_goes(api: Api, space: str, streaming: bool) -> No
 
 async def test_indexes_find_by_namespace_owner_label_and_anything(api: Api, space: str) -> None:
     indexes = {"color": by_label("color"), "letter": lambda each: [each.name[0]]}
-    informer = Informer(api, CONFIG_MAPS, Random(1), namespace=space, labels="color", indexes=indexes)
-    await api.create(CONFIG_MAPS, config_map(space, "a1", "uid-1", color="red"))
-    await api.create(CONFIG_MAPS, config_map(space, "a2", "uid-2", color="red"))
+    informer = Informer(
+        api, ConfigMap, Random(1), SystemClock(), namespace=space, labels="color", indexes=indexes
+    )
+    await api.create(ConfigMap, config_map(space, "a1", "uid-1", color="red"))
+    await api.create(ConfigMap, config_map(space, "a2", "uid-2", color="red"))
     async with running(informer):
-        last = await api.create(CONFIG_MAPS, config_map(space, "b1", "uid-1", color="blue"))
+        last = await api.create(ConfigMap, config_map(space, "b1", "uid-1", color="blue"))
         await seen(informer, last.revision)
 
         def found(index: str, value: str) -> list[str]:
             return sorted(each.name for each in informer.cache.by(index, value))
 
-        assert found(OWNER, "uid-1") == ["a1", "b1"]
+        assert found(OWNERS, "uid-1") == ["a1", "b1"]
         assert found("color", "red") == ["a1", "a2"]
         assert found("letter", "b") == ["b1"]
         assert sorted(each.name for each in informer.cache.list(space)) == ["a1", "a2", "b1"]
         assert informer.cache.list("another") == []
-        moved = await api.patch(CONFIG_MAPS, "a1", space, {"metadata": {"labels": {"color": "blue"}}})
+        moved = await api.patch(ConfigMap, "a1", space, {"metadata": {"labels": {"color": "blue"}}})
         await seen(informer, moved.revision)
         assert (found("color", "red"), found("color", "blue")) == (["a2"], ["a1", "b1"])
 
 
 async def test_many_pages_become_one_beginning(api: Api, space: str) -> None:
     for n in range(25):
-        await api.create(CONFIG_MAPS, config_map(space, f"m{n}", mine="1"))
-    informers = Informers(api, Random(1), streaming=False)
+        await api.create(ConfigMap, config_map(space, f"m{n}", mine="1"))
+    informers = Informers(api, Random(1), SystemClock(), streaming=False)
     async with informers.running():
-        informer = informers.get(CONFIG_MAPS, space, labels="mine")
-        assert informers.get(CONFIG_MAPS, space, labels="mine") is informer
-        assert informers.get(SECRETS, space) is not informer
+        informer = informers.get(ConfigMap, space, labels="mine")
+        assert informers.get(ConfigMap, space, labels="mine") is informer
+        assert informers.get(Secret, space) is not informer
         async with asyncio.timeout(PATIENCE):
             await informers.synced()
         assert len(informer.cache) == 25
@@ -144,18 +150,18 @@ async def test_a_cache_survives_its_server(fleet: Fleet, name: str, forgotten: b
     access = load(server.target.kubeconfig)
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-test") as transport:
         api = Api(transport, Random(1), manager="test")
-        await api.delete_collection(CONFIG_MAPS, space, labels="survivor")
-        await api.create(CONFIG_MAPS, config_map(space, "a", survivor="1"))
-        informer = Informer(api, CONFIG_MAPS, Random(1), namespace=space, labels="survivor")
+        await api.delete_collection(ConfigMap, space, labels="survivor")
+        await api.create(ConfigMap, config_map(space, "a", survivor="1"))
+        informer = Informer(api, ConfigMap, Random(1), SystemClock(), namespace=space, labels="survivor")
         async with running(informer):
             if forgotten:
                 # What the watch does not show moves the store on without it.
                 version = informer.revision
-                await api.create(CONFIG_MAPS, config_map(space, "b"))
-                await api.delete(CONFIG_MAPS, "b", space)
-                server.forget_history(CONFIG_MAPS.path(space), str(version))
+                await api.create(ConfigMap, config_map(space, "b"))
+                await api.delete(ConfigMap, "b", space)
+                server.forget_history(ConfigMap.path(space), str(version))
             server.restart()
-            last = await api.create(CONFIG_MAPS, config_map(space, "c", survivor="1"))
+            last = await api.create(ConfigMap, config_map(space, "c", survivor="1"))
             async with asyncio.timeout(120):
                 await informer.until(last.revision)
             assert names(informer) == ["a", "c"]

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 from tests.kit.waiting import eventually
 
+from pilothouse.api.nouns import ConfigMap, Lease
+from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.electing import Timing
 from pilothouse.client.fence import FENCED, Fence
 from pilothouse.client.leases import Leadership, unique_identity
-from pilothouse.client.objects import Object
-from pilothouse.client.resources import CONFIG_MAPS, LEASES
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
 from pilothouse.meta.errors import StatusError
@@ -82,7 +82,7 @@ async def test_one_of_several_leads_and_hands_over(transport: Transport, space: 
 
         (first,) = await eventually(leading, seconds=PATIENCE)
         assert first.told == [Fence(space, "leader", 0)]
-        lease = await first.api.get(LEASES, "leader", space)
+        lease = await first.api.get(Lease, "leader", space)
         assert lease.spec["holderIdentity"] == first.leadership.holder
 
 
@@ -93,7 +93,7 @@ async def test_a_clean_stop_lets_another_begin_with_a_new_number(transport: Tran
     await one.leadership.release()
     assert one.told == [Fence(space, "leader", 0), None]
     assert one.leadership.fence is None
-    lease = await two.api.get(LEASES, "leader", space)
+    lease = await two.api.get(Lease, "leader", space)
     assert not lease.spec.get("holderIdentity")
     async with two.running():
         await two.until(True)
@@ -117,7 +117,7 @@ async def test_a_leader_that_is_cut_off_stops_and_another_begins(
             body = {"metadata": {"name": "late", "namespace": space}}
             if server_kind != "kube":
                 with pytest.raises(StatusError) as refusal:
-                    await one.api.create(CONFIG_MAPS, body, fence=one.told[0])
+                    await one.api.create(ConfigMap, body, fence=one.told[0])
                 assert refusal.value.reason == FENCED
 
 
@@ -125,10 +125,10 @@ async def test_a_leader_that_stays_renews_and_keeps_its_number(transport: Transp
     one = Candidate(transport, space, 1)
     async with one.running():
         await one.until(True)
-        first = await one.api.get(LEASES, "leader", space)
+        first = await one.api.get(Lease, "leader", space)
 
         async def later() -> Object | None:
-            lease = await one.api.get(LEASES, "leader", space)
+            lease = await one.api.get(Lease, "leader", space)
             return lease if lease.revision > first.revision else None
 
         renewed = await eventually(later, seconds=PATIENCE)

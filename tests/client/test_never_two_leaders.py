@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pilothouse.api.nouns import Lease
+from pilothouse.api.objects import Object
 from pilothouse.client.electing import Election, Look, Rest, Term, Timing, Write
-from pilothouse.client.objects import Object
-from pilothouse.client.resources import LEASES
 
 TIMING = Timing(15, 10, 2)
 DRIFT = 1.02
@@ -39,7 +39,7 @@ class Server:
             return None
         self._revision += 1
         metadata = {"name": "l", "namespace": "n", "uid": "u", "resourceVersion": str(self._revision)}
-        self.lease = Object(LEASES, {"metadata": metadata, "spec": act.spec})
+        self.lease = Object(Lease, {"metadata": metadata, "spec": act.spec})
         self.history.append((act.spec.get("holderIdentity", ""), act.spec["leaseTransitions"]))
         return self.lease
 
@@ -200,4 +200,4 @@ def test_timings_that_could_have_two_leaders_are_refused(timing: tuple[float, fl
 
 def lease(spec: dict[str, object]) -> Object:
     metadata = {"name": "l", "namespace": "n", "uid": "u", "resourceVersion": "1"}
-    return Object(LEASES, {"metadata": metadata, "spec": spec})
+    return Object(Lease, {"metadata": metadata, "spec": spec})

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.client.objects import Object
-from pilothouse.client.resources import PODS
+from pilothouse.api.nouns import Pod
+from pilothouse.api.objects import Object, Trees
 from pilothouse.client.watching import (
     Applied,
     Change,
@@ -90,7 +90,7 @@ class Server:
         items = sorted(self.states[revision].items())
         some = items[start : start + 2]
         following = f"{revision}:{start + 2}" if start + 2 < len(items) else ""
-        return [Object(PODS, tree(*item)) for item in some], revision, following
+        return [Object(Pod, tree(*item)) for item in some], revision, following
 
     def watch(self, opening: OpenWatch) -> Iterator[bytes]:
         position = opening.revision
@@ -205,7 +205,7 @@ def step(watch: Watch, server: Server, follower: Follower, rng: Random, *, troub
 def test_the_view_is_true_and_catches_up(seed: int, streams: str, steps: int) -> None:
     rng = Random(seed)
     server = Server(rng, streams=streams)
-    watch = Watch(PODS, Random(seed))
+    watch = Watch(Pod, Random(seed), Trees())
     follower = Follower(server)
     for _ in range(steps):
         step(watch, server, follower, rng, trouble=True)
@@ -228,30 +228,30 @@ def complete(watch: Watch, revision: int = 5) -> None:
 
 
 def test_a_relist_is_handed_on_at_once_and_only_when_whole() -> None:
-    watch = Watch(PODS, Random(1), streaming=False)
+    watch = Watch(Pod, Random(1), Trees(), streaming=False)
     assert watch.next() == ReadPage("")
-    assert watch.page([Object(PODS, tree("a", 1))], 5, "more") == []
+    assert watch.page([Object(Pod, tree("a", 1))], 5, "more") == []
     assert watch.next() == ReadPage("more")
-    (restarted,) = watch.page([Object(PODS, tree("b", 2))], 5, "")
+    (restarted,) = watch.page([Object(Pod, tree("b", 2))], 5, "")
     assert isinstance(restarted, Restarted)
     assert [each.name for each in restarted.objects] == ["a", "b"]
     assert watch.state == Watching(5)
 
 
 def test_pages_that_cannot_be_continued_are_begun_anew() -> None:
-    watch = Watch(PODS, Random(1), streaming=False)
+    watch = Watch(Pod, Random(1), Trees(), streaming=False)
     watch.next()
-    watch.page([Object(PODS, tree("a", 1))], 5, "more")
+    watch.page([Object(Pod, tree("a", 1))], 5, "more")
     watch.next()
     watch.refused(StatusError(410, "Expired", "too old"))
     assert watch.next() == ReadPage("")
-    (restarted,) = watch.page([Object(PODS, tree("b", 9))], 9, "")
+    (restarted,) = watch.page([Object(Pod, tree("b", 9))], 9, "")
     assert isinstance(restarted, Restarted)
     assert [each.name for each in restarted.objects] == ["b"], "nothing of the first attempt is left"
 
 
 def test_a_forgotten_place_means_reading_anew_at_once_but_not_over_and_over() -> None:
-    watch = Watch(PODS, Random(1))
+    watch = Watch(Pod, Random(1), Trees())
     complete(watch)
     watch.ended()
     watch.next()
@@ -264,7 +264,7 @@ def test_a_forgotten_place_means_reading_anew_at_once_but_not_over_and_over() ->
 
 @pytest.mark.parametrize("code", [429, 500, 503])
 def test_a_watch_goes_on_where_it_stopped_after_passing_trouble(code: int) -> None:
-    watch = Watch(PODS, Random(1))
+    watch = Watch(Pod, Random(1), Trees())
     complete(watch)
     watch.took([line("ADDED", tree("a", 8))])
     watch.refused(StatusError(code, "", "not now", retry_after=7))
@@ -281,22 +281,22 @@ def test_a_watch_goes_on_where_it_stopped_after_passing_trouble(code: int) -> No
 
 
 def test_a_server_that_knows_no_streaming_is_listed_from_then_on() -> None:
-    watch = Watch(PODS, Random(1))
+    watch = Watch(Pod, Random(1), Trees())
     watch.next()
     watch.refused(StatusError(422, "Invalid", "sendInitialEvents: Forbidden"))
     assert watch.state == Listing()
-    ignoring = Watch(PODS, Random(1))
+    ignoring = Watch(Pod, Random(1), Trees())
     ignoring.next()
     ignoring.took([line("ADDED", tree("a", 1)), bookmark(3)])
     assert ignoring.state == Listing()
-    silent = Watch(PODS, Random(1))
+    silent = Watch(Pod, Random(1), Trees())
     silent.next()
     silent.silent()
     assert silent.state == Waiting(seconds=pytest.approx(0.6, abs=0.2), then=Listing())
 
 
 def test_pauses_grow_until_something_is_heard() -> None:
-    watch = Watch(PODS, Random(1))
+    watch = Watch(Pod, Random(1), Trees())
     pauses = []
     for _ in range(10):
         watch.next()

@@ -5,16 +5,19 @@
     pod.controller                         # the reference to its controlling owner, or None
     pilot = Object(Pilot, body).as_type(v1beta1.Pilot)
 
-An ``Object`` is made of the bytes that came, of which only the metadata is decoded at first: a cache of ten thousand
-objects that nobody looks into stays close to the size of their text. The first look decodes the rest, once. Trees are
-shared by everyone who holds the object and must not be changed: ``thawed`` gives a tree of one's own, and what should be
-different goes into an intent.
+An ``Object`` is made of the bytes that came, of which only the metadata is decoded at first; the first look decodes the
+rest. A decoded tree takes several times the room of its text, so a cache gives its objects a ``Trees``, which lets only the
+latest ones stay decoded: ten thousand objects remain close to the size of their text, however many are looked into.
+
+Trees are shared by everyone who holds the object and must not be changed: ``thawed`` gives a tree of one's own, and what
+should be different goes into an intent.
 
 Two objects are equal if they are the same version of the same thing (uid and resourceVersion).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -51,28 +54,41 @@ class _Envelope(msgspec.Struct):
 
 
 _envelope = msgspec.json.Decoder(_Envelope)
-_tree = msgspec.json.Decoder(Tree)
+_decoder = msgspec.json.Decoder(Tree)
+
+
+class Trees:
+    """The objects of a cache that are decoded at this time, at most so many. They leave out who manages which field
+    (``metadata.managedFields``), often half of an object, in which caches have no interest."""
+
+    def __init__(self, limit: int = 2000) -> None:
+        self._limit = limit
+        self._decoded: deque[Object] = deque()
+
+    def took(self, obj: Object) -> None:
+        """An object has been decoded."""
+        self._decoded.append(obj)
+        if len(self._decoded) > self._limit:
+            self._decoded.popleft().forget_tree()
 
 
 class Object:
     """One version of an object."""
 
-    __slots__ = ("_body", "_lean", "arrived", "metadata", "noun")
+    __slots__ = ("_raw", "_tree", "_trees", "arrived", "metadata", "noun")
 
-    def __init__(self, noun: Noun, body: bytes | Tree, *, lean: bool = False, arrived: float = 0.0) -> None:
-        """Of bytes, or of a tree that nobody changes from here on. A lean one forgets ``metadata.managedFields``.
-
-        Raises ``msgspec.DecodeError`` for what is no object.
-        """
+    def __init__(
+        self, noun: Noun, body: bytes | Tree, trees: Trees | None = None, *, arrived: float = 0.0
+    ) -> None:
+        """Of bytes, or of a tree that nobody changes from here on. Raises ``msgspec.DecodeError`` for what is no object."""
         self.noun = noun
-        self._body = body
-        self._lean = lean
         self.arrived = arrived
         """When a cache got this version, by its own clock: seconds since 1970, 0 if no cache has it."""
-        if isinstance(body, bytes):
-            self.metadata = _envelope.decode(body).metadata
-        else:
-            self.metadata = msgspec.convert(body, _Envelope).metadata
+        self._trees = trees
+        self._raw = body if isinstance(body, bytes) else b""
+        self._tree = None if isinstance(body, bytes) else body
+        decoded = _envelope.decode(body) if isinstance(body, bytes) else msgspec.convert(body, _Envelope)
+        self.metadata = decoded.metadata
 
     @classmethod
     def of(cls, tree: Tree, *, arrived: float = 0.0) -> Object:
@@ -82,26 +98,37 @@ class Object:
     @property
     def tree(self) -> Tree:
         """All of it, to look at and not to change. It has ``apiVersion`` and ``kind``, whatever came."""
-        if isinstance(self._body, bytes):
-            decoded = _tree.decode(self._body)
-            if self._lean:
-                decoded.get("metadata", {}).pop("managedFields", None)
-            if "kind" not in decoded:
-                # The items of a list of Kubernetes' own kinds lack both.
-                decoded = {"apiVersion": self.noun.api_version, "kind": self.noun.kind, **decoded}
-            self._body = decoded
-        return self._body
+        if self._tree is None:
+            self._tree = self._decoded()
+            if self._trees is not None:
+                self._trees.took(self)
+        return self._tree
 
     def thawed(self) -> Tree:
         """A tree of one's own, to change and send back."""
-        body = self._body if isinstance(self._body, bytes) else msgspec.json.encode(self._body)
-        return Object(self.noun, body, lean=self._lean).tree
+        if self._raw:
+            return self._decoded()
+        return _decoder.decode(msgspec.json.encode(self._tree))
 
     def as_type(self, cls: type[T]) -> T:
         """The object as one of the Structs of ``pilothouse.api``. Raises ``msgspec.ValidationError``."""
-        if isinstance(self._body, bytes):
-            return msgspec.json.decode(self._body, type=cls)
-        return msgspec.convert(self._body, cls)
+        if self._raw:
+            return msgspec.json.decode(self._raw, type=cls)
+        return msgspec.convert(self._tree, cls)
+
+    def forget_tree(self) -> None:
+        """Keep the bytes alone, until the next look."""
+        if self._raw:
+            self._tree = None
+
+    def _decoded(self) -> Tree:
+        decoded = _decoder.decode(self._raw)
+        if self._trees is not None:
+            decoded.get("metadata", {}).pop("managedFields", None)
+        if decoded.get("kind") != self.kind:
+            # The items of a list of Kubernetes' own kinds lack both; those of which only the metadata came have another.
+            decoded |= {"apiVersion": self.api_version, "kind": self.kind}
+        return decoded
 
     @property
     def api_version(self) -> str:

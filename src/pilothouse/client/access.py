@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 
 class AccessError(Exception):
@@ -41,6 +42,17 @@ class Impersonation:
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers that ask to act as them."""
+        headers = [("Impersonate-User", self.user)]
+        if self.uid:
+            headers.append(("Impersonate-Uid", self.uid))
+        headers += [("Impersonate-Group", group) for group in self.groups]
+        for name, values in self.extra.items():
+            # Names of headers are not any text; the server decodes this.
+            headers += [(f"Impersonate-Extra-{quote(name, safe='')}", value) for value in values]
+        return headers
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ It blocks, and needs nothing but the standard library, so that a command starts 
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from urllib.parse import urlencode, urlsplit
 
-from pilothouse.client.access import Access
+from pilothouse.client.access import Access, AccessError
+from pilothouse.client.exec_login import logged_in
 from pilothouse.client.warning_headers import warning_texts
 
 
@@ -62,16 +64,22 @@ def ask(
     patience: float | None = None,
 ) -> Iterator[Asked]:
     """A request that succeeded. Raises ``AskError`` if it doesn't, or if nothing comes for ``patience`` seconds."""
-    address = urlsplit(access.url)
-    connection = HTTPSConnection(
-        address.hostname or "", address.port or 443, context=access.tls(), timeout=patience
-    )
-    headers = {"User-Agent": agent, "Accept": "*/*"}
+    try:
+        access = logged_in(access)
+        connection = _connection(access, patience)
+    except AccessError as problem:
+        raise AskError(str(problem)) from None
+    headers = [("User-Agent", agent), ("Accept", "*/*")]
     if access.token:
-        headers["Authorization"] = f"Bearer {access.token}"
+        headers.append(("Authorization", f"Bearer {access.token}"))
+    if access.impersonation is not None:
+        headers += access.impersonation.headers()
     try:
         try:
-            connection.request(method, f"{address.path}{path}?{urlencode(params)}", headers=headers)
+            connection.putrequest(method, f"{urlsplit(access.url).path}{path}?{urlencode(params)}")
+            for name, value in headers:
+                connection.putheader(name, value)
+            connection.endheaders()
             response = connection.getresponse()
         except (OSError, HTTPException) as problem:
             raise AskError(f"{access.url} can't be reached: {problem}") from None
@@ -80,6 +88,30 @@ def ask(
         yield Asked(response)
     finally:
         connection.close()
+
+
+class _Connection(HTTPSConnection):
+    """A connection to a server whose certificate is for another name than its address."""
+
+    def __init__(self, host: str, port: int, name: str, tls: ssl.SSLContext, patience: float | None) -> None:
+        super().__init__(host, port, timeout=patience)
+        self._name = name
+        self._tls = tls
+
+    def connect(self) -> None:
+        HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+
+def _connection(access: Access, patience: float | None) -> HTTPConnection:
+    address, proxy = urlsplit(access.url), urlsplit(access.proxy)
+    host, port = address.hostname or "", address.port or 443
+    name = access.server_name or host
+    if not access.proxy:
+        return _Connection(host, port, name, access.tls(), patience)
+    connection = _Connection(proxy.hostname or "", proxy.port or 80, name, access.tls(), patience)
+    connection.set_tunnel(host, port)
+    return connection
 
 
 def _refusal(response: HTTPResponse) -> str:

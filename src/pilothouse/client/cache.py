@@ -1,20 +1,22 @@
 """Objects of one collection, kept with indexes.
 
-    cache = Cache({"node": lambda pod: [pod.spec.get("nodeName", "")]})
+    cache = Cache({"zone": lambda node: [zone_of(node)]})
     cache.get("default", "web-0")
     cache.list("default")                       # of a namespace, or of all
-    cache.by(OWNER, uid), cache.by("node", "n1")
+    cache.by(OWNER, uid), cache.by("spec.nodeName", "n1"), cache.by("zone", "a")
 
-An index function names the values under which an object is found; objects without a value are not in that index. Every
-cache finds objects by namespace and by the uid of each owner. Results are fresh lists of shared, immutable objects.
+An index function names the values under which an object is found; objects without a value are not in that index. Indexes by
+owners, and by any dotted path of fields, are there for the asking: the first question makes one, and from then on it is
+kept. Results are fresh lists of shared, immutable objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from pilothouse.client.objects import Object
+from pilothouse.api.objects import Object
 
 Key = tuple[str, str]
 IndexFunction = Callable[[Object], Iterable[str]]
@@ -22,7 +24,10 @@ IndexFunction = Callable[[Object], Iterable[str]]
 Objects = list[Object]
 
 NAMESPACE = "namespace"
-OWNER = "owner"
+OWNER = "metadata.controller"
+"""The index of objects by the uid of the owner that controls them."""
+OWNERS = "metadata.ownerReferences"
+"""The index of objects by the uids of all their owners."""
 
 
 class Difference(NamedTuple):
@@ -45,8 +50,15 @@ def by_label(key: str) -> IndexFunction:
     return values
 
 
-def _owners(obj: Object) -> Iterable[str]:
-    return [owner.uid for owner in obj.owners]
+def values(obj: Object, index: str) -> tuple[str, ...]:
+    """Under which values an index has an object: an index is a dotted path of fields, ``OWNER`` or ``OWNERS``."""
+    if index == OWNER:
+        owner = obj.controller
+        return () if owner is None else (str(owner.get("uid", "")),)
+    if index == OWNERS:
+        return tuple(str(owner.get("uid", "")) for owner in obj.owners)
+    found = obj.at(*index.split("."))
+    return () if found is None else (str(found),)
 
 
 class Cache:
@@ -54,8 +66,8 @@ class Cache:
 
     def __init__(self, indexes: Mapping[str, IndexFunction] | None = None) -> None:
         self._objects: dict[Key, Object] = {}
-        self._functions: dict[str, IndexFunction] = {OWNER: _owners}
-        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {NAMESPACE: {}, OWNER: {}}
+        self._functions: dict[str, IndexFunction] = {}
+        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {NAMESPACE: {}}
         for name, function in (indexes or {}).items():
             self.index(name, function)
 
@@ -79,7 +91,9 @@ class Cache:
         return self.by(NAMESPACE, namespace) if namespace else list(self._objects.values())
 
     def by(self, index: str, value: str) -> Objects:
-        """Those that an index finds under a value. Raises ``KeyError`` for an index that there is not."""
+        """Those that an index finds under a value."""
+        if index not in self._indexes:
+            self.index(index, partial(values, index=index))
         return list(self._indexes[index].get(value, {}).values())
 
     def __len__(self) -> int:

@@ -17,10 +17,9 @@ import logging
 import ssl
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import quote
 
 from pilothouse.base.clock import Clock
-from pilothouse.client.access import Access, AccessError, Impersonation, tls_context
+from pilothouse.client.access import Access, AccessError, tls_context
 from pilothouse.client.exec_login import Credential, log_in
 
 EARLY = 10.0
@@ -111,7 +110,7 @@ class Credentials:
         token = given.token or access.token
         headers = [("Authorization", f"Bearer {token}")] if token else []
         if access.impersonation is not None:
-            headers += impersonation_headers(access.impersonation)
+            headers += access.impersonation.headers()
         tls = tls_context(
             access.authority,
             given.certificate or access.certificate,
@@ -119,18 +118,6 @@ class Credentials:
             insecure=access.insecure,
         )
         return Shown(tls, tuple(headers))
-
-
-def impersonation_headers(who: Impersonation) -> list[tuple[str, str]]:
-    """The headers that ask to act as somebody else."""
-    headers = [("Impersonate-User", who.user)]
-    if who.uid:
-        headers.append(("Impersonate-Uid", who.uid))
-    headers += [("Impersonate-Group", group) for group in who.groups]
-    for name, values in who.extra.items():
-        # Names of headers are not any text; the server decodes this.
-        headers += [(f"Impersonate-Extra-{quote(name, safe='')}", value) for value in values]
-    return headers
 
 
 def _mark(file: Path | None) -> tuple[int, int, int] | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.client.resources import Resource
+from pilothouse.api.nouns import Noun
 from pilothouse.client.rest import Api
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -29,7 +29,7 @@ class NoSuchKind(LookupError):
 class Served:
     """A resource and what can be done with its objects."""
 
-    resource: Resource
+    noun: Noun
     verbs: frozenset[str]
 
 
@@ -39,16 +39,16 @@ class Discovery:
     def __init__(self, served: tuple[Served, ...]) -> None:
         self.served = served
 
-    def find(self, name: str, *, group: str | None = None, version: str | None = None) -> Resource:
+    def find(self, name: str, *, group: str | None = None, version: str | None = None) -> Noun:
         """By kind or plural. Raises ``NoSuchKind``."""
         for each in self.served:
-            resource = each.resource
+            noun = each.noun
             if (
-                name in (resource.kind, resource.plural)
-                and group in (None, resource.group)
-                and version in (None, resource.version)
+                name in (noun.kind, noun.plural)
+                and group in (None, noun.group)
+                and version in (None, noun.version)
             ):
-                return resource
+                return noun
         where = f" in {'/'.join(part for part in (group, version) if part)}" if group or version else ""
         raise NoSuchKind(f"the server serves no {name}{where}")
 
@@ -74,8 +74,8 @@ def _aggregated(document: dict[str, Any]) -> Iterator[Served]:
             for each in version.get("resources") or ():
                 kind = each.get("responseKind", {}).get("kind", "")
                 namespaced = each.get("scope") == "Namespaced"
-                resource = Resource(name, version["version"], each["resource"], kind, namespaced)
-                yield Served(resource, frozenset(each.get("verbs") or ()))
+                noun = Noun(name, version["version"], kind, each["resource"], namespaced)
+                yield Served(noun, frozenset(each.get("verbs") or ()))
 
 
 def _versions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -92,5 +92,5 @@ def _versions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _legacy(group: str, version: str, document: dict[str, Any]) -> Iterator[Served]:
     for each in document.get("resources") or ():
         if "/" not in each["name"]:  # else a subresource
-            resource = Resource(group, version, each["name"], each["kind"], each["namespaced"])
-            yield Served(resource, frozenset(each.get("verbs") or ()))
+            noun = Noun(group, version, each["kind"], each["name"], each["namespaced"])
+            yield Served(noun, frozenset(each.get("verbs") or ()))

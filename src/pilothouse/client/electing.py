@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_micro_time
-from pilothouse.client.objects import Object, Tree
 
 _SPREAD = (0.8, 1.2)
 

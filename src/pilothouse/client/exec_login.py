@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pilothouse.base.times import TimeError, parse_time
@@ -56,6 +56,20 @@ def log_in(login: Login, access: Access) -> Credential:
         said = ended.stderr.decode(errors="replace").strip()[-500:]
         raise AccessError(f"the login program {login.command} failed with status {ended.returncode}: {said}")
     return _read(ended.stdout, login)
+
+
+def logged_in(access: Access) -> Access:
+    """The same, with what its login program gives, if it has one. Raises ``AccessError``."""
+    if access.login is None:
+        return access
+    given = log_in(access.login, access)
+    return replace(
+        access,
+        login=None,
+        token=given.token or access.token,
+        certificate=given.certificate or access.certificate,
+        key=given.key or access.key,
+    )
 
 
 def _info(login: Login, access: Access) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The leadership that a write is made under.
 
-    await api.update(PODS, pod, fence=Fence("kube-system", "controller-manager", 7))
+    await api.update(Pod, pod, fence=Fence("kube-system", "controller-manager", 7))
 
 Our server refuses the write (409, reason ``Fenced``) once the Lease has moved on to another transition. A server that does
 not know the header ignores it; there the leader's own deadline is what keeps it from writing late (see ``leases``).

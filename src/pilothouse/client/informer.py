@@ -1,6 +1,6 @@
 """A collection kept in memory and up to date, which tells of changes.
 
-    informer = Informer(api, PODS, Random(), namespace="default")
+    informer = Informer(api, Pod, Random(), SystemClock(), namespace="default")
     informer.subscribe(lambda difference: queue.add(difference))
     async with asyncio.TaskGroup() as group:
         running = group.create_task(informer.run())
@@ -22,8 +22,10 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Trees
+from pilothouse.base.clock import Clock
 from pilothouse.client.cache import Cache, Difference, IndexFunction
-from pilothouse.client.resources import Resource
 from pilothouse.client.rest import Api
 from pilothouse.client.watcher import Watcher
 from pilothouse.client.watching import Applied, Change, Deleted, Marked, Restarted
@@ -39,30 +41,36 @@ class Informer:
     def __init__(
         self,
         api: Api,
-        resource: Resource,
+        noun: Noun,
         rng: Random,
+        clock: Clock,
         *,
         namespace: str = "",
         labels: str = "",
         fields: str = "",
         indexes: Mapping[str, IndexFunction] | None = None,
         streaming: bool = True,
-        lean: bool = True,
+        partial: bool = False,
+        trees: Trees | None = None,
     ) -> None:
-        """``lean`` forgets ``metadata.managedFields``, often half of an object."""
-        self.resource = resource
+        """``partial`` keeps the metadata alone. ``trees`` is shared with the caches that have a common bound; without
+        it the cache has one of its own."""
+        self.noun = noun
         self.cache = Cache(indexes)
         self._watcher = Watcher(
             api,
-            resource,
+            noun,
             rng,
+            trees or Trees(),
             namespace=namespace,
             labels=labels,
             fields=fields,
             streaming=streaming,
-            lean=lean,
+            partial=partial,
         )
+        self._clock = clock
         self._subscribers: list[Subscriber] = []
+        self._followers: list[Callable[[], None]] = []
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
         self._synced = asyncio.Event()
@@ -93,6 +101,11 @@ class Informer:
             self._tell(subscriber, Difference(None, obj))
         return lambda: self._subscribers.remove(subscriber)
 
+    def follow(self, advanced: Callable[[], None]) -> Callable[[], None]:
+        """Be told that the cache has got on, after the changes that it got. Returns what ends it."""
+        self._followers.append(advanced)
+        return lambda: self._followers.remove(advanced)
+
     async def synced(self) -> None:
         """Wait until the cache has been filled."""
         await self._synced.wait()
@@ -110,15 +123,19 @@ class Informer:
         await self._watcher.run(self._take)
 
     def _take(self, changes: list[Change]) -> None:
+        now = self._clock.now()
         for change in changes:
             match change:
                 case Restarted(objects, revision):
+                    for obj in objects:
+                        obj.arrived = now
                     differences = self.cache.replace(objects)
                     self._revision = revision
                     self._synced.set()
                     for difference in differences:
                         self._publish(difference)
                 case Applied(obj):
+                    obj.arrived = now
                     self._revision = obj.revision
                     self._publish(self.cache.put(obj))
                 case Deleted(obj):
@@ -130,6 +147,8 @@ class Informer:
             _, _, future = heapq.heappop(self._waiting)
             if not future.done():
                 future.set_result(None)
+        for advanced in tuple(self._followers):
+            advanced()
 
     def _publish(self, difference: Difference | None) -> None:
         if difference is not None:
@@ -141,4 +160,4 @@ class Informer:
             subscriber(difference)
         except Exception:
             # One that fails must not keep the others, or the cache, from going on.
-            log.exception("a subscriber of %s failed on %s", self.resource.qualified, difference)
+            log.exception("a subscriber of %s failed on %s", self.noun.resource, difference)

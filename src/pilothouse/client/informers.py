@@ -1,8 +1,8 @@
 """Informers shared by everyone in a process: one watch for each view, however many want it.
 
-    informers = Informers(api, Random())
+    informers = Informers(api, Random(), SystemClock())
     async with informers.running():
-        pods = informers.get(PODS, labels="app=db")
+        pods = informers.get(Pod, labels="app=db")
         await pods.synced()
 
 Whoever asks for the same view gets the same informer. It is started when it is first asked for, or with the context.
@@ -15,37 +15,46 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Trees
+from pilothouse.base.clock import Clock
 from pilothouse.client.informer import Informer
-from pilothouse.client.resources import Resource
 from pilothouse.client.rest import Api
 
-View = tuple[Resource, str, str, str]
+View = tuple[Noun, str, str, str, bool]
 
 
 class Informers:
     """The views of one process."""
 
-    def __init__(self, api: Api, rng: Random, *, streaming: bool = True) -> None:
+    def __init__(self, api: Api, rng: Random, clock: Clock, *, streaming: bool = True) -> None:
         self._api = api
         self._rng = rng
+        self._clock = clock
         self._streaming = streaming
+        self._trees = Trees()
         self._informers: dict[View, Informer] = {}
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def get(self, resource: Resource, namespace: str = "", *, labels: str = "", fields: str = "") -> Informer:
-        """The informer of a view: a namespace or all, by selectors or without."""
-        view = (resource, namespace, labels, fields)
+    def get(
+        self, noun: Noun, namespace: str = "", *, labels: str = "", fields: str = "", partial: bool = False
+    ) -> Informer:
+        """The informer of a view: a namespace or all, by selectors or without; ``partial`` is the metadata alone."""
+        view = (noun, namespace, labels, fields, partial)
         if (known := self._informers.get(view)) is not None:
             return known
         informer = Informer(
             self._api,
-            resource,
+            noun,
             self._rng,
+            self._clock,
             namespace=namespace,
             labels=labels,
             fields=fields,
             streaming=self._streaming,
+            partial=partial,
+            trees=self._trees,
         )
         self._informers[view] = informer
         if self._group is not None:
@@ -55,7 +64,7 @@ class Informers:
     @property
     def problem(self) -> str:
         """What is wrong with which; empty while all is well."""
-        found = ((informer.resource.qualified, informer.problem) for informer in self._informers.values())
+        found = ((informer.noun.resource, informer.problem) for informer in self._informers.values())
         return "; ".join(f"{name}: {problem}" for name, problem in found if problem)
 
     async def synced(self) -> None:

@@ -4,7 +4,7 @@
     leadership.subscribe(gained=begin, lost=stop)
     running = group.create_task(leadership.run())
     …
-    await api.update(PODS, pod, fence=leadership.fence)     # None: not, or no longer, leading
+    await api.update(Pod, pod, fence=leadership.fence)     # None: not, or no longer, leading
     …
     running.cancel(); await leadership.release()             # once nothing is decided any more
 
@@ -21,13 +21,13 @@ import socket
 from collections.abc import Callable
 from random import Random
 
+from pilothouse.api.nouns import Lease
+from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import new_uid
 from pilothouse.client.access import AccessError
 from pilothouse.client.electing import Election, Look, Rest, Timing, Write
 from pilothouse.client.fence import Fence
-from pilothouse.client.objects import Object
-from pilothouse.client.resources import LEASES
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
@@ -95,7 +95,7 @@ class Leadership:
         self._tell()
         try:
             # Whether the last renewal came through is not known if it was cut off.
-            act = self._election.vacated(await self._api.find(LEASES, self._name, self._namespace))
+            act = self._election.vacated(await self._api.find(Lease, self._name, self._namespace))
             if act is not None:
                 await self._write(act)
         except (StatusError, TransportError, AccessError) as problem:
@@ -105,7 +105,7 @@ class Leadership:
         sent = self._clock.monotonic()
         try:
             if isinstance(act, Look):
-                lease = await self._api.find(LEASES, self._name, self._namespace, deadline=act.within)
+                lease = await self._api.find(Lease, self._name, self._namespace, deadline=act.within)
                 self._election.looked(lease, self._clock.monotonic())
             else:
                 written = await self._write(act)
@@ -123,9 +123,9 @@ class Leadership:
     async def _write(self, act: Write) -> Object:
         if act.over is None:
             body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": act.spec}
-            return await self._api.create(LEASES, body, deadline=act.within)
+            return await self._api.create(Lease, body, deadline=act.within)
         body = {**act.over.tree, "spec": act.spec}
-        return await self._api.update(LEASES, body, deadline=act.within)
+        return await self._api.update(Lease, body, deadline=act.within)
 
     def _tell(self) -> None:
         """Tell of a change since the last time."""

@@ -1,10 +1,10 @@
 """The verbs of an API: what can be asked of a server, ours or Kubernetes', about objects.
 
     api = Api(transport, random.Random(), manager="pilothouse-controller-manager")
-    pod = await api.get(PODS, "web-0", "default")
-    await api.patch(PODS, "web-0", "default", {"metadata": {"labels": {"a": "b"}}}, fence=fence)
-    await api.apply(STATEFUL_SETS, {"metadata": {"name": "db", "namespace": "default"}, "spec": {...}})
-    await api.delete(PODS, "web-0", "default", uid=pod.uid)
+    pod = await api.get(Pod, "web-0", "default")
+    await api.patch(Pod, "web-0", "default", {"metadata": {"labels": {"a": "b"}}}, fence=fence)
+    await api.apply(StatefulSet, {"metadata": {"name": "db", "namespace": "default"}, "spec": {...}})
+    await api.delete(Pod, "web-0", "default", uid=pod.uid)
 
 Objects are sent as trees, as ``Object`` or as Structs of ``pilothouse.api``, and come back as ``Object``. A refusal is a
 ``StatusError`` with the server's code, reason and causes; no answer is a ``TransportError``, which for a write that may
@@ -23,10 +23,10 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object, Tree, Trees
 from pilothouse.client.failures import Status, failure
 from pilothouse.client.fence import HEADER, Fence
-from pilothouse.client.objects import Object, Tree
-from pilothouse.client.resources import Resource
 from pilothouse.client.retrying import Retrying
 from pilothouse.client.transport import Answer, BadAnswer, Call, Transport
 from pilothouse.meta.errors import StatusError
@@ -34,6 +34,8 @@ from pilothouse.meta.errors import StatusError
 DEADLINE = 30.0
 PAGE = 500
 _RESTARTS = 3
+_PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 JSON = "application/json"
 
 T = TypeVar("T")
@@ -112,22 +114,22 @@ class Api:
 
     async def get(
         self,
-        resource: Resource,
+        noun: Noun,
         name: str,
         namespace: str = "",
         *,
         subresource: str = "",
         deadline: float = DEADLINE,
     ) -> Object:
-        call = Call("GET", resource.path(namespace, name, subresource), headers={"Accept": JSON})
-        return _object(resource, await self.read(call, deadline))
+        call = Call("GET", noun.path(namespace, name, subresource), headers={"Accept": JSON})
+        return _object(noun, await self.read(call, deadline))
 
     async def find(
-        self, resource: Resource, name: str, namespace: str = "", *, deadline: float = DEADLINE
+        self, noun: Noun, name: str, namespace: str = "", *, deadline: float = DEADLINE
     ) -> Object | None:
         """The object, or None if there is none of this name."""
         try:
-            return await self.get(resource, name, namespace, deadline=deadline)
+            return await self.get(noun, name, namespace, deadline=deadline)
         except StatusError as refusal:
             if refusal.code == 404 and refusal.reason == "NotFound" and refusal.name == name:
                 return None
@@ -135,7 +137,7 @@ class Api:
 
     async def list(
         self,
-        resource: Resource,
+        noun: Noun,
         namespace: str = "",
         *,
         labels: str = "",
@@ -150,7 +152,7 @@ class Api:
             token = ""
             try:
                 while True:
-                    got = await self.page(resource, namespace, {**query, "continue": token}, deadline)
+                    got = await self.page(noun, namespace, {**query, "continue": token}, deadline)
                     objects += got.objects
                     token = got.token
                     if not token:
@@ -162,31 +164,38 @@ class Api:
 
     async def page(
         self,
-        resource: Resource,
+        noun: Noun,
         namespace: str = "",
         query: dict[str, str] | None = None,
         deadline: float = DEADLINE,
         *,
-        lean: bool = False,
+        trees: Trees | None = None,
+        partial: bool = False,
     ) -> Page:
-        """One part of a list, by the parameters of the protocol; empty ones are left out."""
-        call = Call("GET", resource.path(namespace), query=_given(query or {}), headers={"Accept": JSON})
+        """One part of a list, by the parameters of the protocol; empty ones are left out.
+
+        ``trees`` is a cache's; ``partial`` asks for the metadata alone.
+        """
+        accept = _PARTIAL_LIST if partial else JSON
+        call = Call("GET", noun.path(namespace), query=_given(query or {}), headers={"Accept": accept})
         answer = await self.read(call, deadline)
         found = decoded(answer, _List)
         try:
-            objects = [Object(resource, bytes(item), lean=lean) for item in found.items or ()]
+            objects = [Object(noun, bytes(item), trees) for item in found.items or ()]
             return Page(objects, int(found.metadata.resource_version or 0), found.metadata.token)
         except ValueError as problem:
-            raise BadAnswer(f"a list of {resource.qualified} can't be read: {problem}") from None
+            raise BadAnswer(f"a list of {noun.resource} can't be read: {problem}") from None
 
     @asynccontextmanager
-    async def watch(self, resource: Resource, namespace: str, query: dict[str, str]) -> AsyncIterator[Lines]:
+    async def watch(
+        self, noun: Noun, namespace: str, query: dict[str, str], *, partial: bool = False
+    ) -> AsyncIterator[Lines]:
         """The lines of a watch, undecoded; ``watcher`` makes something of them. Nothing is retried."""
         call = Call(
             "GET",
-            resource.path(namespace),
+            noun.path(namespace),
             query={"watch": "1", **_given(query)},
-            headers={"Accept": JSON},
+            headers={"Accept": _PARTIAL if partial else JSON},
         )
         async with self._transport.stream(call) as stream:
             if stream.status != 200:
@@ -194,22 +203,22 @@ class Api:
                 raise failure(stream.status, body, retry_after=stream.headers.get("Retry-After"))
             yield stream.lines()
 
-    async def create(self, resource: Resource, body: Body, **options: Unpack[Writing]) -> Object:
+    async def create(self, noun: Noun, body: Body, **options: Unpack[Writing]) -> Object:
         namespace, _ = _identity(body)
-        answer = await self.write("POST", resource.path(namespace), encoded(body), JSON, options)
-        return _object(resource, answer)
+        answer = await self.write("POST", noun.path(namespace), encoded(body), JSON, options)
+        return _object(noun, answer)
 
     async def update(
-        self, resource: Resource, body: Body, *, subresource: str = "", **options: Unpack[Writing]
+        self, noun: Noun, body: Body, *, subresource: str = "", **options: Unpack[Writing]
     ) -> Object:
         """Replace the object. With a resourceVersion in it, 409 if it has changed since."""
         namespace, name = _identity(body)
-        path = resource.path(namespace, name, subresource)
-        return _object(resource, await self.write("PUT", path, encoded(body), JSON, options))
+        path = noun.path(namespace, name, subresource)
+        return _object(noun, await self.write("PUT", path, encoded(body), JSON, options))
 
     async def patch(
         self,
-        resource: Resource,
+        noun: Noun,
         name: str,
         namespace: str,
         body: Tree | Sequence[Tree],
@@ -218,13 +227,13 @@ class Api:
         subresource: str = "",
         **options: Unpack[Writing],
     ) -> Object:
-        path = resource.path(namespace, name, subresource)
+        path = noun.path(namespace, name, subresource)
         content = msgspec.json.encode(body)
-        return _object(resource, await self.write("PATCH", path, content, kind, options))
+        return _object(noun, await self.write("PATCH", path, content, kind, options))
 
     async def apply(
         self,
-        resource: Resource,
+        noun: Noun,
         body: Tree | msgspec.Struct,
         *,
         force: bool = False,
@@ -234,8 +243,8 @@ class Api:
         """Have the fields of ``body``, and no others of this manager. 409 names who else holds one, unless forced."""
         namespace, name = _identity(body)
         tree = msgspec.to_builtins(body)
-        tree = {"apiVersion": resource.api_version, "kind": resource.kind, **tree}
-        path = resource.path(namespace, name, subresource)
+        tree = {"apiVersion": noun.api_version, "kind": noun.kind, **tree}
+        path = noun.path(namespace, name, subresource)
         query = {"force": "true"} if force else {}
         answer = await self.write(
             "PATCH",
@@ -246,11 +255,11 @@ class Api:
             query=query,
             idempotent=True,
         )
-        return _object(resource, answer)
+        return _object(noun, answer)
 
     async def delete(
         self,
-        resource: Resource,
+        noun: Noun,
         name: str,
         namespace: str = "",
         *,
@@ -265,15 +274,15 @@ class Api:
         Returns it if it lives on for a while (finalizers, grace), else None.
         """
         content = encoded(deletion(uid, revision, propagation, grace))
-        answer = await self.write("DELETE", resource.path(namespace, name), content, JSON, options)
+        answer = await self.write("DELETE", noun.path(namespace, name), content, JSON, options)
         if decoded(answer, Status).kind == "Status":
             return None
-        left = _object(resource, answer)
+        left = _object(noun, answer)
         return left if left.deletion_timestamp else None
 
     async def delete_collection(
         self,
-        resource: Resource,
+        noun: Noun,
         namespace: str = "",
         *,
         labels: str = "",
@@ -284,7 +293,7 @@ class Api:
     ) -> None:
         content = encoded(deletion("", "", propagation, grace))
         query = _given({"labelSelector": labels, "fieldSelector": fields})
-        await self.write("DELETE", resource.path(namespace), content, JSON, options, query=query)
+        await self.write("DELETE", noun.path(namespace), content, JSON, options, query=query)
 
     async def version(self, *, deadline: float = DEADLINE) -> ServerVersion:
         answer = await self.read(Call("GET", "/version"), deadline)
@@ -332,11 +341,11 @@ def decoded(answer: Answer, cls: type[T]) -> T:
         raise BadAnswer(f"the server's answer can't be read as {cls.__name__}: {problem}") from None
 
 
-def _object(resource: Resource, answer: Answer) -> Object:
+def _object(noun: Noun, answer: Answer) -> Object:
     try:
-        return Object(resource, answer.body)
+        return Object(noun, answer.body)
     except ValueError as problem:
-        raise BadAnswer(f"the server's answer is no {resource.kind}: {problem}") from None
+        raise BadAnswer(f"the server's answer is no {noun.kind}: {problem}") from None
 
 
 def encoded(body: Body) -> bytes:

@@ -1,6 +1,6 @@
 """What can be asked of an object besides the object itself: how many, where, on whose behalf, and to go.
 
-    await scale(api, STATEFUL_SETS, "db", "default", 5)
+    await scale(api, StatefulSet, "db", "default", 5)
     await evict(api, "db-0", "default", uid=pod.uid)
     await bind(api, "db-0", "default", "node-1")
     token, expires = await mint_token(api, "db", "default", seconds=3600, pod=pod)
@@ -15,8 +15,8 @@ from typing import NamedTuple, Unpack
 
 import msgspec
 
-from pilothouse.client.objects import Object, Tree
-from pilothouse.client.resources import PODS, SERVICE_ACCOUNTS, Resource
+from pilothouse.api.nouns import Noun, Pod, ServiceAccount
+from pilothouse.api.objects import Object, Tree
 from pilothouse.client.rest import DEADLINE, JSON, Api, Patch, Writing, decoded, deletion, encoded
 from pilothouse.client.transport import Call
 
@@ -59,14 +59,14 @@ class _TokenRequest(msgspec.Struct):
 
 async def scale(
     api: Api,
-    resource: Resource,
+    noun: Noun,
     name: str,
     namespace: str,
     replicas: int | None = None,
     **options: Unpack[Writing],
 ) -> Scale:
     """How many there are; with ``replicas``, after having asked for so many."""
-    path = resource.path(namespace, name, "scale")
+    path = noun.path(namespace, name, "scale")
     if replicas is None:
         answer = await api.read(Call("GET", path), options.get("deadline", DEADLINE))
     else:
@@ -91,18 +91,21 @@ async def evict(
         "metadata": {"name": name, "namespace": namespace},
         "deleteOptions": deletion(uid, "", "", grace),
     }
-    await api.write("POST", PODS.path(namespace, name, "eviction"), encoded(body), JSON, options)
+    await api.write("POST", Pod.path(namespace, name, "eviction"), encoded(body), JSON, options)
 
 
-async def bind(api: Api, name: str, namespace: str, node: str, **options: Unpack[Writing]) -> None:
+async def bind(
+    api: Api, name: str, namespace: str, node: str, *, uid: str = "", **options: Unpack[Writing]
+) -> None:
     """Have a pod run on a node."""
+    named = {"name": name, "namespace": namespace}
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {**named, "uid": uid} if uid else named,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
-    await api.write("POST", PODS.path(namespace, name, "binding"), encoded(body), JSON, options)
+    await api.write("POST", Pod.path(namespace, name, "binding"), encoded(body), JSON, options)
 
 
 async def mint_token(
@@ -120,7 +123,7 @@ async def mint_token(
     if pod is not None:
         spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    path = SERVICE_ACCOUNTS.path(namespace, account, "token")
+    path = ServiceAccount.path(namespace, account, "token")
     answer = await api.write("POST", path, encoded(body), JSON, {"deadline": deadline})
     status = decoded(answer, _TokenRequest).status
     return Token(status.token, status.expiration_timestamp)

@@ -1,6 +1,6 @@
 """The lines of a watch, decoded: what happened to which object.
 
-for event in decode(lines, PODS, lean=True): ...
+for event in decode(lines, Pod, trees): ...
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object, Trees
 from pilothouse.client.failures import failure
-from pilothouse.client.objects import Object
-from pilothouse.client.resources import Resource
 from pilothouse.meta.errors import StatusError
 
 _END = "k8s.io/initial-events-end"
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
 _line = msgspec.json.Decoder(_Line)
 
 
-def decode(lines: Iterable[bytes], resource: Resource, *, lean: bool) -> Iterator[Line]:
+def decode(lines: Iterable[bytes], noun: Noun, trees: Trees) -> Iterator[Line]:
     """Raises ``BadLine``."""
     for line in lines:
         if not line:
@@ -60,19 +60,19 @@ def decode(lines: Iterable[bytes], resource: Resource, *, lean: bool) -> Iterato
             body = bytes(decoded.object)
             match decoded.type:
                 case "ADDED" | "MODIFIED":
-                    yield Event(Object(resource, body, lean=lean))
+                    yield Event(Object(noun, body, trees))
                 case "DELETED":
-                    yield Event(Object(resource, body, lean=lean), gone=True)
+                    yield Event(Object(noun, body, trees), gone=True)
                 case "BOOKMARK":
-                    mark = Object(resource, body)
+                    mark = Object(noun, body)
                     yield Bookmark(mark.revision, mark.annotations.get(_END) == "true")
                 case "ERROR":
                     yield failure(500, body)
                 case other:
-                    raise BadLine(f"a watch of {resource.qualified} sent an event of the type {other!r}")
+                    raise BadLine(f"a watch of {noun.resource} sent an event of the type {other!r}")
         except (msgspec.DecodeError, ValueError) as problem:
             if isinstance(problem, BadLine):
                 raise
             raise BadLine(
-                f"a watch of {resource.qualified} sent what is no event ({problem}): {line[:200]!r}"
+                f"a watch of {noun.resource} sent what is no event ({problem}): {line[:200]!r}"
             ) from None

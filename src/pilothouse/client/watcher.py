@@ -1,6 +1,6 @@
 """Carries out what ``watching`` asks: the requests, the waits, the time limits.
 
-    watcher = Watcher(api, PODS, Random(), namespace="default")
+    watcher = Watcher(api, Pod, Random(), Trees(), namespace="default")
     await watcher.run(deliver)          # deliver([Restarted([...])]), later deliver([Applied(pod), ...])
 
 It goes on until it is cancelled, whatever happens to the server; ``problem`` says what is wrong meanwhile.
@@ -14,8 +14,9 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from random import Random
 
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Trees
 from pilothouse.client.access import AccessError
-from pilothouse.client.resources import Resource
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.client.watching import Change, OpenWatch, Pause, ReadPage, Waiting, Watch
@@ -35,22 +36,25 @@ class Watcher:
     def __init__(
         self,
         api: Api,
-        resource: Resource,
+        noun: Noun,
         rng: Random,
+        trees: Trees,
         *,
         namespace: str = "",
         labels: str = "",
         fields: str = "",
         streaming: bool = True,
-        lean: bool = True,
+        partial: bool = False,
     ) -> None:
-        """What is watched is one namespace, or all; labels and fields are selectors. See ``Watch`` for the others."""
+        """What is watched is one namespace, or all; labels and fields are selectors; ``partial`` is the metadata alone.
+        See ``Watch`` for the others."""
         self._api = api
-        self._resource = resource
-        self._watch = Watch(resource, rng, streaming=streaming, lean=lean)
+        self._noun = noun
+        self._watch = Watch(noun, rng, trees, streaming=streaming)
         self._namespace = namespace
         self._view = {"labelSelector": labels, "fieldSelector": fields}
-        self._lean = lean
+        self._trees = trees
+        self._partial = partial
 
     @property
     def problem(self) -> str:
@@ -69,14 +73,16 @@ class Watcher:
             except TimeoutError:
                 self._watch.broke(f"the server took longer than {OPENING:g} s to answer")
             if isinstance(self._watch.state, Waiting):
-                log.warning("watching %s: %s", self._resource.qualified, self._watch.problem)
+                log.warning("watching %s: %s", self._noun.resource, self._watch.problem)
 
     async def _step(self, deliver: Callable[[list[Change]], None]) -> None:
         watch = self._watch
         match watch.next():
             case ReadPage() as page:
                 query = {**self._view, **page.query()}
-                got = await self._api.page(self._resource, self._namespace, query, lean=self._lean)
+                got = await self._api.page(
+                    self._noun, self._namespace, query, trees=self._trees, partial=self._partial
+                )
                 if changes := watch.page(got.objects, got.revision, got.token):
                     deliver(changes)
             case OpenWatch() as opening:
@@ -91,7 +97,7 @@ class Watcher:
         query = {**self._view, **opening.query()}
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(OPENING):
-                opened = self._api.watch(self._resource, self._namespace, query)
+                opened = self._api.watch(self._noun, self._namespace, query, partial=self._partial)
                 lines = await stack.enter_async_context(opened)
             end = loop.time() + opening.seconds + LEEWAY
             while watch.is_open:

@@ -1,6 +1,6 @@
 """A view of a collection that is never silently dead: the machine that says what to ask next and what the answers mean.
 
-    watch = Watch(PODS, Random(7))
+    watch = Watch(Pod, Random(7), Trees())
     watch.next()                       # OpenWatch(initial=True, …): the objects that there are, then what changes
     watch.took(lines)                  # [Restarted([...])], later [Applied(pod), Deleted(pod), Marked(90)]
     watch.ended()                      # the stream is over
@@ -33,8 +33,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
-from pilothouse.client.objects import Object
-from pilothouse.client.resources import Resource
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object, Trees
 from pilothouse.client.watch_lines import BadLine, Bookmark, Event, decode
 from pilothouse.meta.errors import StatusError
 
@@ -148,11 +148,11 @@ Change = Restarted | Applied | Deleted | Marked
 class Watch:
     """The view of one collection."""
 
-    def __init__(self, resource: Resource, rng: Random, *, streaming: bool = True, lean: bool = True) -> None:
+    def __init__(self, noun: Noun, rng: Random, trees: Trees, *, streaming: bool = True) -> None:
         """Without ``streaming`` the objects are always listed."""
-        self._resource = resource
+        self._noun = noun
         self._rng = rng
-        self._lean = lean
+        self._trees = trees
         self._begin: Streaming | Listing = Streaming() if streaming else Listing()
         self._gathering: dict[tuple[str, str], Object] = {}
         self._failures = 0
@@ -193,7 +193,7 @@ class Watch:
         """Lines of a watch have come."""
         changes: list[Change] = []
         try:
-            for line in decode(lines, self._resource, lean=self._lean):
+            for line in decode(lines, self._noun, self._trees):
                 if isinstance(line, StatusError):
                     self.refused(line)
                 else:

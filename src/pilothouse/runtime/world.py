@@ -20,12 +20,9 @@ import msgspec
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree
+from pilothouse.client.cache import OWNER, OWNERS, values
 from pilothouse.meta.selectors import LabelSelector
 
-OWNER = "metadata.controller"
-"""The index of objects by the uid of the owner that controls them."""
-OWNERS = "metadata.ownerReferences"
-"""The index of objects by the uids of all their owners."""
 MOST_READ = 100
 """How many objects a decision's record names; of more it tells the number."""
 
@@ -40,7 +37,7 @@ class View(Protocol):
         ...
 
     def by(self, index: str, value: str) -> Iterable[Object]:
-        """Those that an index has under this value: see ``values``."""
+        """Those that an index has under this value: see ``client.cache``."""
         ...
 
 
@@ -140,14 +137,3 @@ class Still:
 
     def by(self, index: str, value: str) -> Iterator[Object]:
         return (one for one in self._objects.values() if value in values(one, index))
-
-
-def values(one: Object, index: str) -> tuple[str, ...]:
-    """Under which values an index has an object: an index is a dotted path of fields, ``OWNER`` or ``OWNERS``."""
-    if index == OWNER:
-        owner = one.controller
-        return () if owner is None else (str(owner.get("uid", "")),)
-    if index == OWNERS:
-        return tuple(str(owner.get("uid", "")) for owner in one.owners)
-    found = one.at(*index.split("."))
-    return () if found is None else (str(found),)

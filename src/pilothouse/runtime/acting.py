@@ -1,0 +1,300 @@
+"""Intents carried out, in order, under a fence.
+
+    acts = await actor.carry_out(intents, key, fence)
+
+The first that does not come off ends it: those after it may rest on it. What was meant for the version that was seen is
+refused by the server when there is another by now; then the decision is taken again, with that in view. What a decision
+wrote itself does not count as such a change: a second write to the same object goes on from the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object, Tree
+from pilothouse.client.fence import FENCED, Fence
+from pilothouse.client.rest import Api
+from pilothouse.client.subresources import bind, evict
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.runtime.declaring import Key
+from pilothouse.runtime.expecting import Expectations
+from pilothouse.runtime.intents import (
+    After,
+    Apply,
+    Bind,
+    Create,
+    Delete,
+    DeleteAll,
+    Evict,
+    Intent,
+    Patch,
+    Reference,
+    SetStatus,
+    Tell,
+    Update,
+    Wait,
+)
+from pilothouse.runtime.outcomes import Act, Outcome
+
+_CHANGED: Final = frozenset({"Conflict", "AlreadyExists", "NotFound", "Gone"})
+"""Refusals that mean: the world is not what the decision saw."""
+
+NounOf = Callable[[str, str], Noun | None]
+"""The noun of an apiVersion and a kind."""
+TellOf = Callable[[Object, str, str, bool], None]
+"""Tells an event: about whom, its reason, its message, whether it is a warning."""
+
+
+class Deposed(Exception):
+    """The server knows another leader: nothing more may be done under this fence."""
+
+
+class Actor:
+    """Carries out what one controller decides."""
+
+    def __init__(
+        self, api: Api, *, manager: str, noun_of: NounOf, tell: TellOf, expectations: Expectations
+    ) -> None:
+        self._api = api
+        self._manager = manager
+        self._noun_of = noun_of
+        self._tell = tell
+        self._expectations = expectations
+
+    async def carry_out(
+        self, intents: Iterable[Intent], seen: Object, key: Key, fence: Fence | None
+    ) -> tuple[Act, ...]:
+        """What came of each. Raises ``Deposed`` if the fence is not the leader's any more."""
+        acts: list[Act] = []
+        going = _Going(self, key, fence)
+        stopped = False
+        for intent in intents:
+            if stopped:
+                acts.append(Act(intent, Outcome.PENDING))
+                continue
+            act = await self._attempt(intent, going)
+            acts.append(act)
+            stopped = act.outcome in (Outcome.REFUSED, Outcome.FAILED)
+            if intent.event and act.outcome is Outcome.DONE:
+                about = intent.about if isinstance(intent, Tell) else seen
+                self._tell(about, intent.event, intent.because, isinstance(intent, Tell) and intent.warning)
+        return tuple(acts)
+
+    async def _attempt(self, intent: Intent, going: _Going) -> Act:
+        try:
+            return Act(intent, *await going.attempt(intent))
+        except StatusError as refusal:
+            if refusal.reason == FENCED:
+                raise Deposed(refusal.message) from refusal
+            if refusal.reason in _CHANGED:
+                if refusal.code == 404 and isinstance(intent, (Delete, Evict)):
+                    return Act(intent, Outcome.SKIPPED, "it is gone already")
+                return Act(intent, Outcome.REFUSED, refusal.message)
+            return Act(intent, Outcome.FAILED, refusal.message)
+        except TransportError as silence:
+            return Act(intent, Outcome.FAILED, str(silence))
+
+    # What ``_Going`` shares among the intents of one decision is kept there; what outlives it is here.
+
+    @property
+    def api(self) -> Api:
+        return self._api
+
+    @property
+    def manager(self) -> str:
+        return self._manager
+
+    def noun(self, api_version: str, kind: str) -> Noun:
+        """Raises LookupError for a kind that nobody knows."""
+        found = self._noun_of(api_version, kind)
+        if found is None:
+            raise LookupError(f"the server has no kind {kind} of {api_version}")
+        return found
+
+    def wrote(self, key: Key, noun: Noun, written: Object) -> None:
+        self._expectations.wrote(key, noun, int(written.resource_version or 0))
+
+    def touched(self, key: Key, noun: Noun, seen: Object) -> None:
+        self._expectations.touched(key, noun, seen)
+
+
+class _Going:
+    """The intents of one decision, under way."""
+
+    def __init__(self, actor: Actor, key: Key, fence: Fence | None) -> None:
+        self._actor = actor
+        self._api = actor.api
+        self._key = key
+        self._fence = fence
+        self._moved: dict[str, str] = {}
+        """The versions of the objects that this decision has written itself, by uid."""
+
+    async def attempt(self, intent: Intent) -> tuple[Outcome, str]:
+        match intent:
+            case Create():
+                return await self._create(intent)
+            case Apply():
+                return await self._apply(intent)
+            case Update():
+                return await self._update(intent)
+            case Patch():
+                return await self._patch(intent)
+            case SetStatus():
+                return await self._set_status(intent)
+            case Delete():
+                return await self._delete(intent)
+            case DeleteAll():
+                await self._api.delete_collection(intent.noun, intent.namespace, fence=self._fence)
+                return Outcome.DONE, ""
+            case Evict():
+                seen = intent.seen
+                await evict(
+                    self._api,
+                    seen.name,
+                    seen.namespace,
+                    uid=seen.uid,
+                    grace=intent.grace,
+                    fence=self._fence,
+                )
+                self._actor.touched(self._key, self._noun(seen), seen)
+                return Outcome.DONE, ""
+            case Bind():
+                return await self._bind(intent)
+            case Tell():
+                return Outcome.DONE, ""
+            case Wait() | After():
+                return Outcome.PENDING, ""
+            case _:
+                raise TypeError(f"nobody knows how to carry out {intent!r}")
+
+    async def _create(self, intent: Create) -> tuple[Outcome, str]:
+        tree = intent.object
+        noun = self._actor.noun(tree["apiVersion"], tree["kind"])
+        self._took(noun, await self._api.create(noun, tree, manager=self._actor.manager, fence=self._fence))
+        return Outcome.DONE, ""
+
+    async def _apply(self, intent: Apply) -> tuple[Outcome, str]:
+        tree = intent.object
+        noun = self._actor.noun(tree["apiVersion"], tree["kind"])
+        written = await self._api.apply(
+            noun,
+            tree,
+            force=True,
+            subresource=intent.subresource,
+            manager=self._actor.manager,
+            fence=self._fence,
+        )
+        self._took(noun, written)
+        return Outcome.DONE, ""
+
+    async def _update(self, intent: Update) -> tuple[Outcome, str]:
+        if there := await self._found(intent.unless):
+            return Outcome.REFUSED, there
+        seen = intent.seen
+        if intent.object == seen.tree:
+            return Outcome.SKIPPED, ""
+        await self._put(seen, intent.object, intent.subresource)
+        return Outcome.DONE, ""
+
+    async def _set_status(self, intent: SetStatus) -> tuple[Outcome, str]:
+        seen = intent.seen
+        if intent.status == seen.status:
+            return Outcome.SKIPPED, ""
+        await self._put(seen, {**seen.tree, "status": intent.status}, "status")
+        return Outcome.DONE, ""
+
+    async def _put(self, seen: Object, tree: Tree, subresource: str) -> None:
+        noun = self._noun(seen)
+        meta = {**tree["metadata"], "resourceVersion": self._version(seen)}
+        written = await self._api.update(
+            noun,
+            {**tree, "metadata": meta},
+            subresource=subresource,
+            manager=self._actor.manager,
+            fence=self._fence,
+        )
+        self._took(noun, written)
+
+    async def _patch(self, intent: Patch) -> tuple[Outcome, str]:
+        if there := await self._found(intent.unless) or await self._lacking(intent.provided):
+            return Outcome.REFUSED, there
+        seen, fields = intent.seen, intent.fields
+        noun = self._noun(seen)
+        named: Tree = {"uid": seen.uid} if seen.uid else {}
+        if intent.exact:
+            named["resourceVersion"] = self._version(seen)
+        if named:
+            fields = {**fields, "metadata": {**fields.get("metadata", {}), **named}}
+        written = await self._api.patch(
+            noun,
+            seen.name,
+            seen.namespace,
+            fields,
+            subresource=intent.subresource,
+            manager=self._actor.manager,
+            fence=self._fence,
+        )
+        self._took(noun, written)
+        return Outcome.DONE, ""
+
+    async def _delete(self, intent: Delete) -> tuple[Outcome, str]:
+        if there := await self._found(intent.unless):
+            return Outcome.REFUSED, there
+        seen = intent.seen
+        noun = self._noun(seen)
+        await self._api.delete(
+            noun,
+            seen.name,
+            seen.namespace,
+            uid=seen.uid,
+            revision=self._version(seen) if intent.exact else "",
+            propagation=intent.propagation,
+            grace=intent.grace,
+            fence=self._fence,
+        )
+        self._actor.touched(self._key, noun, seen)
+        return Outcome.DONE, ""
+
+    async def _bind(self, intent: Bind) -> tuple[Outcome, str]:
+        seen = intent.seen
+        await bind(self._api, seen.name, seen.namespace, intent.node, uid=seen.uid, fence=self._fence)
+        self._actor.touched(self._key, self._noun(seen), seen)
+        return Outcome.DONE, ""
+
+    async def _found(self, others: Iterable[Reference]) -> str:
+        """Which of these is there after all, in words; empty if none is."""
+        for other in others:
+            if other.name:
+                found = await self._api.find(other.noun, other.name, other.namespace)
+                if found is not None and found.uid == other.uid:
+                    return f"{other.noun.kind} {other.name} is there after all"
+            else:
+                page = await self._api.page(other.noun, other.namespace, {"limit": "1"})
+                if page.objects:
+                    return (
+                        f"there is a {other.noun.kind} in {other.namespace} after all: {page.objects[0].name}"
+                    )
+        return ""
+
+    async def _lacking(self, other: Reference | None) -> str:
+        """That this one is gone, or about to be, in words; empty if it is there and stays."""
+        if other is None:
+            return ""
+        found = await self._api.find(other.noun, other.name, other.namespace)
+        if found is None or found.uid != other.uid:
+            return f"{other.noun.kind} {other.name} is gone"
+        return f"{other.noun.kind} {other.name} is being deleted" if found.deleting else ""
+
+    def _noun(self, seen: Object) -> Noun:
+        return self._actor.noun(seen.api_version, seen.kind)
+
+    def _version(self, seen: Object) -> str:
+        return self._moved.get(seen.uid, seen.resource_version)
+
+    def _took(self, noun: Noun, written: Object) -> None:
+        if written.uid:
+            self._moved[written.uid] = written.resource_version
+        self._actor.wrote(self._key, noun, written)

@@ -1,0 +1,214 @@
+"""One controller at work: what changes is decided about, what is decided is done, what was done is seen before the next.
+
+    engine = Engine(controller, caches, actor, journal, clock)
+    await engine.run(fence)          # until cancelled; raises Deposed when another leads
+
+The caches go on while nobody leads, so that whoever takes over has them ready; an engine starts with everything there is,
+and then follows what changes. A decision that fails, or that the world has overtaken, comes again after a pause that grows;
+it holds up no other. Nothing is decided about a key while the caches lag behind what its last decision wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Protocol
+
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import Clock
+from pilothouse.client.fence import Fence
+from pilothouse.runtime.acting import Actor
+from pilothouse.runtime.conditioning import broken, conditioned
+from pilothouse.runtime.declaring import EVERY, Controller, Key, Mapper
+from pilothouse.runtime.expecting import Expectations
+from pilothouse.runtime.outcomes import Result
+from pilothouse.runtime.queue import WorkQueue
+from pilothouse.runtime.tallying import Tally
+from pilothouse.runtime.world import View, World
+
+LIVE = 1
+"""The priority of what has just changed, over what was there when the engine started."""
+
+Changed = Callable[[Object | None, Object | None], None]
+"""Told of an object before and after a change; both None when the cache has got on without one."""
+
+log = logging.getLogger(__name__)
+
+
+class Cache(View, Protocol):
+    """The objects of one kind, followed."""
+
+    @property
+    def revision(self) -> int: ...
+
+    def subscribe(self, changed: Changed) -> Callable[[], None]:
+        """Be told of every change from here on, until the function returned is called."""
+        ...
+
+
+class Journal(Protocol):
+    """Where decisions are written down."""
+
+    def note(
+        self, controller: Controller, seen: Object, world: World, result: Result, attempts: int
+    ) -> None: ...
+
+
+class Engine:
+    """One controller, and what is known of its work."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        caches: Callable[[], Mapping[Noun, Cache]],
+        actor: Actor,
+        expectations: Expectations,
+        journal: Journal,
+        clock: Clock,
+    ) -> None:
+        """``caches`` gives those of the controller's kinds; for one that cares for all kinds there may be more later."""
+        self.controller = controller
+        self.tally = Tally()
+        self._caches = caches
+        self._actor = actor
+        self._expectations = expectations
+        self._journal = journal
+        self._clock = clock
+        self._queue: WorkQueue[Key] = WorkQueue(group=lambda key: key.namespace)
+        self._parked: dict[Noun, set[Key]] = {}
+        self._followed: dict[Noun, Callable[[], None]] = {}
+
+    @property
+    def queue(self) -> WorkQueue[Key]:
+        return self._queue
+
+    @property
+    def idle(self) -> bool:
+        """True if there is nothing to decide now; alarms may be set."""
+        return self._queue.idle and not any(self._parked.values())
+
+    @property
+    def parked(self) -> Mapping[Noun, set[Key]]:
+        """The keys that wait for a cache to catch up, by its kind."""
+        return self._parked
+
+    async def run(self, fence: Callable[[], Fence | None]) -> None:
+        """Decide and act until cancelled. Raises ``Deposed``."""
+        self.follow()
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for number in range(self.controller.workers):
+                    workers.create_task(self._work(fence), name=f"{self.controller.name} {number}")
+        except BaseExceptionGroup as group:
+            # What ends one worker ends all, for the same reason.
+            raise group.exceptions[0] from None
+        finally:
+            for unsubscribe in self._followed.values():
+                unsubscribe()
+            self._followed.clear()
+            self._queue.clear()
+            self._parked.clear()
+            self._expectations.clear()
+
+    def follow(self) -> None:
+        """Take up what there is, and hear of what changes; also of kinds that have come since."""
+        for noun, cache in self._caches().items():
+            if noun in self._followed:
+                continue
+            self._followed[noun] = cache.subscribe(self._hearer(noun))
+            if noun == self.controller.primary or self.controller.primary == EVERY:
+                for one in cache.list():
+                    self._queue.add(Key(noun, one.namespace, one.name))
+
+    def _hearer(self, noun: Noun) -> Changed:
+        controller = self.controller
+        primary = noun == controller.primary or controller.primary == EVERY
+        owned = noun in controller.owns
+        mapper: Mapper | None = controller.also.get(noun) or controller.also.get(EVERY)
+
+        def hear(before: Object | None, after: Object | None) -> None:
+            if parked := self._parked.pop(noun, None):
+                for key in parked:
+                    self._queue.add(key, LIVE)
+            for one in (before, after):
+                if one is None:
+                    continue
+                if primary:
+                    self._queue.add(Key(noun, one.namespace, one.name), LIVE)
+                if owned and (owner := one.controller) is not None:
+                    self._add_owner(one, owner["kind"], owner["apiVersion"], owner["name"])
+                if mapper is not None:
+                    self._map(mapper, one)
+
+        return hear
+
+    def _add_owner(self, one: Object, kind: str, api_version: str, name: str) -> None:
+        primary = self.controller.primary
+        if kind == primary.kind and api_version.rpartition("/")[0] == primary.group:
+            self._queue.add(Key(primary, one.namespace if primary.namespaced else "", name), LIVE)
+
+    def _map(self, mapper: Mapper, one: Object) -> None:
+        try:
+            for key in mapper(one, self._world()):
+                self._queue.add(key if isinstance(key, Key) else Key(self.controller.primary, *key), LIVE)
+        except Exception:
+            self.tally.errors += 1
+            log.exception("%s: whom %r concerns can't be told", self.controller.name, one)
+
+    def _world(self) -> World:
+        return World(self._caches(), now=self._clock.now())
+
+    async def _work(self, fence: Callable[[], Fence | None]) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                await self._decide(key, fence())
+            finally:
+                self._queue.done(key)
+
+    async def _decide(self, key: Key, fence: Fence | None) -> None:
+        caches = self._caches()
+        missing = self._expectations.missing(key, caches)
+        if missing:
+            for noun in missing:
+                self._parked.setdefault(noun, set()).add(key)
+            return
+        cache = caches.get(key.noun)
+        seen = cache.get(key.namespace, key.name) if cache is not None else None
+        if seen is None:
+            self._queue.forget(key)
+            return
+        began = perf_counter()
+        world = self._world()
+        result = await self._result(key, seen, world, fence)
+        self.tally.count(result, perf_counter() - began)
+        if result.failure or result.refused:
+            pause = self._queue.failed(key)
+            level = logging.WARNING if result.failure else logging.DEBUG
+            log.log(level, "%s: %s: %s; again in %gs", self.controller.name, key, _trouble(result), pause)
+        else:
+            self._queue.succeeded(key)
+            if result.again is not None:
+                self._queue.later(key, max(0.0, result.again))
+        if not result.refused:
+            self._journal.note(self.controller, seen, world, result, self._queue.failures(key))
+
+    async def _result(self, key: Key, seen: Object, world: World, fence: Fence | None) -> Result:
+        controller, error = self.controller, ""
+        try:
+            intents = controller(seen, world)
+        except Exception as problem:
+            log.exception("%s: deciding about %s failed", controller.name, key)
+            error = f"{type(problem).__name__}: {problem}"
+            intents = broken(error, seen, controller.condition, now=world.now) if controller.condition else []
+        else:
+            if controller.condition:
+                intents = conditioned(intents, seen, controller.condition, now=world.now)
+        return Result(await self._actor.carry_out(intents, seen, key, fence), error)
+
+
+def _trouble(result: Result) -> str:
+    return result.failure or "the world has changed meanwhile"

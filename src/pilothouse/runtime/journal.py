@@ -1,0 +1,176 @@
+"""Decisions and events, written to the API besides the work.
+
+    journal = Journal(api, clock, stamp=Stamp("m1"), component="pilothouse-controller-manager")
+    await journal.run(fence)               # until cancelled
+    journal.note(controller, seen, world, result, attempts)
+    journal.tell(about, "SuccessfulCreate", "created pod web-0", False)
+
+Nobody waits for this: what is noted is kept, the newest of each decision, and written a moment later by one task. What
+can't be written is tried again later; a queue that is full drops events first. A server that has no ``Decision`` kind gets
+none. What was on record before this process is read once, so that a decision that has not changed is not written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+
+from pilothouse.api.nouns import CoreEvent, Decision
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.backoff import Backoff
+from pilothouse.base.clock import Clock
+from pilothouse.client.fence import FENCED, Fence
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.outcomes import Result
+from pilothouse.runtime.recording import Stamp, carried_on, gist, record, worth_writing
+from pilothouse.runtime.telling import EventWrite, Teller
+from pilothouse.runtime.world import World
+
+PAUSE = 0.5
+"""Seconds for which a decision may still change before it is written."""
+MOST_EVENTS = 1000
+_AGAIN = Backoff(first=1.0, factor=2.0, longest=60.0)
+_MANAGER = "pilothouse-decisions"
+
+Name = tuple[str, str]
+
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """What is yet to be written, and what is on record."""
+
+    def __init__(self, api: Api, clock: Clock, *, stamp: Stamp, component: str) -> None:
+        self._api = api
+        self._clock = clock
+        self._stamp = stamp
+        self._teller = Teller(component=component, host=stamp.manager)
+        self._decisions: OrderedDict[Name, Tree] = OrderedDict()
+        self._events: OrderedDict[Name, EventWrite] = OrderedDict()
+        self._record: dict[Name, Tree] = {}
+        self._news = asyncio.Event()
+        self._writing = False
+        self._keeps_decisions = True
+        self.dropped = 0
+        """Events that were not written because too many waited."""
+
+    @property
+    def idle(self) -> bool:
+        """True if there is nothing to be written."""
+        return not self._decisions and not self._events and not self._writing
+
+    def note(self, controller: Controller, seen: Object, world: World, result: Result, attempts: int) -> None:
+        """Have a decision written down, if it is another than the one on record."""
+        if not self._keeps_decisions:
+            return
+        tree = record(controller, seen, world, result, stamp=self._stamp, attempts=attempts)
+        name = _name(tree)
+        before = self._decisions.get(name) or self._record.get(name)
+        if worth_writing(tree, before):
+            self._decisions[name] = carried_on(tree, before)
+            self._news.set()
+
+    def tell(self, about: Object, reason: str, message: str, warning: bool) -> None:
+        """Have an event written."""
+        write = self._teller.tell(about, reason, message, now=self._clock.now(), warning=warning)
+        if write is None:
+            return
+        self._events[_name(write.tree)] = write
+        if len(self._events) > MOST_EVENTS:
+            self._events.popitem(last=False)
+            self.dropped += 1
+        self._news.set()
+
+    async def run(self, fence: Callable[[], Fence | None]) -> None:
+        """Write until cancelled."""
+        await self._remember()
+        failures = 0
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(PAUSE)
+            self._news.clear()
+            self._writing = True
+            try:
+                await self._write(fence)
+                failures = 0
+            except (StatusError, TransportError) as problem:
+                failures += 1
+                pause = _AGAIN.after(failures)
+                log.warning("decisions and events can't be written, again in %gs: %s", pause, problem)
+                self._news.set()
+                await asyncio.sleep(pause)
+            finally:
+                self._writing = False
+
+    async def _remember(self) -> None:
+        try:
+            page = await self._api.list(Decision)
+        except StatusError as refusal:
+            if refusal.code != 404:
+                raise
+            log.info("the server has no Decision kind: decisions are not kept (pilothouse crds prints it)")
+            self._keeps_decisions = False
+            self._decisions.clear()
+            return
+        for one in page.objects:
+            tree = gist(one.tree)
+            self._record[one.namespace, one.name] = tree
+
+    async def _write(self, fence: Callable[[], Fence | None]) -> None:
+        while self._decisions:
+            name, tree = next(iter(self._decisions.items()))
+            if await self._attempt(
+                self._api.apply(Decision, tree, force=True, manager=_MANAGER, fence=fence())
+            ):
+                self._record[name] = gist(tree)
+            else:
+                self._record.pop(name, None)
+            # Meanwhile there may be a newer one, which stays.
+            if self._decisions.get(name) is tree:
+                del self._decisions[name]
+        while self._events:
+            name, write = next(iter(self._events.items()))
+            await self._attempt(self._event(write, fence()))
+            if self._events.get(name) is write:
+                del self._events[name]
+
+    async def _event(self, write: EventWrite, fence: Fence | None) -> Object:
+        """The first time it is made; again, counted up. One that expired, or that another process made, is met too."""
+        tree, meta = write.tree, write.tree["metadata"]
+        if write.count == 1:
+            try:
+                return await self._api.create(CoreEvent, tree, fence=fence)
+            except StatusError as refusal:
+                if refusal.reason != "AlreadyExists":
+                    raise
+            known = await self._api.get(CoreEvent, meta["name"], meta["namespace"])
+            count = int(known.get("count", 0)) + 1
+        else:
+            count = write.count
+        fields = {"count": count, "lastTimestamp": tree["lastTimestamp"]}
+        try:
+            return await self._api.patch(CoreEvent, meta["name"], meta["namespace"], fields, fence=fence)
+        except StatusError as refusal:
+            if refusal.code != 404:
+                raise
+        return await self._api.create(CoreEvent, tree, fence=fence)
+
+    async def _attempt(self, writing: object) -> bool:
+        """True if it was written; False if it never will be, which loses a record and nothing else."""
+        try:
+            await writing  # type: ignore[misc]
+        except StatusError as refusal:
+            if refusal.reason == FENCED or refusal.code >= 500 or refusal.code == 429:
+                raise
+            log.info("a record is not wanted: %s", refusal.message)
+            return False
+        return True
+
+
+def _name(tree: Tree) -> Name:
+    return tree["metadata"]["namespace"], tree["metadata"]["name"]
