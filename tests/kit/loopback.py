@@ -6,6 +6,7 @@ async with loopback() as transport:
 
 from __future__ import annotations
 
+import datetime
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Request
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.client.loopback import Loopback
+from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
@@ -28,14 +30,17 @@ from pilothouse.store.memory import MemoryStore
 async def loopback(clock: Clock | None = None) -> AsyncIterator[Loopback[Request]]:
     """A transport to a core of its own, over a store in memory; its user may do everything."""
     store = MemoryStore()
+    clock = clock or SystemClock()
+    authority = Authority.make("kit", datetime.datetime.fromtimestamp(clock.now(), datetime.UTC))
     core = Core(
         store,
         resources(),
         authenticator=Authenticator(),
-        clock=clock or SystemClock(),
+        clock=clock,
         random=random.Random(1),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
+        authority=lambda: authority,
     )
     try:
         async with core.running():
