@@ -66,15 +66,32 @@ def test_a_claim_takes_the_place_of_the_volume_of_its_name() -> None:
     assert yard.names(PersistentVolumeClaim) == ["data-web-0"]
 
 
-def test_an_orphan_that_fits_is_adopted_and_gets_the_labels_it_lacks() -> None:
+def test_an_orphan_that_fits_is_adopted() -> None:
     yard = Yard()
     before = yard.add(orphan())
     web = yard.add(stateful_set())
     yard.settle(stateful_sets, web)
     pod = yard.pod("web-1")
     assert pod.owned_by(web)
-    assert pod.labels["statefulset.kubernetes.io/pod-name"] == "web-1"
     assert pod.uid != before.uid, "it was of no revision, so it was made anew in its turn"
+
+
+def test_an_adopted_pod_that_stays_gets_the_labels_it_lacks() -> None:
+    yard = Yard()
+    before = yard.add(orphan("web-0"))
+    yard.settle(stateful_sets, yard.add(stateful_set(updateStrategy={"type": "OnDelete"})))
+    pod = yard.pod("web-0")
+    assert pod.uid == before.uid
+    assert pod.labels["statefulset.kubernetes.io/pod-name"] == "web-0"
+    assert pod.labels["apps.kubernetes.io/pod-index"] == "0"
+
+
+def test_an_orphan_that_is_going_is_not_adopted() -> None:
+    yard = Yard()
+    yard.delete(yard.add(orphan("web-0")))
+    intents = yard.step(stateful_sets, yard.add(stateful_set()))
+    assert yard.pod("web-0").controller is None
+    assert (made(intents), reasons(intents)) == ([], ["NameTaken"])
 
 
 def test_an_orphan_is_not_adopted_by_a_set_that_has_gone_meanwhile() -> None:

@@ -102,7 +102,8 @@ def test_a_pod_that_has_ended_is_deleted_and_made_anew(phase: str, policy: str) 
     before = yard.pod("web-1").uid
     yard.fail(yard.pod("web-1"), phase)
     assert ended(yard.step(stateful_sets, web)) == ["web-1"]
-    assert made(yard.step(stateful_sets, web)) == [], "the name is still taken"
+    intents = yard.step(stateful_sets, web)
+    assert made(intents) == ended(intents) == [], "it is still going, and its name taken"
     yard.settle(stateful_sets, web)
     assert yard.pod("web-1").uid != before
     assert yard.status(web)["readyReplicas"] == 3

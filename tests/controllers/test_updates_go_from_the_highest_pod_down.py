@@ -79,10 +79,35 @@ def test_the_partition_counts_from_the_first_ordinal() -> None:
     web = settled(yard, ordinals={"start": 10}, updateStrategy=rolling(partition=1))
     yard.edit(web, template=pod_template("app:2"))
     yard.settle(stateful_sets, web)
+    yard.remove(yard.pod("web-10"))
+    yard.settle(stateful_sets, web)
     assert images(yard) == ["app:1", "app:2", "app:2"]
 
 
-def test_on_delete_leaves_it_to_the_user() -> None:
+def test_a_pod_that_is_going_counts_for_no_revision() -> None:
+    yard = Yard()
+    web = settled(yard)
+    yard.delete(yard.pod("web-0"))
+    yard.step(stateful_sets, web)
+    status = yard.status(web)
+    assert (status["replicas"], status["currentReplicas"], status["updatedReplicas"]) == (3, 2, 2)
+
+
+def test_on_delete_never_calls_an_update_complete() -> None:
+    yard = Yard()
+    web = settled(yard, updateStrategy={"type": "OnDelete"})
+    before = yard.status(web)["currentRevision"]
+    yard.edit(web, template=pod_template("app:2"))
+    for name in yard.names(Pod):
+        yard.delete(yard.pod(name))
+    yard.settle(stateful_sets, web)
+    status = yard.status(web)
+    assert images(yard) == ["app:2"] * 3
+    assert (status["currentRevision"], status["updatedReplicas"]) == (before, 3)
+    assert status["updateRevision"] != before
+
+
+def test_on_delete_leaves_leaves_it_to_the_user() -> None:
     yard = Yard()
     web = settled(yard, updateStrategy={"type": "OnDelete"})
     yard.edit(web, template=pod_template("app:2"))

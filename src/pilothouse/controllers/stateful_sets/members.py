@@ -49,7 +49,7 @@ def muster(stateful_set: Object, wanted: Wanted, world: World) -> Members:
     revisions = []
     for revision in _candidates(ControllerRevision, stateful_set, wanted, world):
         if revision.controller is None:
-            if stateful_set.deleting or revision.deleting or not wanted.selector.matches(revision.labels):
+            if revision.deleting:
                 continue
             intents.append(_adopt(stateful_set, revision))
         revisions.append(revision)
