@@ -71,18 +71,21 @@ def disruption_budgets(budget: Object, world: World) -> Iterator[Intent]:
     disrupted = _disrupted(budget, pods, world.now)
     healthy = sum(pod.is_true("Ready") and not pod.deleting and pod.name not in disrupted for pod in pods)
     status = _status(budget, demand, healthy, disrupted, world.now)
+    remarks = list(_remarks(budget, pods, demand))
     if status != budget.status:
         allowed = status["disruptionsAllowed"]
         because = f"{healthy} pods are healthy and {demand.healthy} have to be, so {allowed} may be evicted"
         yield SetStatus(budget, status, because=because)
-    yield from _stayed(budget, pods, disrupted, world.now)
+        for remark in remarks:
+            yield Tell(budget, because=remark.because, event=remark.reason, warning=bool(pods))
+    yield from _stayed(budget, pods, disrupted)
     if disrupted:
         first = min(_moment(time) for time in disrupted.values())
         yield After(
             max(0.0, first + DELETION_TIMEOUT - world.now),
             because="a pod that was evicted should have gone by then",
         )
-    yield from _remarks(budget, pods, demand)
+    yield from remarks
 
 
 def _selected(budget: Object, world: World) -> list[Object]:
@@ -157,9 +160,7 @@ def _disrupted(budget: Object, pods: Sequence[Object], now: float) -> dict[str, 
     }
 
 
-def _stayed(
-    budget: Object, pods: Sequence[Object], disrupted: Mapping[str, str], now: float
-) -> Iterator[Intent]:
+def _stayed(budget: Object, pods: Sequence[Object], disrupted: Mapping[str, str]) -> Iterator[Intent]:
     """Those that were evicted and have not gone."""
     listed = budget.status.get("disruptedPods") or {}
     for pod in pods:
@@ -211,11 +212,11 @@ def _fail_safe(budget: Object, problem: str, now: float) -> Iterator[Intent]:
     }
     if status != budget.status:
         yield SetStatus(budget, status, because=f"nothing may be evicted: {problem}")
+        yield Tell(budget, because=problem, event="CalculateExpectedPodCountFailed", warning=True)
     yield Wait(
         "SyncFailed",
         because=f"what the budget allows can't be known: {problem}",
         remedy="set spec.minAvailable to a number, or have the selector select only pods of StatefulSets",
-        event="CalculateExpectedPodCountFailed",
     )
 
 
@@ -229,7 +230,7 @@ def _condition(
 
 
 def _remarks(budget: Object, pods: Sequence[Object], demand: Demand) -> Iterator[Wait]:
-    """What its owner should know about the budget as it is written."""
+    """What its owner should know about the budget as it is written; told once for each status."""
     if budget.spec.get("minAvailable") is None and budget.spec.get("maxUnavailable") is None:
         yield Wait(
             "NothingAsked",
@@ -248,5 +249,4 @@ def _remarks(budget: Object, pods: Sequence[Object], demand: Demand) -> Iterator
             + (f" and {len(demand.unmanaged) - 3} more" if len(demand.unmanaged) > 3 else "")
             + ", so these pods are missing from the number that the budget is a share of",
             remedy="set spec.minAvailable to a number",
-            event="UnmanagedPods",
         )

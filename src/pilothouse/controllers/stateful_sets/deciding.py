@@ -47,6 +47,7 @@ def sets_of_claim(claim: Object, world: World) -> Names:
     owns=(Pod, ControllerRevision),
     also={Pod: set_of_pod, PersistentVolumeClaim: sets_of_claim},
     standalone=True,
+    condition="Reconciled",
 )
 def stateful_sets(stateful_set: Object, world: World) -> Iterator[Intent]:
     """Each ordinal of a set has its pod and its claims, made, updated and ended in order."""
