@@ -13,7 +13,7 @@ import json
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from urllib.parse import urlencode, urlsplit
 
 from pilothouse.client.access import Access, AccessError
@@ -70,6 +70,8 @@ def ask(
     except AccessError as problem:
         raise AskError(str(problem)) from None
     headers = [("User-Agent", agent), ("Accept", "*/*")]
+    if method != "GET":
+        headers.append(("Content-Length", "0"))
     if access.token:
         headers.append(("Authorization", f"Bearer {access.token}"))
     if access.impersonation is not None:
@@ -90,8 +92,10 @@ def ask(
         connection.close()
 
 
-class _Connection(HTTPSConnection):
-    """A connection to a server whose certificate is for another name than its address."""
+class _Connection(HTTPConnection):
+    """A connection to a server whose certificate may be for another name than its address."""
+
+    default_port = 443
 
     def __init__(self, host: str, port: int, name: str, tls: ssl.SSLContext, patience: float | None) -> None:
         super().__init__(host, port, timeout=patience)
@@ -99,7 +103,7 @@ class _Connection(HTTPSConnection):
         self._tls = tls
 
     def connect(self) -> None:
-        HTTPConnection.connect(self)
+        super().connect()
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
 
 
