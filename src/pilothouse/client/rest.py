@@ -25,7 +25,7 @@ import msgspec
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree, Trees
-from pilothouse.client.failures import Status, failure
+from pilothouse.client.failures import failure
 from pilothouse.client.fence import HEADER, Fence
 from pilothouse.client.retrying import Retrying
 from pilothouse.client.transport import Answer, BadAnswer, Call, Transport
@@ -75,6 +75,10 @@ class Page:
     objects: list[Object]
     revision: int
     token: str = ""
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
 
 
 class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
@@ -275,7 +279,7 @@ class Api:
         """
         content = encoded(deletion(uid, revision, propagation, grace))
         answer = await self.write("DELETE", noun.path(namespace, name), content, JSON, options)
-        if decoded(answer, Status).kind == "Status":
+        if decoded(answer, _Kind).kind == "Status":
             return None
         left = _object(noun, answer)
         return left if left.deletion_timestamp else None

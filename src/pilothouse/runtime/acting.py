@@ -1,6 +1,6 @@
 """Intents carried out, in order, under a fence.
 
-    acts = await actor.carry_out(intents, key, fence)
+    acts = await actor.carry_out(intents, seen, key, office.fence)
 
 The first that does not come off ends it: those after it may rest on it. What was meant for the version that was seen is
 refused by the server when there is another by now; then the decision is taken again, with that in view. What a decision
@@ -37,6 +37,7 @@ from pilothouse.runtime.intents import (
     Update,
     Wait,
 )
+from pilothouse.runtime.leading import Deposed
 from pilothouse.runtime.outcomes import Act, Outcome
 
 _CHANGED: Final = frozenset({"Conflict", "AlreadyExists", "NotFound", "Gone"})
@@ -44,12 +45,10 @@ _CHANGED: Final = frozenset({"Conflict", "AlreadyExists", "NotFound", "Gone"})
 
 NounOf = Callable[[str, str], Noun | None]
 """The noun of an apiVersion and a kind."""
+FenceOf = Callable[[], Fence | None]
+"""What to act under at this moment. Raises ``Deposed``."""
 TellOf = Callable[[Object, str, str, bool], None]
 """Tells an event: about whom, its reason, its message, whether it is a warning."""
-
-
-class Deposed(Exception):
-    """The server knows another leader: nothing more may be done under this fence."""
 
 
 class Actor:
@@ -65,9 +64,9 @@ class Actor:
         self._expectations = expectations
 
     async def carry_out(
-        self, intents: Iterable[Intent], seen: Object, key: Key, fence: Fence | None
+        self, intents: Iterable[Intent], seen: Object, key: Key, fence: FenceOf
     ) -> tuple[Act, ...]:
-        """What came of each. Raises ``Deposed`` if the fence is not the leader's any more."""
+        """What came of each. Raises ``Deposed`` once another leads."""
         acts: list[Act] = []
         going = _Going(self, key, fence)
         stopped = False
@@ -124,13 +123,18 @@ class Actor:
 class _Going:
     """The intents of one decision, under way."""
 
-    def __init__(self, actor: Actor, key: Key, fence: Fence | None) -> None:
+    def __init__(self, actor: Actor, key: Key, fence: FenceOf) -> None:
         self._actor = actor
         self._api = actor.api
         self._key = key
-        self._fence = fence
+        self._fence_of = fence
         self._moved: dict[str, str] = {}
         """The versions of the objects that this decision has written itself, by uid."""
+
+    @property
+    def _fence(self) -> Fence | None:
+        """Asked for with each write, and not once: the term may be over by then."""
+        return self._fence_of()
 
     async def attempt(self, intent: Intent) -> tuple[Outcome, str]:
         match intent:

@@ -1,7 +1,7 @@
 """One controller at work: what changes is decided about, what is decided is done, what was done is seen before the next.
 
     engine = Engine(controller, caches, actor, journal, clock)
-    await engine.run(fence)          # until cancelled; raises Deposed when another leads
+    await engine.run(office.fence)   # until cancelled; raises Deposed when another leads
 
 The caches go on while nobody leads, so that whoever takes over has them ready; an engine starts with everything there is,
 and then follows what changes. A decision that fails, or that the world has overtaken, comes again after a pause that grows;
@@ -10,17 +10,16 @@ it holds up no other. Nothing is decided about a key while the caches lag behind
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Protocol
 
+from pilothouse.aio.together import together
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
-from pilothouse.client.fence import Fence
-from pilothouse.runtime.acting import Actor
+from pilothouse.runtime.acting import Actor, FenceOf
 from pilothouse.runtime.conditioning import broken, conditioned
 from pilothouse.runtime.declaring import EVERY, Controller, Key, Mapper
 from pilothouse.runtime.expecting import Expectations
@@ -45,7 +44,7 @@ class Cache(View, Protocol):
     def revision(self) -> int: ...
 
     def subscribe(self, changed: Changed) -> Callable[[], None]:
-        """Be told of every change from here on, until the function returned is called."""
+        """Be told of what is there, and then of every change, until the function returned is called."""
         ...
 
 
@@ -55,6 +54,8 @@ class Journal(Protocol):
     def note(
         self, controller: Controller, seen: Object, world: World, result: Result, attempts: int
     ) -> None: ...
+
+    def forget(self, controller: Controller, key: Key) -> None: ...
 
 
 class Engine:
@@ -78,6 +79,7 @@ class Engine:
         self._journal = journal
         self._clock = clock
         self._queue: WorkQueue[Key] = WorkQueue(group=lambda key: key.namespace)
+        self._priority = LIVE
         self._parked: dict[Noun, set[Key]] = {}
         self._followed: dict[Noun, Callable[[], None]] = {}
 
@@ -95,16 +97,12 @@ class Engine:
         """The keys that wait for a cache to catch up, by its kind."""
         return self._parked
 
-    async def run(self, fence: Callable[[], Fence | None]) -> None:
+    async def run(self, fence: FenceOf) -> None:
         """Decide and act until cancelled. Raises ``Deposed``."""
         self.follow()
         try:
-            async with asyncio.TaskGroup() as workers:
-                for number in range(self.controller.workers):
-                    workers.create_task(self._work(fence), name=f"{self.controller.name} {number}")
-        except BaseExceptionGroup as group:
-            # What ends one worker ends all, for the same reason.
-            raise group.exceptions[0] from None
+            workers = range(self.controller.workers)
+            await together({f"{self.controller.name} {number}": self._work(fence) for number in workers})
         finally:
             for unsubscribe in self._followed.values():
                 unsubscribe()
@@ -118,10 +116,10 @@ class Engine:
         for noun, cache in self._caches().items():
             if noun in self._followed:
                 continue
+            # What is there is told at once, and may wait until what has just changed is decided about.
+            self._priority = 0
             self._followed[noun] = cache.subscribe(self._hearer(noun))
-            if noun == self.controller.primary or self.controller.primary == EVERY:
-                for one in cache.list():
-                    self._queue.add(Key(noun, one.namespace, one.name))
+            self._priority = LIVE
 
     def _hearer(self, noun: Noun) -> Changed:
         controller = self.controller
@@ -132,12 +130,12 @@ class Engine:
         def hear(before: Object | None, after: Object | None) -> None:
             if parked := self._parked.pop(noun, None):
                 for key in parked:
-                    self._queue.add(key, LIVE)
+                    self._queue.add(key, self._priority)
             for one in (before, after):
                 if one is None:
                     continue
                 if primary:
-                    self._queue.add(Key(noun, one.namespace, one.name), LIVE)
+                    self._queue.add(Key(noun, one.namespace, one.name), self._priority)
                 if owned and (owner := one.controller) is not None:
                     self._add_owner(one, owner["kind"], owner["apiVersion"], owner["name"])
                 if mapper is not None:
@@ -148,12 +146,14 @@ class Engine:
     def _add_owner(self, one: Object, kind: str, api_version: str, name: str) -> None:
         primary = self.controller.primary
         if kind == primary.kind and api_version.rpartition("/")[0] == primary.group:
-            self._queue.add(Key(primary, one.namespace if primary.namespaced else "", name), LIVE)
+            self._queue.add(Key(primary, one.namespace if primary.namespaced else "", name), self._priority)
 
     def _map(self, mapper: Mapper, one: Object) -> None:
         try:
             for key in mapper(one, self._world()):
-                self._queue.add(key if isinstance(key, Key) else Key(self.controller.primary, *key), LIVE)
+                self._queue.add(
+                    key if isinstance(key, Key) else Key(self.controller.primary, *key), self._priority
+                )
         except Exception:
             self.tally.errors += 1
             log.exception("%s: whom %r concerns can't be told", self.controller.name, one)
@@ -161,15 +161,15 @@ class Engine:
     def _world(self) -> World:
         return World(self._caches(), now=self._clock.now())
 
-    async def _work(self, fence: Callable[[], Fence | None]) -> None:
+    async def _work(self, fence: FenceOf) -> None:
         while True:
             key = await self._queue.get()
             try:
-                await self._decide(key, fence())
+                await self._decide(key, fence)
             finally:
                 self._queue.done(key)
 
-    async def _decide(self, key: Key, fence: Fence | None) -> None:
+    async def _decide(self, key: Key, fence: FenceOf) -> None:
         caches = self._caches()
         missing = self._expectations.missing(key, caches)
         if missing:
@@ -180,6 +180,7 @@ class Engine:
         seen = cache.get(key.namespace, key.name) if cache is not None else None
         if seen is None:
             self._queue.forget(key)
+            self._journal.forget(self.controller, key)
             return
         began = perf_counter()
         world = self._world()
@@ -196,7 +197,7 @@ class Engine:
         if not result.refused:
             self._journal.note(self.controller, seen, world, result, self._queue.failures(key))
 
-    async def _result(self, key: Key, seen: Object, world: World, fence: Fence | None) -> Result:
+    async def _result(self, key: Key, seen: Object, world: World, fence: FenceOf) -> Result:
         controller, error = self.controller, ""
         try:
             intents = controller(seen, world)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pilothouse.api.nouns import CoreEvent, Decision
 from pilothouse.api.objects import Object, Tree
@@ -25,9 +25,11 @@ from pilothouse.client.fence import FENCED, Fence
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.declaring import Controller, Key
+from pilothouse.runtime.intents import Delete
+from pilothouse.runtime.leading import Deposed
 from pilothouse.runtime.outcomes import Result
-from pilothouse.runtime.recording import Stamp, carried_on, gist, record, worth_writing
+from pilothouse.runtime.recording import Stamp, carried_on, gist, record, record_name, worth_writing
 from pilothouse.runtime.telling import EventWrite, Teller
 from pilothouse.runtime.world import World
 
@@ -65,8 +67,12 @@ class Journal:
         return not self._decisions and not self._events and not self._writing
 
     def note(self, controller: Controller, seen: Object, world: World, result: Result, attempts: int) -> None:
-        """Have a decision written down, if it is another than the one on record."""
-        if not self._keeps_decisions:
+        """Have a decision written down, if it is another than the one on record.
+
+        One about a record is not, or there would be no end; nor is one that did away with its object, whose record
+        would go with it.
+        """
+        if not self._keeps_decisions or seen.noun == Decision or _ended(seen, result):
             return
         tree = record(controller, seen, world, result, stamp=self._stamp, attempts=attempts)
         name = _name(tree)
@@ -74,6 +80,12 @@ class Journal:
         if worth_writing(tree, before):
             self._decisions[name] = carried_on(tree, before)
             self._news.set()
+
+    def forget(self, controller: Controller, key: Key) -> None:
+        """There is no such object any more; its record goes with it."""
+        name = (key.namespace or "default", record_name(controller.name, key.noun, key.name))
+        self._decisions.pop(name, None)
+        self._record.pop(name, None)
 
     def tell(self, about: Object, reason: str, message: str, warning: bool) -> None:
         """Have an event written."""
@@ -87,7 +99,7 @@ class Journal:
         self._news.set()
 
     async def run(self, fence: Callable[[], Fence | None]) -> None:
-        """Write until cancelled."""
+        """Write until cancelled. Raises ``Deposed`` once another leads."""
         await self._remember()
         failures = 0
         while True:
@@ -160,16 +172,22 @@ class Journal:
                 raise
         return await self._api.create(CoreEvent, tree, fence=fence)
 
-    async def _attempt(self, writing: object) -> bool:
+    async def _attempt(self, writing: Awaitable[object]) -> bool:
         """True if it was written; False if it never will be, which loses a record and nothing else."""
         try:
-            await writing  # type: ignore[misc]
+            await writing
         except StatusError as refusal:
-            if refusal.reason == FENCED or refusal.code >= 500 or refusal.code == 429:
+            if refusal.reason == FENCED:
+                raise Deposed(refusal.message) from refusal
+            if refusal.code >= 500 or refusal.code == 429:
                 raise
             log.info("a record is not wanted: %s", refusal.message)
             return False
         return True
+
+
+def _ended(seen: Object, result: Result) -> bool:
+    return any(isinstance(act.intent, Delete) and act.intent.seen == seen for act in result.done)
 
 
 def _name(tree: Tree) -> Name:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.nouns import Decision
+from pilothouse.api.nouns import Decision, Noun
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.times import format_time
 from pilothouse.runtime.declaring import Controller
@@ -35,10 +35,9 @@ class Stamp(msgspec.Struct, frozen=True):
     epoch: int | None = None
 
 
-def record_name(controller: str, seen: Object) -> str:
+def record_name(controller: str, noun: Noun, name: str) -> str:
     """One record per controller and object; a name that is too long ends in a digest of itself."""
-    group = seen.api_version.rpartition("/")[0]
-    name = ".".join(part for part in (controller, seen.kind.lower(), group, seen.name) if part)
+    name = ".".join(part for part in (controller, noun.kind, noun.group, name) if part)
     name = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name.lower())
     if len(name) <= _LONGEST_NAME:
         return name
@@ -55,7 +54,7 @@ def record(
         "apiVersion": Decision.api_version,
         "kind": Decision.kind,
         "metadata": {
-            "name": record_name(controller.name, seen),
+            "name": record_name(controller.name, seen.noun, seen.name),
             "namespace": seen.namespace or "default",
             "ownerReferences": [owner_reference(seen, controller=False, blocks=False)],
         },

@@ -1,0 +1,102 @@
+"""What the controllers of a process look at: each kind followed once, however many look.
+
+    caches = Caches(informers, controllers)
+    caches.know(await discover(api))           # which kinds there are, for those that care for all
+    await informers.synced()
+    caches.of(controller)                      # {Pod: …, StatefulSet: …}
+
+A kind that a controller names is followed in full. For a controller that cares for every kind, the others are followed by
+their metadata alone; events are left out, since nothing belongs to one and they come by the thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from pilothouse.api.nouns import KNOWN, CoreEvent, Event, Noun
+from pilothouse.api.objects import Object
+from pilothouse.client.cache import Difference
+from pilothouse.client.discovery import Discovery
+from pilothouse.client.informer import Informer
+from pilothouse.client.informers import Informers
+from pilothouse.runtime.declaring import EVERY, Controller
+from pilothouse.runtime.engine import Cache, Changed
+
+_LEFT_OUT: Final = frozenset({(noun.group, noun.kind) for noun in (CoreEvent, Event)})
+
+
+class Followed:
+    """An informer, as engines look at it."""
+
+    def __init__(self, informer: Informer) -> None:
+        self._informer = informer
+
+    @property
+    def revision(self) -> int:
+        return self._informer.revision
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        return self._informer.cache.get(namespace, name)
+
+    def list(self, namespace: str = "") -> Sequence[Object]:
+        return self._informer.cache.list(namespace)
+
+    def by(self, index: str, value: str) -> Sequence[Object]:
+        return self._informer.cache.by(index, value)
+
+    def subscribe(self, changed: Changed) -> Callable[[], None]:
+        def differs(difference: Difference) -> None:
+            changed(difference.old, difference.new)
+
+        def advanced() -> None:
+            changed(None, None)
+
+        ends = (self._informer.subscribe(differs), self._informer.follow(advanced))
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+
+class Caches:
+    """The kinds that are followed."""
+
+    def __init__(self, informers: Informers, controllers: Iterable[Controller]) -> None:
+        self._informers = informers
+        self._nouns: dict[tuple[str, str], Noun] = dict(KNOWN)
+        named = dict.fromkeys(noun for one in controllers for noun in one.nouns if noun != EVERY)
+        self._full = {noun: Followed(informers.get(noun)) for noun in named}
+        self._every: dict[Noun, Followed] = {}
+
+    def know(self, discovery: Discovery) -> bool:
+        """Take in what the server serves. True if every kind is followed and there is one more, or one less."""
+        found: dict[tuple[str, str], Noun] = {}
+        for served in discovery.served:
+            noun = served.noun
+            self._nouns[noun.api_version, noun.kind] = noun
+            if {"list", "watch", "delete"} <= served.verbs and (noun.group, noun.kind) not in _LEFT_OUT:
+                # Of several versions the first is the server's choice; one that is followed in full comes before it.
+                key = (noun.group, noun.kind)
+                if key not in found or noun in self._full:
+                    found[key] = noun
+        before = set(self._every)
+        for noun in before - set(found.values()):
+            del self._every[noun]
+        for noun in found.values():
+            if noun not in self._every:
+                full = self._full.get(noun)
+                self._every[noun] = full or Followed(self._informers.get(noun, partial=True))
+        return set(self._every) != before
+
+    def of(self, controller: Controller) -> Mapping[Noun, Cache]:
+        """Those that a controller has declared to look at."""
+        if EVERY in controller.nouns:
+            return {**self._every, **{noun: self._full[noun] for noun in controller.nouns if noun != EVERY}}
+        return {noun: self._full[noun] for noun in controller.nouns}
+
+    def noun_of(self, api_version: str, kind: str) -> Noun | None:
+        """The noun of a kind that the server has, or that everyone knows."""
+        return self._nouns.get((api_version, kind))

@@ -1,0 +1,96 @@
+"""Decisions while this process leads, and only then.
+
+    office = Office(leadership)
+    await office.hold(decide)             # runs ``decide`` in each term, until cancelled
+    office.fence()                        # to act under; raises Deposed outside a term
+
+``fence`` asks the clock each time: a process that was paused for longer than its lease knows it before its next write, and
+the server knows it too. Losing the lease stops decisions, not the process, which stands by and may lead again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from pilothouse.client.fence import Fence
+from pilothouse.client.leases import Leadership
+
+log = logging.getLogger(__name__)
+
+
+class Deposed(Exception):
+    """Another leads, or may: nothing more may be done."""
+
+
+class Office(Protocol):
+    """A place from which decisions are taken, by one at a time."""
+
+    def fence(self) -> Fence | None:
+        """What to act under; None where nothing is fenced. Raises ``Deposed``."""
+
+    async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
+        """Run ``decide`` whenever the office is held, until cancelled."""
+
+
+class Alone:
+    """The office of a process that has no rivals."""
+
+    def fence(self) -> Fence | None:
+        return None
+
+    async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
+        await decide()
+
+
+class Elected:
+    """The office of whoever holds a Lease."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+        self._term: Fence | None = None
+        self._changed = asyncio.Event()
+        leadership.subscribe(self._gained, self._lost)
+
+    def fence(self) -> Fence | None:
+        fence = self._leadership.fence
+        if fence is None:
+            raise Deposed("the lease has run out, or is another's")
+        return fence
+
+    async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            term = self._term
+            if term is None:
+                await self._change()
+                continue
+            deciding = asyncio.ensure_future(decide())
+            change = asyncio.ensure_future(self._change())
+            try:
+                await asyncio.wait((deciding, change), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                deciding.cancel()
+                change.cancel()
+                await asyncio.gather(deciding, change, return_exceptions=True)
+            if not deciding.cancelled():
+                problem = deciding.exception()
+                if not isinstance(problem, Deposed):
+                    # Nothing that decides ends of itself.
+                    raise problem or RuntimeError("decisions came to an end")
+                log.warning("decisions stop: %s", problem)
+                while self._term == term:
+                    await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _gained(self, fence: Fence) -> None:
+        self._term = fence
+        self._changed.set()
+
+    def _lost(self) -> None:
+        self._term = None
+        self._changed.set()

@@ -1,0 +1,128 @@
+"""Controllers run together: one set of caches, one journal, one office.
+
+    manager = Manager(api, [stateful_sets, garbage], informers, office, clock, identity="m1")
+    await manager.run()                  # until cancelled
+
+Caches come first and go on while another leads; decisions begin when the caches are filled and the office is held. When it
+ends, decisions stop first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from pilothouse.aio.ordering import Group, Ordered
+from pilothouse.aio.together import together
+from pilothouse.api.nouns import CustomResourceDefinition
+from pilothouse.base.clock import Clock
+from pilothouse.client.discovery import discover
+from pilothouse.client.informers import Informers
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.runtime.acting import Actor
+from pilothouse.runtime.caches import Caches
+from pilothouse.runtime.declaring import EVERY, Controller
+from pilothouse.runtime.engine import Engine
+from pilothouse.runtime.expecting import Expectations
+from pilothouse.runtime.journal import Journal
+from pilothouse.runtime.leading import Office
+from pilothouse.runtime.recording import Stamp
+
+COMPONENT = "pilothouse-controller-manager"
+_PATIENCE = 10.0
+_SETTLING = 1.0
+"""Seconds between the definition of a kind and the question which kinds there are."""
+
+log = logging.getLogger(__name__)
+
+
+class Manager:
+    """The controllers of one process."""
+
+    def __init__(
+        self,
+        api: Api,
+        controllers: Sequence[Controller],
+        informers: Informers,
+        office: Office,
+        clock: Clock,
+        *,
+        identity: str,
+    ) -> None:
+        self._api = api
+        self._informers = informers
+        self._office = office
+        self._every = any(EVERY in one.nouns for one in controllers)
+        self._definitions = informers.get(CustomResourceDefinition, partial=True) if self._every else None
+        self.caches = Caches(informers, controllers)
+        self.journal = Journal(api, clock, stamp=Stamp(identity), component=COMPONENT)
+        self.engines = [self._engine(one, clock) for one in controllers]
+        self._started = asyncio.Event()
+
+    @property
+    def idle(self) -> bool:
+        """True if there is nothing to decide or to write down, alarms aside."""
+        return self._started.is_set() and self.journal.idle and all(engine.idle for engine in self.engines)
+
+    async def run(self) -> None:
+        """Follow, and decide while the office is held, until cancelled."""
+        await Ordered(
+            [
+                Group("caches", [self._follow], _PATIENCE, ready=self._filled),
+                Group("decisions", [lambda: self._office.hold(self._decide)], _PATIENCE),
+            ]
+        ).run()
+
+    def _engine(self, controller: Controller, clock: Clock) -> Engine:
+        expectations = Expectations()
+        actor = Actor(
+            self._api,
+            manager=f"pilothouse-{controller.name}",
+            noun_of=self.caches.noun_of,
+            tell=self.journal.tell,
+            expectations=expectations,
+        )
+        return Engine(
+            controller, lambda: self.caches.of(controller), actor, expectations, self.journal, clock
+        )
+
+    async def _follow(self) -> None:
+        async with self._informers.running():
+            if self._definitions is None:
+                await asyncio.get_running_loop().create_future()
+            else:
+                await self._follow_kinds()
+
+    async def _filled(self) -> None:
+        if self._every:
+            self.caches.know(await discover(self._api))
+        await self._informers.synced()
+
+    async def _follow_kinds(self) -> None:
+        """Kinds come and go with their definitions."""
+        changed = asyncio.Event()
+        assert self._definitions is not None
+        await self._definitions.synced()
+        self._definitions.subscribe(lambda _: changed.set())
+        while True:
+            await changed.wait()
+            await asyncio.sleep(_SETTLING)
+            changed.clear()
+            try:
+                if self.caches.know(await discover(self._api)):
+                    await self._informers.synced()
+                    for engine in self.engines:
+                        engine.follow()
+            except (StatusError, TransportError) as problem:
+                log.warning("which kinds there are can't be told, it is asked again: %s", problem)
+                changed.set()
+
+    async def _decide(self) -> None:
+        self._started.set()
+        fence = self._office.fence
+        log.info("deciding: %s", ", ".join(engine.controller.name for engine in self.engines))
+        parts = {engine.controller.name: engine.run(fence) for engine in self.engines}
+        await together({"journal": self.journal.run(fence), **parts})
