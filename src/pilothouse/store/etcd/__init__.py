@@ -3,7 +3,8 @@
     store = await EtcdStore.open(["https://10.0.0.1:2379", "https://10.0.0.2:2379"], tls=Tls(ca=..., cert=..., key=...))
 
 Its gRPC is our own, on HTTP/2 of our own: ``frames``, ``headers`` (with ``huffman``), ``envelopes`` and ``outcomes`` are
-the wire, without I/O; ``channel`` is a connection, ``endpoint`` a member, ``connection`` the cluster.
+the wire, without I/O; ``exchanges`` are calls and streams, ``channel`` a connection, ``endpoint`` a member,
+``connection`` the cluster.
 """
 
 from pilothouse.store.etcd.endpoint import Tls

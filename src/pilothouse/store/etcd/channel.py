@@ -32,7 +32,7 @@ from functools import partial
 from typing import cast
 
 from pilothouse.store.etcd import envelopes, frames, headers, outcomes
-from pilothouse.store.etcd.envelopes import Envelopes
+from pilothouse.store.etcd.exchanges import Call, Exchange, Stream
 from pilothouse.store.etcd.frames import (
     ACK,
     DATA,
@@ -63,122 +63,6 @@ _REMEMBERED = 256
 _MOST_STREAMS = 1 << 31
 
 
-class _Exchange:
-    """A stream of HTTP/2 as both kinds of calls have it."""
-
-    __slots__ = ("deadline", "id", "owed", "unsent", "window")
-
-    def __init__(self, deadline: float) -> None:
-        self.id = 0
-        """0 until it is the call's turn."""
-        self.deadline = deadline
-        self.window = 0
-        """Bytes that the server takes at the moment."""
-        self.owed = 0
-        """Bytes taken from the server and not yet granted again."""
-        self.unsent: deque[tuple[bytes, bool]] = deque()
-        """What waits for a window, and whether it is the last."""
-
-    @property
-    def done(self) -> bool:
-        """Nobody waits for it any more."""
-        raise NotImplementedError
-
-    def take(self, data: bytes) -> bool:
-        """Bytes of the answer. True if they leave nothing waiting for a reader."""
-        raise NotImplementedError
-
-    def finish(self, failed: CallFailed | None) -> None:
-        """The end of the answer."""
-        raise NotImplementedError
-
-
-class _Call(_Exchange):
-    """One message there, one back."""
-
-    __slots__ = ("future", "parts")
-
-    def __init__(self, deadline: float, future: asyncio.Future[bytes]) -> None:
-        super().__init__(deadline)
-        self.future = future
-        self.parts: list[bytes] = []
-
-    @property
-    def done(self) -> bool:
-        return self.future.done()
-
-    def take(self, data: bytes) -> bool:
-        self.parts.append(data)
-        return True
-
-    def finish(self, failed: CallFailed | None) -> None:
-        if self.future.done():
-            return
-        if failed is None:
-            try:
-                self.future.set_result(envelopes.opened(self.parts))
-            except ProtocolError as error:
-                self.future.set_exception(CallFailed("INTERNAL", str(error)))
-        else:
-            self.future.set_exception(failed)
-
-
-class Stream(_Exchange):
-    """Messages both ways, for as long as both sides like."""
-
-    __slots__ = ("_channel", "_envelopes", "_failed", "_messages", "_waiter")
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(float("inf"))
-        self._channel = channel
-        self._envelopes = Envelopes()
-        self._messages: list[bytes] = []
-        self._failed: CallFailed | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._failed is not None
-
-    def send(self, message: bytes) -> None:
-        """Send a message; nothing happens if the stream has ended, of which ``receive`` tells."""
-        if self._failed is None:
-            self._channel.send(self, envelopes.enveloped(message), last=False)
-
-    async def receive(self) -> list[bytes]:
-        """Every message that has come since the last call, at least one. Raises ``CallFailed`` at the end."""
-        while not self._messages:
-            if self._failed is not None:
-                raise self._failed
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        messages, self._messages = self._messages, []
-        self._channel.grant(self)
-        return messages
-
-    def cancel(self) -> None:
-        """No more of this."""
-        self._channel.abandon(self, CallFailed("CANCELLED", "the stream was cancelled"))
-
-    def take(self, data: bytes) -> bool:
-        found = self._envelopes.feed(data)
-        if found:
-            self._messages += found
-            self._wake()
-        return not self._messages
-
-    def finish(self, failed: CallFailed | None) -> None:
-        self._failed = failed or CallFailed("UNAVAILABLE", "the server has ended the stream")
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
 class Channel(asyncio.Protocol):
     """See the module. Made by ``connect``."""
 
@@ -193,11 +77,11 @@ class Channel(asyncio.Protocol):
         self._lost: Callable[[], CallFailed] | None = None
         """Why there is no connection any more, for calls that come too late and never get anywhere."""
         self._outcomes: dict[bytes, Outcome] = {}
-        self._open: dict[int, _Exchange] = {}
+        self._open: dict[int, Exchange] = {}
         self._next = 1
-        self._waiting: deque[tuple[_Exchange, bytes, bytes, bool]] = deque()
+        self._waiting: deque[tuple[Exchange, bytes, bytes, bool]] = deque()
         """Calls beyond the number of streams that the server takes."""
-        self._blocked: dict[int, _Exchange] = {}
+        self._blocked: dict[int, Exchange] = {}
         """Streams with something to send that no window allows, in order."""
         self._window = self._stream_window = frames.WINDOW
         self._most_streams = _MOST_STREAMS
@@ -227,7 +111,7 @@ class Channel(asyncio.Protocol):
 
     async def call(self, block: bytes, message: bytes, deadline: float) -> bytes:
         """The answer's message. ``block`` is a request's headers, ``deadline`` a time of the loop."""
-        call = _Call(deadline, self._loop.create_future())
+        call = Call(deadline, self._loop.create_future())
         self._begin(call, block, envelopes.enveloped(message), True)
         if self._timer is None or deadline < self._timer.when():
             self._arm(deadline)
@@ -242,7 +126,7 @@ class Channel(asyncio.Protocol):
         self._begin(stream, block, b"", False)
         return stream
 
-    def _begin(self, exchange: _Exchange, block: bytes, data: bytes, last: bool) -> None:
+    def _begin(self, exchange: Exchange, block: bytes, data: bytes, last: bool) -> None:
         if self._lost is not None:
             exchange.finish(self._lost())
             return
@@ -260,7 +144,7 @@ class Channel(asyncio.Protocol):
         self._open[id] = exchange
         size = len(data)
         whole = last and size <= self._frame_limit and size <= self._window and size <= exchange.window
-        if whole and len(block) <= self._frame_limit and not self._blocked:
+        if whole and not self._blocked:
             self._window -= size
             self._write(
                 head(HEADERS, END_HEADERS, id, len(block)) + block + head(DATA, END_STREAM, id, size) + data
@@ -270,7 +154,7 @@ class Channel(asyncio.Protocol):
         if data:
             self.send(exchange, data, last=last)
 
-    def send(self, exchange: _Exchange, data: bytes, *, last: bool) -> None:
+    def send(self, exchange: Exchange, data: bytes, *, last: bool) -> None:
         """Send data on a stream, as soon as windows allow."""
         if exchange.id not in self._open:
             if not exchange.id:
@@ -297,13 +181,13 @@ class Channel(asyncio.Protocol):
             if self._window <= 0:
                 return
 
-    def grant(self, exchange: _Exchange) -> None:
+    def grant(self, exchange: Exchange) -> None:
         """Everything that came on this stream has been taken: let the server send as much again."""
         if exchange.owed >= _STREAM_WINDOW // 2 and exchange.id in self._open:
             self._write(frame(WINDOW_UPDATE, 0, exchange.id, number(exchange.owed)))
             exchange.owed = 0
 
-    def abandon(self, exchange: _Exchange, failed: CallFailed) -> None:
+    def abandon(self, exchange: Exchange, failed: CallFailed) -> None:
         """End a call from our side."""
         if self._open.get(exchange.id) is exchange:
             self._write(frame(RST_STREAM, 0, exchange.id, number(frames.CANCEL)))
@@ -311,7 +195,7 @@ class Channel(asyncio.Protocol):
         else:
             exchange.finish(failed)
 
-    def _end(self, exchange: _Exchange, failed: CallFailed | None) -> None:
+    def _end(self, exchange: Exchange, failed: CallFailed | None) -> None:
         """A stream is over; one that waits may take its place."""
         del self._open[exchange.id]
         if self._blocked:
@@ -438,7 +322,7 @@ class Channel(asyncio.Protocol):
             self._outcomes[block] = found
         return found
 
-    def _hear(self, exchange: _Exchange, said: Outcome, last: int) -> None:
+    def _hear(self, exchange: Exchange, said: Outcome, last: int) -> None:
         """Headers or trailers. The server may answer before it has read all of a request: then it wants no more."""
         if last:
             if exchange.unsent:

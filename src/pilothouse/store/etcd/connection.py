@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from pilothouse.store.etcd import messages as wire
-from pilothouse.store.etcd.channel import Stream
 from pilothouse.store.etcd.endpoint import Endpoint, Tls
+from pilothouse.store.etcd.exchanges import Stream
 from pilothouse.store.etcd.outcomes import CallFailed
 from pilothouse.store.interface import StoreError, Unavailable
 

@@ -24,9 +24,9 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from pilothouse.store.etcd import messages as wire
-from pilothouse.store.etcd.channel import Stream
 from pilothouse.store.etcd.connection import WATCH, Connection
 from pilothouse.store.etcd.endpoint import Endpoint
+from pilothouse.store.etcd.exchanges import Stream
 from pilothouse.store.etcd.outcomes import CallFailed
 from pilothouse.store.interface import Batch, Change, Compacted, Entry, StoreError, Unavailable
 
