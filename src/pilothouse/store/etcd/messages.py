@@ -37,9 +37,12 @@ TxnResponse           header:1:ResponseHeader succeeded:2:bool responses:3:Respo
 CompactionRequest     revision:1:int64 physical:2:bool
 CompactionResponse    header:1:ResponseHeader
 
-WatchCreateRequest    key:1:bytes range_end:2:bytes start_revision:3:int64 progress_notify:4:bool prev_kv:6:bool fragment:8:bool
+WatchCreateRequest    key:1:bytes range_end:2:bytes start_revision:3:int64 progress_notify:4:bool prev_kv:6:bool watch_id:7:int64 \
+                      fragment:8:bool
+WatchCancelRequest    watch_id:1:int64
 WatchProgressRequest
-WatchRequest          create_request:1:WatchCreateRequest progress_request:3:WatchProgressRequest
+WatchRequest          create_request:1:WatchCreateRequest cancel_request:2:WatchCancelRequest \
+                      progress_request:3:WatchProgressRequest
 WatchResponse         header:1:ResponseHeader watch_id:2:int64 created:3:bool canceled:4:bool compact_revision:5:int64 \
                       cancel_reason:6:string fragment:7:bool events:11:Event*
 
@@ -94,6 +97,7 @@ TxnResponse: Any = _classes["TxnResponse"]
 CompactionRequest: Any = _classes["CompactionRequest"]
 CompactionResponse: Any = _classes["CompactionResponse"]
 WatchCreateRequest: Any = _classes["WatchCreateRequest"]
+WatchCancelRequest: Any = _classes["WatchCancelRequest"]
 WatchProgressRequest: Any = _classes["WatchProgressRequest"]
 WatchRequest: Any = _classes["WatchRequest"]
 WatchResponse: Any = _classes["WatchResponse"]

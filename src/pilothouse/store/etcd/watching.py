@@ -9,7 +9,8 @@ a slow one holds up the stream (and in the end etcd, which copes) rather than fi
 *No gap, no repeat.* ``position`` is the revision up to which everything has been taken over. Each stream is asked to
 start *at* that revision and what it sends up to there is dropped. That costs one revision's events, and it makes etcd
 say so if history between the two streams is gone: asked for the revision after, it would accept a start at the very
-revision of a compaction. A large response comes in fragments; they are put together before the position moves.
+revision of a compaction. A large response comes in fragments; they are put together before the position moves. A watch
+that is far behind has several watchers on its stream (see ``relaying``).
 
 *Progress marks.* Those that etcd sends by itself come in order with events. Those that are asked for do so only since
 3.5.8 and 3.4.25; before, such a mark could overtake events with lower revisions, so from an older member (or one that
@@ -28,6 +29,7 @@ from pilothouse.store.etcd.connection import WATCH, Connection
 from pilothouse.store.etcd.endpoint import Endpoint
 from pilothouse.store.etcd.exchanges import Stream
 from pilothouse.store.etcd.outcomes import CallFailed
+from pilothouse.store.etcd.relaying import Relay
 from pilothouse.store.interface import Batch, Change, Compacted, Entry, StoreError, Unavailable
 
 _BUFFERED = 4096
@@ -70,6 +72,7 @@ class EtcdWatch:
         self._stream: Stream | None = None
         self._mark_wanted = False
         self._last_heard = 0.0
+        self._relay = Relay()
 
     async def __aenter__(self) -> AsyncIterator[Batch]:
         self._connection.check_open()
@@ -131,9 +134,10 @@ class EtcdWatch:
         """Take over what one stream brings. Ends with ``StreamLost`` or a ``StoreError``."""
         clock = asyncio.get_running_loop().time
         stream: Stream | None = None
+        self._relay = Relay()
         try:
             stream = await self._connection.stream(WATCH, endpoint)
-            stream.send(wire.WatchRequest(create_request=self._create_request()).SerializeToString())
+            self._create(stream, 0, max(self._position, 1))
             fragments: list[Any] = []
             while True:
                 messages = await stream.receive()
@@ -157,23 +161,20 @@ class EtcdWatch:
             for message in messages:
                 response = wire.WatchResponse.FromString(message)
                 if response.canceled:
-                    await self._explain(response)
-                if response.created:
-                    self._stream = stream
-                    if self._mark_wanted:
-                        self.ask_for_mark()
-                    continue
-                if fragments or response.fragment:
+                    await self._stopped(response)
+                elif response.created:
+                    self._began(stream)
+                elif response.fragment:
                     fragments.extend(response.events)
-                    if response.fragment:
-                        continue
-                    events, fragments = fragments, []
-                else:
-                    events = response.events
-                if events:
-                    self._add(changes, events)
-                elif response.watch_id != _ASKED_FOR or await self._is_in_order(endpoint):
+                    continue
+                elif events := [*fragments, *response.events] if fragments else response.events:
+                    fragments = []
+                    self._add(changes, self._relay.take(response.watch_id, events))
+                elif response.watch_id == self._relay.runner or (
+                    response.watch_id == _ASKED_FOR and await self._is_in_order(endpoint)
+                ):
                     mark = response.header.revision
+                self._run_on(changes, mark, response.header.revision, stream)
         except (StoreError, StreamLost, wire.DecodeError) as problem:
             await self._hand_over(changes, mark)
             if isinstance(problem, wire.DecodeError):
@@ -184,22 +185,51 @@ class EtcdWatch:
         await self._hand_over(changes, mark)
         return fragments
 
-    def _create_request(self) -> Any:
-        return wire.WatchCreateRequest(
+    def _create(self, stream: Stream, watcher: int, start: int) -> None:
+        create = wire.WatchCreateRequest(
             key=self._key,
             range_end=self._end,
-            start_revision=max(self._position, 1),
+            start_revision=start,
             progress_notify=True,
             prev_kv=True,
+            watch_id=watcher,
             fragment=True,
         )
+        stream.send(wire.WatchRequest(create_request=create).SerializeToString())
+
+    def _began(self, stream: Stream) -> None:
+        """A watcher has started; the first one makes the stream usable."""
+        if self._stream is None:
+            self._stream = stream
+            if self._mark_wanted:
+                self.ask_for_mark()
+
+    async def _stopped(self, response: Any) -> None:
+        """A watcher has ended: the one that counts, with a reason to be raised, or another."""
+        if self._stream is None or response.watch_id == self._relay.runner:
+            await self._explain(response)
+        self._relay.drop(response.watch_id)
+
+    def _run_on(self, changes: list[Change], mark: int, current: int, stream: Stream) -> None:
+        """Let the watcher that is ahead take over where it can; start some where there is far to go."""
+        while True:
+            position = max(self._position, mark, changes[-1].revision if changes else 0)
+            events, stopping = self._relay.pass_on(position)
+            if not stopping:
+                break
+            self._add(changes, events)
+            for watcher in stopping:
+                cancel = wire.WatchCancelRequest(watch_id=watcher)
+                stream.send(wire.WatchRequest(cancel_request=cancel).SerializeToString())
+        for watcher, start in self._relay.set_out(position, current):
+            self._create(stream, watcher, start)
 
     async def _is_in_order(self, endpoint: Endpoint) -> bool:
         """Whether a mark that was asked for has come in order with events."""
         return marks_come_in_order(await self._connection.version(endpoint))
 
     def _add(self, changes: list[Change], events: Iterable[Any]) -> None:
-        position = self._position
+        position = max(self._position, changes[-1].revision if changes else 0)
         for event in events:
             if event.kv.mod_revision > position:
                 changes.append(self._change(event))
