@@ -4,9 +4,14 @@ import datetime
 import ssl
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tests.kit.requests import key_pem
 
 from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.pki.authority import Authority
+from pilothouse.pki.authority import Authority, Credential
 
 
 async def whoami(request: Request) -> Response:
@@ -44,6 +49,21 @@ async def test_a_certificate_of_another_authority_is_refused(serve, dial, now, t
         await (await dial(place, **write(tmp_path, credential))).get("/a")
 
 
+@pytest.mark.parametrize("away", [-datetime.timedelta(minutes=4), datetime.timedelta(days=1)])
+async def test_a_certificate_out_of_its_dates_is_refused(away, serve, dial, keyring, now, tmp_path):
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bob")])
+    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    certificate = keyring.authority(now).certify(
+        subject, key.public_key(), [(purpose, False)], now=now + away, lifetime=datetime.timedelta(seconds=1)
+    )
+    pem = serialization.Encoding.PEM
+    credential = Credential(certificate.public_bytes(pem), key_pem(key))
+    place = await serve(whoami)
+    with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+        await (await dial(place, **write(tmp_path, credential))).get("/a")
+
+
 async def test_a_serving_certificate_lets_nobody_in(serve, dial, keyring, now, tmp_path):
     credential = keyring.authority(now).serving(["localhost"], now)
     place = await serve(whoami)
@@ -65,6 +85,17 @@ async def test_a_wrong_token_is_unauthorized(token, serve, dial):
     assert (reply.status, reply.json()["message"]) == (401, "Unauthorized")
     assert reply.header("X-Content-Type-Options") == "nosniff"
     assert "details" not in reply.json()
+
+
+@pytest.mark.parametrize("size", [1000, 20_000, 60_000])
+async def test_a_huge_token_is_unauthorized(size, serve, dial):
+    reply = await (await dial(await serve(whoami))).get("/a", f"Authorization: Bearer {'x' * size}")
+    assert reply.status == 401
+
+
+async def test_a_token_beyond_all_bounds_ends_the_connection(serve, dial):
+    reply = await (await dial(await serve(whoami))).get("/a", f"Authorization: Bearer {'x' * 100_000}")
+    assert reply.status in (400, 431)
 
 
 async def test_a_certificate_counts_before_a_token(serve, dial, keyring, now, tmp_path):

@@ -7,12 +7,15 @@
       pki/               authority, certificates and keys
       store/             the objects, where they are stored in SQLite
 
-A program that knows only older layouts refuses a newer folder, before it touches anything.
+A program that knows only older layouts refuses a newer folder, before it touches anything. A newer one takes an older
+folder a step at a time to the layout that it knows: `STEPS[0]` leads from layout 1 to 2, and so on. A step may be cut
+short and is then taken again, so each must bear that; the number is written after it.
 """
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +23,9 @@ from pilothouse.app.options import StartError
 from pilothouse.base.ids import new_uid
 from pilothouse.pki.files import private_folder, write_private
 
-FORMAT = 1
+Step = Callable[[Path], None]
+STEPS: tuple[Step, ...] = ()
+"""No layout has been left behind yet."""
 
 
 @dataclass(frozen=True)
@@ -49,37 +54,46 @@ class DataFolder:
         return file.read_text().strip()
 
     @classmethod
-    def open(cls, path: Path) -> DataFolder:
-        """Make the folder if need be, and see that it is one of ours."""
+    def open(cls, path: Path, steps: Sequence[Step] = STEPS) -> DataFolder:
+        """Make the folder if need be, see that it is one of ours, and bring it up to date."""
         mark = path / "format"
         try:
             if path.exists() and not path.is_dir():
                 raise StartError(f"{path} is not a folder")
             if mark.exists():
-                _check(mark)
+                _bring_up(mark, steps)
             elif path.exists():
                 _refuse_foreign(path)
             private_folder(path)
             if not mark.exists():
-                cls(path).mark()
+                cls(path).mark(steps)
         except OSError as problem:
             raise StartError(f"the data folder {path} can't be used: {problem.strerror or problem}") from None
         return cls(path)
 
-    def mark(self) -> None:
-        """Make it one of ours."""
-        write_private(self.path / "format", f"{FORMAT}\n".encode())
+    def mark(self, steps: Sequence[Step] = STEPS) -> None:
+        """Make it one of ours, of the newest layout."""
+        _write_mark(self.path / "format", 1 + len(steps))
 
 
-def _check(mark: Path) -> None:
+def _bring_up(mark: Path, steps: Sequence[Step]) -> None:
+    """Take a folder from the layout that it has to the newest one."""
     text = mark.read_text(errors="replace").strip()
-    if not text.isdecimal():
+    newest = 1 + len(steps)
+    if not text.isdecimal() or int(text) < 1:
         raise StartError(f"{mark} should hold a number, not {text[:20]!r}")
-    if int(text) > FORMAT:
+    if int(text) > newest:
         raise StartError(
-            f"{mark.parent} has the data format {text}, this program knows formats up to {FORMAT}; "
+            f"{mark.parent} has the data format {text}, this program knows formats up to {newest}; "
             "run the newer pilothouse that wrote it"
         )
+    for number, step in enumerate(steps[int(text) - 1 :], int(text) + 1):
+        step(mark.parent)
+        _write_mark(mark, number)
+
+
+def _write_mark(mark: Path, number: int) -> None:
+    write_private(mark, f"{number}\n".encode())
 
 
 def _refuse_foreign(path: Path) -> None:
