@@ -22,6 +22,7 @@ from tests.durability.ledger import History, Ledger
 from tests.durability.load import COLLECTION, PATIENCE, Watcher, Writer, ask, found
 from tests.durability.victim import Victim
 from tests.kit.http import Http
+from tests.kit.telling import Tell
 
 WRITERS = 8
 WATCHERS = 3
@@ -127,10 +128,11 @@ async def test_nothing_is_lost_repeated_or_used_again(tmp_path: Path, store: str
 
 @pytest.mark.long
 @pytest.mark.timeout(14400)
-async def test_nothing_is_lost_repeated_or_used_again_for_long(tmp_path: Path) -> None:
+async def test_nothing_is_lost_repeated_or_used_again_for_long(tmp_path: Path, tell: Tell) -> None:
     async with besiege(tmp_path, "sqlite") as siege:
         await endure(siege, KILLS, seed=2)
         assert not any(history.relisted for history in siege.histories)
+    tell(f"killed {KILLS} times, {siege.ledger.acknowledged} writes acknowledged and found again")
 
 
 @pytest.mark.long

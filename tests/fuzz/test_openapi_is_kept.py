@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 from tests.fuzz.effort import QUICK, long
 from tests.kit.ours import PilothouseServer
+from tests.kit.telling import Tell
 
 from pilothouse.api.registry import resources
 
@@ -228,8 +229,9 @@ def test_each_operation_keeps_its_promise(client: Client, document: str) -> None
 
 @pytest.mark.long
 @every_document
-def test_each_operation_keeps_its_promise_for_long(client: Client, document: str) -> None:
+def test_each_operation_keeps_its_promise_for_long(client: Client, document: str, tell: Tell) -> None:
     operations, sent = keep(client, document, LONG)
+    tell(f"{sent} requests to {operations} operations")
     assert sent >= operations * LONG.max_examples * len(ASKERS)
 
 

@@ -29,6 +29,7 @@ from tests.kit.rights import (
     rule,
 )
 from tests.kit.targets import Fleet
+from tests.kit.telling import Tell
 from tests.kit.waiting import eventually
 from tests.rbac.generating import World
 
@@ -49,7 +50,7 @@ AT_ONCE = 24
 T = TypeVar("T")
 
 
-async def test_ours_answers_as_kubernetes_does(fleet: Fleet) -> None:
+async def test_ours_answers_as_kubernetes_does(fleet: Fleet, tell: Tell) -> None:
     async with Http.to(fleet.get("memory").target) as ours, Http.to(fleet.get(kube.NAME).target) as theirs:
         answered = allowed = 0
         outcomes: set[int] = set()
@@ -65,6 +66,10 @@ async def test_ours_answers_as_kubernetes_does(fleet: Fleet) -> None:
         # Neither a world where everything is allowed nor one where nothing is would show much.
         assert 0.1 < allowed / answered < 0.9
         assert outcomes >= {201, 403, 404}
+        tell(
+            f"{answered} questions, {WORLDS * WRITES} writes and {WORLDS * LISTINGS} listings of rights, about "
+            f"{WORLDS * ROLES} roles and {WORLDS * BINDINGS} bindings: the same answers as a kube-apiserver's"
+        )
 
 
 async def test_ours_aggregates_as_kubernetes_does(
