@@ -41,19 +41,27 @@ class MakeRequest(Protocol[AskedCo]):
 class Whole(Protocol):
     """A whole answer."""
 
-    status: int
-    body: bytes
-    content_type: str
-    headers: tuple[tuple[str, str], ...]
+    @property
+    def status(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def content_type(self) -> str: ...
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]: ...
 
 
 class Endless(Protocol):
     """An answer that ``run`` writes into a sink, until it returns or is cancelled."""
 
-    status: int
-    run: Callable[[Any], Awaitable[None]]
-    content_type: str
-    headers: tuple[tuple[str, str], ...]
+    @property
+    def status(self) -> int: ...
+    @property
+    def run(self) -> Callable[[Any], Awaitable[None]]: ...
+    @property
+    def content_type(self) -> str: ...
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]: ...
 
 
 class Loopback(Generic[AskedT]):

@@ -1,0 +1,102 @@
+"""The API server in the bottle: the real core, over a store in memory, asked without a network.
+
+    async with Server(clock, seed=7).running() as server:
+        api = server.api("tester")
+        await api.create(ConfigMap, {...})
+
+It can be stopped and started again: the store keeps what it has, as a disk would.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import lru_cache, partial
+
+from pilothouse.api.kubernetes.pod_fields import refused_fields
+from pilothouse.api.registry import resources
+from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authorization import MASTERS
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.exchange import Answer, Request, User
+from pilothouse.base.clock import Clock
+from pilothouse.client.loopback import Loopback
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import Transport
+from pilothouse.meta.kind import Resource
+from pilothouse.pki.authority import Authority
+from pilothouse.pki.jwt import SigningKey
+from pilothouse.store.memory import MemoryStore
+
+ADMIN = User("admin", groups=(MASTERS, "system:authenticated"))
+
+Answerer = Callable[[Request], Awaitable[Answer]]
+
+
+class Server:
+    """A server and its store."""
+
+    def __init__(self, clock: Clock, *, seed: int) -> None:
+        self._clock = clock
+        self._seed = seed
+        self.store = MemoryStore()
+        self.core: Core | None = None
+
+    @property
+    def revision(self) -> int:
+        """It moves with every write and nothing else."""
+        return self.store.current
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Server]:
+        """Up within the context."""
+        core = Core(
+            self.store,
+            kinds(),
+            authenticator=Authenticator(),
+            clock=self._clock,
+            random=random.Random(f"server {self._seed}"),
+            refusals=refused_fields,
+            signing_key=signing_key(),
+            authority=lambda: authority(self._clock.now()),
+        )
+        async with core.running():
+            self.core = core
+            try:
+                yield self
+            finally:
+                self.core = None
+
+    async def answer(self, request: Request) -> Answer:
+        """What the server says. Raises ``ConnectionRefusedError`` while it is down."""
+        if self.core is None:
+            raise ConnectionRefusedError("the server is down")
+        return await self.core.answer(request)
+
+    def transport(self, user: User = ADMIN) -> Transport:
+        """A way to it."""
+        return Loopback(partial(Request, user=user), self.answer)
+
+    def api(self, name: str, *, user: User = ADMIN) -> Api:
+        """A client of it."""
+        return Api(self.transport(user), random.Random(f"{name} {self._seed}"), manager=name)
+
+
+@lru_cache(maxsize=1)
+def kinds() -> tuple[Resource, ...]:
+    """Every kind; parsed once, for as many servers as there are."""
+    return resources()
+
+
+@lru_cache(maxsize=1)
+def signing_key() -> SigningKey:
+    """Made once: nothing that is decided depends on what is in it."""
+    return SigningKey.generate()
+
+
+@lru_cache(maxsize=1)
+def authority(now: float) -> Authority:
+    """Made once, like the key."""
+    return Authority.make("bottle", datetime.datetime.fromtimestamp(now, datetime.UTC))
