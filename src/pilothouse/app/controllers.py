@@ -1,0 +1,48 @@
+"""Which controllers there are, and which of them run where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pilothouse.controllers.disruption_budgets import disruption_budgets
+from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.namespaces import namespaces
+from pilothouse.controllers.node_lifecycle import node_lifecycle
+from pilothouse.controllers.root_certificates import root_certificates
+from pilothouse.controllers.service_accounts import service_accounts
+from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.runtime.declaring import Controller
+
+
+class UnknownController(ValueError):
+    """A controller is asked for that there is not."""
+
+
+def all_controllers(authority: str) -> tuple[Controller, ...]:
+    """Every one. ``authority`` is the PEM text by which pods know the API server."""
+    return (
+        disruption_budgets,
+        garbage,
+        namespaces,
+        node_lifecycle,
+        root_certificates(authority),
+        service_accounts,
+        stateful_sets,
+    )
+
+
+def chosen(controllers: Sequence[Controller], wishes: Sequence[str], *, ours: bool) -> list[Controller]:
+    """Those that are wished for: ``*`` is all that fit the server, ``name`` one more, ``-name`` one less.
+
+    On a real Kubernetes those stay off which it has itself, whatever is wished for. Raises ``UnknownController``.
+    """
+    known = {one.name for one in controllers}
+    for wish in wishes:
+        if wish != "*" and wish.removeprefix("-") not in known:
+            raise UnknownController(
+                f"there is no controller {wish.removeprefix('-')!r}; there are {', '.join(sorted(known))}"
+            )
+    wanted = {one.name for one in controllers} if "*" in wishes else set()
+    wanted |= {wish for wish in wishes if wish in known}
+    wanted -= {wish.removeprefix("-") for wish in wishes if wish.startswith("-")}
+    return [one for one in controllers if one.name in wanted and (ours or not one.standalone)]

@@ -1,0 +1,120 @@
+"""``pilothouse controller-manager``: the flags, by kube-controller-manager's names where it has them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pilothouse.app.options import default_data
+from pilothouse.cli.parameters import Duration
+
+if TYPE_CHECKING:
+    from pilothouse.client.access import Access
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@click.command("controller-manager")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="How to reach the API server; else the pod's own account, KUBECONFIG, or the local server's own.",
+)
+@click.option(
+    "--controllers",
+    default="*",
+    show_default=True,
+    help="Which controllers run: * is all that fit the server, name is one more, -name one less.",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="Whether several may run, of which one decides.",
+)
+@click.option(
+    "--leader-elect-lease-duration",
+    type=Duration(),
+    default="15s",
+    show_default=True,
+    help="How long those who stand by wait for a sign of the leader.",
+)
+@click.option(
+    "--leader-elect-renew-deadline",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="How long the leader decides without having renewed its lease.",
+)
+@click.option(
+    "--leader-elect-retry-period",
+    type=Duration(),
+    default="2s",
+    show_default=True,
+    help="How often the lease is renewed, or looked at.",
+)
+@click.option(
+    "--leader-elect-resource-namespace",
+    default="kube-system",
+    show_default=True,
+    help="Where the lease is.",
+)
+@click.option(
+    "--leader-elect-resource-name",
+    default="pilothouse-controller-manager",
+    show_default=True,
+    help="What the lease is called.",
+)
+@click.option("-v", "--verbose", count=True, help="Log more; twice for much more.")
+def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> None:
+    """Run the controllers: what is asked for in the API is brought about.
+
+    Several may run; one leads, and the others stand by. SIGTERM stops it, and another takes over at once.
+    """
+    levels = [logging.WARNING, logging.INFO, logging.DEBUG]
+    logging.basicConfig(level=levels[min(verbose, 2)], format=_LOG_FORMAT, stream=sys.stderr)
+    import asyncio
+
+    from pilothouse.app.controller_manager import ManagerOptions, run
+    from pilothouse.app.controllers import UnknownController
+    from pilothouse.client.access import AccessError
+    from pilothouse.client.electing import Timing
+    from pilothouse.client.transport import TransportError
+    from pilothouse.meta.errors import StatusError
+
+    try:
+        options = ManagerOptions(
+            access=_access(kubeconfig),
+            controllers=tuple(wish.strip() for wish in flags["controllers"].split(",") if wish.strip()),
+            elect=flags["leader_elect"],
+            lease=(flags["leader_elect_resource_namespace"], flags["leader_elect_resource_name"]),
+            timing=Timing(
+                flags["leader_elect_lease_duration"],
+                flags["leader_elect_renew_deadline"],
+                flags["leader_elect_retry_period"],
+            ),
+        )
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    except AccessError as problem:
+        raise click.ClickException(str(problem)) from None
+    try:
+        asyncio.run(run(options, announce=lambda line: click.echo(line)))
+    except UnknownController as problem:
+        raise click.UsageError(str(problem)) from None
+    except (TransportError, StatusError, AccessError) as problem:
+        raise click.ClickException(f"{options.access.url}: {problem}") from None
+
+
+def _access(kubeconfig: Path | None) -> Access:
+    from pilothouse.client import in_cluster
+    from pilothouse.client.kubeconfig import find, load
+
+    if kubeconfig is None and in_cluster.is_available(os.environ):
+        return in_cluster.load(os.environ)
+    return load(find(kubeconfig, default_data() / "admin.kubeconfig"))
