@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pilothouse.controllers.disruption_budgets import disruption_budgets
+from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_lifecycle import node_lifecycle
@@ -22,6 +23,7 @@ def all_controllers(authority: str) -> tuple[Controller, ...]:
     """Every one. ``authority`` is the PEM text by which pods know the API server."""
     return (
         disruption_budgets,
+        endpoints,
         garbage,
         namespaces,
         node_lifecycle,

@@ -1,0 +1,240 @@
+"""The addresses behind a service: its pods, kept in an Endpoints object and in EndpointSlices.
+
+A service with a selector is backed by the pods that it selects and that have an address. In slices each pod says whether it
+is *ready*, whether it is *serving* (ready, but for being about to go) and whether it is *terminating*; the older Endpoints
+object has ready addresses and others. ``publishNotReadyAddresses`` counts every pod as ready: the names of a database's
+members have to resolve before they are.
+
+Addresses are sorted, slices are numbered, and what is as it should be is not written again: a thousand changes of pods that
+change no address cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pilothouse.api.nouns import Endpoints, EndpointSlice, Pod, Service
+from pilothouse.api.objects import Object, Tree, owner_reference
+from pilothouse.meta.selectors import LabelSelector
+from pilothouse.runtime.declaring import Names, controller
+from pilothouse.runtime.intents import Create, Delete, Intent, Update
+from pilothouse.runtime.world import World
+
+MOST: Final = 100
+"""Addresses in a slice."""
+MANAGER: Final = "endpointslice-controller.k8s.io"
+_MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+_OF_SERVICE: Final = "kubernetes.io/service-name"
+_HEADLESS: Final = "service.kubernetes.io/headless"
+_OVER_CAPACITY: Final = "endpoints.kubernetes.io/over-capacity"
+_MOST_IN_ALL: Final = 1000
+
+
+def services_of_pod(pod: Object, world: World) -> Names:
+    """The services that select a pod."""
+    for service in world.all(Service, pod.namespace):
+        selector = service.spec.get("selector")
+        if selector and all(pod.labels.get(key) == value for key, value in selector.items()):
+            yield service.namespace, service.name
+
+
+def service_of_slice(slice: Object, world: World) -> Names:
+    """The service that a slice is of."""
+    if name := slice.labels.get(_OF_SERVICE):
+        yield slice.namespace, name
+
+
+class Member(NamedTuple):
+    """A pod behind a service."""
+
+    pod: Object
+    address: str
+    ready: bool
+    serving: bool
+    terminating: bool
+
+
+@controller(
+    Service,
+    also={Pod: services_of_pod, EndpointSlice: service_of_slice, Endpoints: lambda one, _: [one.key]},
+    standalone=True,
+)
+def endpoints(service: Object, world: World) -> Iterator[Intent]:
+    """A service's endpoints are the pods that it selects."""
+    selector = service.spec.get("selector")
+    if service.deleting or not selector or service.spec.get("type") == "ExternalName":
+        return
+    pods = world.all(Pod, service.namespace, LabelSelector.from_object({"matchLabels": selector}))
+    members = list(_members(service, pods))
+    yield from _object(service, members, world)
+    yield from _slices(service, members, world)
+
+
+def _members(service: Object, pods: Sequence[Object]) -> Iterator[Member]:
+    everyone = bool(service.spec.get("publishNotReadyAddresses"))
+    for pod in pods:
+        address = pod.at("status", "podIP", default="")
+        if not address or pod.at("status", "phase") in ("Succeeded", "Failed"):
+            continue
+        serving = pod.is_true("Ready")
+        ready = everyone or (serving and not pod.deleting)
+        yield Member(pod, address, ready, everyone or serving, pod.deleting)
+
+
+def _slices(service: Object, members: Sequence[Member], world: World) -> Iterator[Intent]:
+    """Slices of at most a hundred addresses that share their ports."""
+    labels = {_OF_SERVICE: service.name, _MANAGED_BY: MANAGER}
+    if service.spec.get("clusterIP") == "None":
+        labels[_HEADLESS] = ""
+    wanted: dict[str, Tree] = {}
+    for ports, group in _by_ports(service, members):
+        for start in range(0, len(group), MOST):
+            name = f"{service.name}-{len(wanted)}"
+            wanted[name] = {
+                "apiVersion": EndpointSlice.api_version,
+                "kind": EndpointSlice.kind,
+                "metadata": {
+                    "name": name,
+                    "namespace": service.namespace,
+                    "labels": {**service.labels, **labels},
+                    "ownerReferences": [owner_reference(service)],
+                },
+                "addressType": "IPv4",
+                "ports": ports,
+                "endpoints": [_endpoint(member, service.name) for member in group[start : start + MOST]],
+            }
+    there = {
+        one.name: one
+        for one in world.owned(EndpointSlice, service)
+        if one.labels.get(_MANAGED_BY) == MANAGER and not one.deleting
+    }
+    for name, tree in wanted.items():
+        because = f"service {service.name} has {len(members)} pods"
+        yield from _brought(there.get(name), tree, ("ports", "endpoints"), because)
+    for name, one in there.items():
+        if name not in wanted:
+            yield Delete(one, because=f"service {service.name} has fewer pods")
+
+
+def _object(service: Object, members: Sequence[Member], world: World) -> Iterator[Intent]:
+    """The one object that holds them all, as older clients read it."""
+    subsets = []
+    for ports, group in _by_ports(service, members[:_MOST_IN_ALL]):
+        addresses = [_address(member, service.name) for member in group if member.ready]
+        others = [
+            _address(member, service.name) for member in group if not member.ready and not member.terminating
+        ]
+        subset: Tree = {}
+        if addresses:
+            subset["addresses"] = addresses
+        if others:
+            subset["notReadyAddresses"] = others
+        if subset:
+            named = [{key: value for key, value in port.items() if value != ""} for port in ports]
+            subsets.append({**subset, "ports": named} if named else subset)
+    meta: Tree = {"name": service.name, "namespace": service.namespace, "labels": dict(service.labels)}
+    if service.spec.get("clusterIP") == "None":
+        meta["labels"][_HEADLESS] = ""
+    if len(members) > _MOST_IN_ALL:
+        meta["annotations"] = {_OVER_CAPACITY: "truncated"}
+    tree = {
+        "apiVersion": Endpoints.api_version,
+        "kind": Endpoints.kind,
+        "metadata": meta,
+        "subsets": subsets,
+    }
+    found = world.find(Endpoints, service.namespace, service.name)
+    yield from _brought(found, tree, ("subsets",), f"service {service.name} has {len(members)} pods")
+
+
+def _brought(found: Object | None, tree: Tree, fields: Sequence[str], because: str) -> Iterator[Intent]:
+    """Have an object be so, if it is not."""
+    if found is None:
+        yield Create(tree, because=because)
+        return
+    labels = tree["metadata"].get("labels", {})
+    same = all((found.get(field) or []) == tree[field] for field in fields)
+    if same and dict(found.labels) == labels:
+        return
+    meta = {**found.meta, "labels": labels}
+    yield Update(
+        found, {**found.tree, "metadata": meta, **{field: tree[field] for field in fields}}, because=because
+    )
+
+
+def _by_ports(service: Object, members: Sequence[Member]) -> list[tuple[list[Tree], list[Member]]]:
+    """Members by the ports that they have: a named target port may be another number in each pod."""
+    groups: dict[tuple[tuple[Any, ...], ...], tuple[list[Tree], list[Member]]] = {}
+    for member in members:
+        ports = _ports(service, member.pod)
+        key = tuple(tuple(sorted(port.items())) for port in ports)
+        groups.setdefault(key, (ports, []))[1].append(member)
+    ordered = [groups[key] for key in sorted(groups)]
+    for _, group in ordered:
+        group.sort(key=lambda member: (member.address, member.pod.name))
+    return ordered
+
+
+def _ports(service: Object, pod: Object) -> list[Tree]:
+    found = []
+    for port in service.spec.get("ports") or ():
+        number = _target(port, pod)
+        if number is not None:
+            entry = {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}
+            if port.get("appProtocol"):
+                entry["appProtocol"] = port["appProtocol"]
+            found.append(entry)
+    return found
+
+
+def _target(port: Mapping[str, Any], pod: Object) -> int | None:
+    """The number of the pod's port that a service's port leads to; None if it names one that the pod has not."""
+    target = port.get("targetPort") or port.get("port")
+    if isinstance(target, int):
+        return target
+    containers = [
+        *pod.spec.get("containers", ()),
+        *(one for one in pod.spec.get("initContainers") or () if one.get("restartPolicy") == "Always"),
+    ]
+    for container in containers:
+        for each in container.get("ports") or ():
+            if each.get("name") == target and each.get("protocol", "TCP") == port.get("protocol", "TCP"):
+                return int(each["containerPort"])
+    return None
+
+
+def _endpoint(member: Member, service: str) -> Tree:
+    pod = member.pod
+    endpoint: Tree = {
+        "addresses": [member.address],
+        "conditions": {
+            "ready": member.ready,
+            "serving": member.serving,
+            "terminating": member.terminating,
+        },
+        "targetRef": {"kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+    }
+    if node := pod.spec.get("nodeName"):
+        endpoint["nodeName"] = node
+    if hostname := _hostname(pod, service):
+        endpoint["hostname"] = hostname
+    return endpoint
+
+
+def _address(member: Member, service: str) -> Tree:
+    pod = member.pod
+    address: Tree = {
+        "ip": member.address,
+        "targetRef": {"kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+    }
+    if node := pod.spec.get("nodeName"):
+        address["nodeName"] = node
+    if hostname := _hostname(pod, service):
+        address["hostname"] = hostname
+    return address
+
+
+def _hostname(pod: Object, service: str) -> str:
+    """The name under which a pod is found within its service, if that is the one it belongs to."""
+    return str(pod.spec.get("hostname", "")) if pod.spec.get("subdomain") == service else ""
