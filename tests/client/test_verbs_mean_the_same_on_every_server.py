@@ -97,6 +97,7 @@ async def test_a_dry_run_changes_nothing(api: Api, space: str) -> None:
     assert await api.find(ConfigMap, "a", space) is None
     await api.create(ConfigMap, config_map(space))
     await api.delete(ConfigMap, "a", space, dry_run=True)
+    await api.delete_collection(ConfigMap, space, dry_run=True)
     assert await api.find(ConfigMap, "a", space) is not None
 
 
@@ -174,6 +175,8 @@ async def test_a_pod_is_bound_and_evicted(api: Api, space: str) -> None:
     with pytest.raises(StatusError) as another:
         await evict(api, "web-0", space, uid="another")
     assert another.value.code == 409
+    await evict(api, "web-0", space, uid=created.uid, grace=0, dry_run=True)
+    assert await api.find(Pod, "web-0", space) == await api.get(Pod, "web-0", space)
     await evict(api, "web-0", space, uid=created.uid, grace=0)
     assert await api.find(Pod, "web-0", space) is None
 

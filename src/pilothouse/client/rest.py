@@ -277,7 +277,7 @@ class Api:
 
         Returns it if it lives on for a while (finalizers, grace), else None.
         """
-        content = encoded(deletion(uid, revision, propagation, grace))
+        content = encoded(deletion(uid, revision, propagation, grace, dry_run=options.get("dry_run", False)))
         answer = await self.write("DELETE", noun.path(namespace, name), content, JSON, options)
         if decoded(answer, _Kind).kind == "Status":
             return None
@@ -295,7 +295,7 @@ class Api:
         grace: int | None = None,
         **options: Unpack[Writing],
     ) -> None:
-        content = encoded(deletion("", "", propagation, grace))
+        content = encoded(deletion("", "", propagation, grace, dry_run=options.get("dry_run", False)))
         query = _given({"labelSelector": labels, "fieldSelector": fields})
         await self.write("DELETE", noun.path(namespace), content, JSON, options, query=query)
 
@@ -365,8 +365,8 @@ def _identity(body: Body) -> tuple[str, str]:
     return metadata.get("namespace", ""), metadata.get("name", "")
 
 
-def deletion(uid: str, revision: str, propagation: str, grace: int | None) -> Tree:
-    """``DeleteOptions``."""
+def deletion(uid: str, revision: str, propagation: str, grace: int | None, *, dry_run: bool = False) -> Tree:
+    """``DeleteOptions``. Where a delete has a body, Kubernetes takes no notice of the query, ``dryRun`` included."""
     options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if preconditions := _given({"uid": uid, "resourceVersion": revision}):
         options["preconditions"] = preconditions
@@ -374,6 +374,8 @@ def deletion(uid: str, revision: str, propagation: str, grace: int | None) -> Tr
         options["propagationPolicy"] = propagation
     if grace is not None:
         options["gracePeriodSeconds"] = grace
+    if dry_run:
+        options["dryRun"] = ["All"]
     return options
 
 
