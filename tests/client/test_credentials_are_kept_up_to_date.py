@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from tests.client.scripted import Reply, Scripted, scripted
 
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.access import Access, AccessError, Impersonation, Login
+from pilothouse.client.asking import ask
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.transport import Call, NotSent
 
@@ -149,3 +151,18 @@ async def test_a_server_may_have_another_name_than_its_address(server: Scripted)
     async with opened(server.access(server_name="db.example.io")) as transport:
         with pytest.raises(NotSent, match=r"db\.example\.io"):
             await transport.request(VERSION)
+
+
+async def test_a_command_logs_in_too(server: Scripted, tmp_path: Path) -> None:
+    who = Impersonation("jane", groups=("dev", "ops"))
+    access = server.access(login=login(tmp_path), impersonation=who, server_name="localhost")
+    server.answers += [Reply(200, b"yes\n")]
+
+    def question() -> list[bytes]:
+        with ask(access, "/page", {"a": "b"}, agent="test", patience=30) as answer:
+            return list(answer)
+
+    assert await asyncio.to_thread(question) == [b"yes\n"]
+    (asked,) = server.asked
+    assert (asked.path, asked.headers["Authorization"]) == ("/page?a=b", "Bearer token-1")
+    assert asked.groups == ("dev", "ops")

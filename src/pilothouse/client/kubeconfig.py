@@ -112,10 +112,13 @@ class _Reader:
         # A path is meant from the kubeconfig's folder; a bare name is looked up in PATH.
         if os.sep in command:
             command = str(self._path.parent / command)
-        env = {str(each["name"]): str(each["value"]) for each in told.get("env") or []}
+        env = {}
+        for each in told.get("env") or []:
+            entry = self._mapping(each, "exec.env[]")
+            env[str(entry.get("name", ""))] = str(entry.get("value", ""))
         return Login(
             command=command,
-            args=tuple(str(each) for each in told.get("args") or []),
+            args=self._texts(told.get("args"), "exec.args"),
             env=env,
             api_version=str(version),
             cluster_info=bool(told.get("provideClusterInfo")),
@@ -131,8 +134,8 @@ class _Reader:
         return Impersonation(
             user=str(user["as"]),
             uid=str(user.get("as-uid") or ""),
-            groups=tuple(str(each) for each in user.get("as-groups") or []),
-            extra={str(name): tuple(str(each) for each in values) for name, values in extra.items()},
+            groups=self._texts(user.get("as-groups"), "as-groups"),
+            extra={str(name): self._texts(values, f"as-user-extra.{name}") for name, values in extra.items()},
         )
 
     def _entry(self, content: Any, kind: str, name: Any) -> dict[str, Any]:
@@ -145,6 +148,11 @@ class _Reader:
         if not isinstance(value, dict):
             raise self._wrong(f"{where or 'the content'} must be a mapping")
         return value
+
+    def _texts(self, value: Any, where: str) -> tuple[str, ...]:
+        if value is not None and not isinstance(value, list):
+            raise self._wrong(f"{where} must be a list")
+        return tuple(str(each) for each in value or ())
 
     def _data(self, entry: dict[str, Any], field: str) -> bytes:
         inline = entry.get(f"{field}-data")

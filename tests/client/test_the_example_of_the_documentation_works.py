@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.kit.targets import Fleet
+
+PAGE = Path(__file__).parents[2] / "docs" / "client.md"
+
+
+def test_the_example_runs_and_says_what_it_should(fleet: Fleet, tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    file = tmp_path / "colours.py"
+    file.write_text(example)
+    environ = {**os.environ, "KUBECONFIG": str(fleet.get("sqlite").target.kubeconfig)}
+    ended = subprocess.run(
+        [sys.executable, str(file)], env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "ours\n['sky']\n"), ended.stderr
