@@ -42,6 +42,8 @@ def _field(tag: bytes, value: bytes) -> bytes:
 def _varint(number: int) -> bytes:
     if 0 <= number < 0x80:
         return bytes((number,))
+    if 0x80 <= number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     if number < 0:
         number += 1 << 64
     coded = bytearray()
