@@ -22,7 +22,7 @@ from tests.api.navigator.clusters import (
 from tests.kit.admission import admit
 from tests.kit.generating import objects
 
-from pilothouse.api.navigator.conversion import STASH, convert, stash_of
+from pilothouse.api.navigator.conversion import STASH, convert, read_stash, stash_of
 from pilothouse.api.navigator.kinds import resources
 from pilothouse.meta.kind import Kind, Resource
 
@@ -295,3 +295,9 @@ def test_the_annotation_is_refused_in_v1beta1() -> None:
 def test_what_would_not_fit_into_the_annotation_is_refused() -> None:
     found = create(ELASTICSEARCH[V1BETA1], elasticsearch(config={"a": "x" * 200_000}))
     assert found.paths == ["spec"]
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", "1", "[" * 100_000, '{"a":' * 100_000])
+def test_an_annotation_that_no_conversion_wrote_is_told_apart(text: str) -> None:
+    with pytest.raises(ValueError, match="not"):
+        read_stash(text)

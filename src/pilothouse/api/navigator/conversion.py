@@ -57,7 +57,7 @@ def read_stash(text: str) -> Object:
     """What an annotation holds. Raises ValueError if it isn't what a conversion wrote."""
     try:
         stash = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from error
     if not isinstance(stash, dict):
         raise ValueError("not a JSON object")
