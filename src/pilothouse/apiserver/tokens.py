@@ -5,13 +5,14 @@
 
 A token is signed for a while, for some audiences, perhaps for one pod, secret or node; ``minting`` makes them. Its
 signature never changes and is checked once. Everything else is looked at each time: its dates, and whether the account
-and the object that it is bound to still exist, with the same uid. Something that is being deleted counts as gone a
-minute after it should have been.
+and the object that it is bound to still exist, with the same uid. An object is decoded once for each of its revisions.
+Something that is being deleted counts as gone a minute after it should have been.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TypeVar
 
 import msgspec
 
@@ -25,11 +26,12 @@ from pilothouse.apiserver.authentication import (
 )
 from pilothouse.apiserver.catalog import ROOT
 from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.objects import Guesses
+from pilothouse.apiserver.objects import Guesses, Stored
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import parse_time
 from pilothouse.pki.jwt import SigningKey
 
+T = TypeVar("T")
 ISSUER = AUDIENCE
 _REMEMBERED = 4096
 _LEEWAY = 60.0
@@ -68,6 +70,22 @@ class Claims(msgspec.Struct, frozen=True):
     kubernetes: Private = msgspec.field(name="kubernetes.io")
 
 
+class Known(msgspec.Struct, frozen=True):
+    """A token whose signature was found to be ours."""
+
+    claims: Claims
+    user: User
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What counts of an object at one of its revisions."""
+
+    revision: int
+    uid: str
+    gone: float
+    """When it counts as gone; infinity unless it is being deleted."""
+
+
 class Tokens:
     """Reviews service accounts' tokens."""
 
@@ -75,13 +93,15 @@ class Tokens:
         self._key = key
         self._guesses = guesses
         self._clock = clock
-        self._verified: dict[str, Claims] = {}
+        self._known: dict[str, Known] = {}
+        self._seen: dict[str, Seen] = {}
 
     def review(self, token: str, audiences: tuple[str, ...]) -> Vouched | None:
         """Whose a token is; None if it is none of ours. Raises ``UntrustedError`` if it is not good now."""
         if token.count(".") != 2:
             return None
-        claims = self._claims(token)
+        known = self._known.get(token) or self._learn(token)
+        claims = known.claims
         if claims.iss != ISSUER:
             return None
         now = self._clock.now()
@@ -102,35 +122,48 @@ class Tokens:
             self._find("pods", private.namespace, private.pod, now)
         elif private.node is not None:
             self._find("nodes", "", private.node, now)
-        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{private.namespace}", AUTHENTICATED)
-        return Vouched(User(claims.sub, private.serviceaccount.uid, groups, _extra(claims)), meant)
+        return Vouched(known.user, meant)
 
-    def _claims(self, token: str) -> Claims:
-        """The claims of a token that we signed."""
-        claims = self._verified.get(token)
-        if claims is None:
-            try:
-                claims = msgspec.convert(self._key.verify(token), Claims)
-            except ValueError as problem:
-                raise _untrusted(str(problem)) from None
-            if len(self._verified) >= _REMEMBERED:
-                del self._verified[next(iter(self._verified))]
-            self._verified[token] = claims
-        return claims
+    def _learn(self, token: str) -> Known:
+        """Check a token's signature, and remember that it is ours."""
+        try:
+            claims = msgspec.convert(self._key.verify(token), Claims)
+        except ValueError as problem:
+            raise _untrusted(str(problem)) from None
+        private = claims.kubernetes
+        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{private.namespace}", AUTHENTICATED)
+        known = Known(claims, User(claims.sub, private.serviceaccount.uid, groups, _extra(claims)))
+        _remember(self._known, token, known)
+        return known
 
     def _find(self, plural: str, namespace: str, wanted: Reference, now: float) -> None:
         """See that an object is there, as the one that the token was made for."""
-        where = f"{namespace}/{wanted.name}" if namespace else wanted.name
-        found = self._guesses.peek(f"{ROOT}{plural}/{where}")
+        key = f"{ROOT}{plural}/{namespace}/{wanted.name}" if namespace else f"{ROOT}{plural}/{wanted.name}"
+        found = self._guesses.peek(key)
         if found is None:
             raise UnseenError(_told(f'{plural} "{wanted.name}" not found'))
-        metadata: dict[str, Any] = codec.decode(found.value)["metadata"]
-        if metadata["uid"] != wanted.uid:
-            detail = f"UID ({metadata['uid']}) does not match the token's ({wanted.uid})"
+        seen = self._seen.get(key)
+        if seen is None or seen.revision != found.revision:
+            seen = _look(found)
+            _remember(self._seen, key, seen)
+        if seen.uid != wanted.uid:
+            detail = f"UID ({seen.uid}) does not match the token's ({wanted.uid})"
             raise UnseenError(_told(f'{plural} "{wanted.name}" is another one now: its {detail}'))
-        going = metadata.get("deletionTimestamp")
-        if going and parse_time(going) + _LEEWAY < now:
+        if now > seen.gone:
             raise _untrusted("service account token has been invalidated")
+
+
+def _look(found: Stored) -> Seen:
+    metadata = codec.decode(found.value)["metadata"]
+    going = metadata.get("deletionTimestamp")
+    return Seen(found.revision, metadata["uid"], parse_time(going) + _LEEWAY if going else math.inf)
+
+
+def _remember(memory: dict[str, T], key: str, value: T) -> None:
+    """Keep a value; the oldest one makes room."""
+    if len(memory) >= _REMEMBERED:
+        del memory[next(iter(memory))]
+    memory[key] = value
 
 
 def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
