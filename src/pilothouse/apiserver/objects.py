@@ -165,6 +165,7 @@ class Objects:
                     return outcome
                 live = await self.find(key)
             except errors.StatusError:
+                # Refused by what was guessed; what is there may say otherwise.
                 if certain:
                     raise
                 live = await self.find(key)
@@ -174,6 +175,9 @@ class Objects:
                 continue
             except Conflict as conflict:
                 live = conflict.current
+            except StoreError as problem:
+                # It may have been written all the same: a second try would be judged by the first one's outcome.
+                raise _told(problem) from None
             certain = True
         raise errors.conflict(
             served.kind.plural, served.kind.group, name, "too many writers at once; please try again"
@@ -193,6 +197,7 @@ class Objects:
     async def _attempt(
         self, served: Served, key: str, live: Stored, change: Change, guard: Guard | None, dry_run: bool
     ) -> Outcome:
+        """One try at one state of the object. What the store says against it is raised as the store says it."""
         resource = served.resource
         stored = codec.decode(live.value, live.revision)
         if resource.refresh is not None:
@@ -205,10 +210,7 @@ class Objects:
                 last = codec.encode(codec.convert(resource, result.last, resource.storage))
             if dry_run:
                 return Outcome(last, live.revision, removed=True)
-            try:
-                revision = await self._store.delete(key, revision=live.revision, guard=guard)
-            except StoreError as problem:
-                raise _told(problem) from None
+            revision = await self._store.delete(key, revision=live.revision, guard=guard)
             return Outcome(last, revision, removed=True)
         value = codec.encode(codec.convert(resource, result, resource.storage))
         if value == live.value:
@@ -216,10 +218,7 @@ class Objects:
         if dry_run:
             return Outcome(value, live.revision)
         ttl = _time_to_live(served, result)
-        try:
-            revision = await self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard)
-        except StoreError as problem:
-            raise _told(problem) from None
+        revision = await self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard)
         return Outcome(value, revision)
 
 

@@ -5,26 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.kit.shared_store import SharedStore
 
 from pilothouse.apiserver.address_book import KEY, AddressBook, NotOurTurn, taking
 from pilothouse.store.interface import Guard, GuardFailed, Store, Unavailable
 from pilothouse.store.memory import MemoryStore
-
-
-class SharedStore(MemoryStore):
-    """One that others write to as well; it can lose its answers."""
-
-    silent = False
-
-    @property
-    def current(self) -> int | None:
-        return None
-
-    async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
-        revision = await super().create(key, value, ttl=ttl, guard=guard)
-        if self.silent:
-            raise Unavailable("no answer")
-        return revision
 
 
 @pytest.fixture
