@@ -166,3 +166,50 @@ async def test_a_command_logs_in_too(server: Scripted, tmp_path: Path) -> None:
     (asked,) = server.asked
     assert (asked.path, asked.headers["Authorization"]) == ("/page?a=b", "Bearer token-1")
     assert asked.groups == ("dev", "ops")
+
+
+@asynccontextmanager
+async def proxy(*, refuses: bool = False) -> AsyncIterator[tuple[str, list[str]]]:
+    """An HTTP proxy, and what it was asked to connect to."""
+    asked: list[str] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        _, where, _ = head.decode().split(" ", 2)
+        asked.append(where)
+        if refuses:
+            writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+            return
+        host, _, port = where.rpartition(":")
+        inner, outer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(pump(reader, outer), pump(inner, writer), return_exceptions=True)
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", asked
+
+
+async def test_a_proxy_is_gone_through(server: Scripted) -> None:
+    async with proxy() as (url, asked):
+        async with opened(server.access(proxy=url)) as transport:
+            assert (await transport.request(VERSION)).status == 200
+
+        def question() -> list[bytes]:
+            with ask(server.access(proxy=url), "/page", {}, agent="test", patience=30) as answer:
+                return list(answer)
+
+        assert await asyncio.to_thread(question) == [b"{}"]
+        assert asked == [server.url.removeprefix("https://")] * 2
+
+
+async def test_what_a_proxy_refuses_was_not_sent(server: Scripted) -> None:
+    async with proxy(refuses=True) as (url, _), opened(server.access(proxy=url)) as transport:
+        with pytest.raises(NotSent, match="403"):
+            await transport.request(VERSION)

@@ -26,6 +26,7 @@ from pilothouse.client.warning_headers import warning_texts
 CONNECT_SECONDS = 10.0
 _READ_BUFFER = 2**18
 
+_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
 
@@ -83,8 +84,11 @@ class HttpTransport:
         try:
             yield response
         finally:
-            # What was not read to its end, such as a watch, can't be used for another request.
-            response.close() if not response.content.at_eof() else response.release()
+            # A connection on which an answer was not read to its end, such as a watch, can't be used again.
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()
 
     async def _send(self, call: Call, shown: Shown) -> aiohttp.ClientResponse:
         access = self._access
@@ -104,7 +108,7 @@ class HttpTransport:
                 proxy=access.proxy or None,
                 allow_redirects=False,
             )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as problem:
+        except _UNSENT as problem:
             raise NotSent(f"{access.url} can't be reached: {_described(problem)}") from problem
         except _BROKEN as problem:
             raise self._interrupted(problem) from problem
