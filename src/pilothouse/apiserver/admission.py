@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.call import Call
@@ -15,6 +15,8 @@ from pilothouse.meta.kind import Kind, Object
 Refusals = Callable[[Kind, Object], Iterable[FieldError]]
 WriteCheck = Callable[[Call, Object, Object | None], None]
 """Raises to refuse a write: the call, the object as it would be, and as it was (None for one that is new)."""
+Completion = Callable[[Call, Object], Awaitable[None]]
+"""Adds to a new object what follows from other objects, or raises to refuse it."""
 PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
 """There from the first start, and not to be deleted."""
 
@@ -22,16 +24,22 @@ PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
 class Admission:
     """The checks, in their order."""
 
-    def __init__(self, objects: Objects, refusals: Refusals, checks: Iterable[WriteCheck]) -> None:
+    def __init__(
+        self, objects: Objects, refusals: Refusals, complete: Completion, checks: Iterable[WriteCheck]
+    ) -> None:
         self._objects = objects
         self._refusals = refusals
+        self._complete = complete
         self._checks = tuple(checks)
 
     async def admit_create(self, call: Call, obj: Object) -> None:
         """Nothing is born into a namespace that doesn't exist or is going away."""
+        if call.served.kind.namespaced:
+            await self._check_namespace(call, obj)
+        await self._complete(call, obj)
+
+    async def _check_namespace(self, call: Call, obj: Object) -> None:
         kind = call.served.kind
-        if not kind.namespaced:
-            return
         found = await self._objects.glance(f"{ROOT}namespaces/{call.namespace}")
         if found is None:
             raise errors.not_found("namespaces", "", call.namespace)

@@ -57,6 +57,7 @@ from pilothouse.apiserver.rbac.reconciling import make_roles
 from pilothouse.apiserver.reading import Reader
 from pilothouse.apiserver.restriction.authorizer import Restriction
 from pilothouse.apiserver.reviews import Reviews
+from pilothouse.apiserver.service_accounts import ServiceAccounts
 from pilothouse.apiserver.service_ranges import SERVICE_RANGE
 from pilothouse.apiserver.signing import Signing
 from pilothouse.apiserver.tokens import Tokens
@@ -117,7 +118,8 @@ class Core:
         escalation = Escalation(self._authorizer, self._rbac)
         requests = RequestRights(self._authorizer)
         checks = [self._restriction.check, escalation.check, requests.check]
-        admission = Admission(self._objects, refusals, checks)
+        accounts = ServiceAccounts(self.catalog, self._objects, clock, random)
+        admission = Admission(self._objects, refusals, accounts.complete, checks)
         self._writer = Writer(self._objects, admission, clock, random, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
