@@ -126,6 +126,15 @@ async def test_the_version_says_whose_server_it_is(http: Http, real: bool) -> No
     assert version["minor"] == ("33" if real else "32")
 
 
+async def test_a_pod_without_an_account_finds_one_in_any_namespace(http: Http, ns: str, real: bool) -> None:
+    spec = {"containers": [{"name": "main", "image": "x:1"}]}
+    answer = await http.post(f"/api/v1/namespaces/{ns}/pods", {"metadata": {"name": "p"}, "spec": spec})
+
+    assert answer.status == (403 if real else 201)
+    account = await http.get(f"/api/v1/namespaces/{ns}/serviceaccounts/default")
+    assert account.status == (404 if real else 200)
+
+
 async def test_a_pod_deleted_at_once_is_answered_with_a_status(http: Http, ns: str, real: bool) -> None:
     pods = f"/api/v1/namespaces/{ns}/pods"
     account = {"metadata": {"name": "default"}}

@@ -4,9 +4,9 @@ Those of Kubernetes have its names and, for what is served here, its rules, so t
 ``view`` or ``system:auth-delegator`` find what they expect. ``admin``, ``edit`` and ``view`` are aggregated: what they
 grant on our own kinds comes from roles of ours, just as a user's own kinds get in by a label.
 
-``pilothouse:controller-manager`` is for our controllers, ``pilothouse:pilot`` for the process beside a database,
-``pilothouse:audit-reader`` for whoever may see the audit trail, among them the other instances of the server. What a
-pilot or a node may touch within these is narrowed further, ahead of RBAC.
+``pilothouse:controller-manager`` is for our controllers, ``pilothouse:audit-reader`` for whoever may see the audit trail,
+among them the other instances of the server. Pilots and nodes need no role here, and none adds to what they may do:
+``restriction`` decides about them. ``pilothouse:pilot`` is what a pilot is given on a real Kubernetes.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def _ours() -> Iterable[Object]:
         "pilothouse:pilot",
         verbs(VIEW, "elasticsearchclusters cassandraclusters pilots", _NAVIGATOR),
         verbs("get patch update", "pilots/status", _NAVIGATOR),
-        verbs(VIEW, "configmaps endpoints pods secrets services"),
+        verbs(VIEW, "configmaps pods secrets"),
         verbs("create patch update " + VIEW, "leases", "coordination.k8s.io"),
         CREATE_EVENTS,
     )
