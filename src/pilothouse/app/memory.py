@@ -3,14 +3,21 @@
 What is made while a server starts lives as long as its process. Looking through it again and again, during the start
 and after, would be wasted: the collector rests until the start is over, and leaves alone what is there by then. And
 what the start used and freed goes back to the system, as do large blocks whenever they are freed later: a list of
-megabytes leaves nothing behind.
+megabytes leaves nothing behind. The code that only the start has run is let go as well.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
+_ACCOUNT = Path("/proc/self/smaps")
+_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
+_OF_A_FILE = re.compile(r"r-[x-]p \S+ \S+ [1-9]\d*\s+/(?!.*\(deleted\)$)")
+_MADV_DONTNEED = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGE = 512 * 1024
 """Twice what the TLS layer takes for each read and gives back right after it. If such a block came from the system each
@@ -30,6 +37,32 @@ def settle() -> None:
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
     _tell_allocator("malloc_trim", 0)
+    _let_go_of_code()
+
+
+def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
+    """Where files are mapped whose pages can't be written and never were, in the kernel's account of a process."""
+    place: tuple[int, int] | None = None
+    for line in smaps.splitlines():
+        if head := _MAPPING.match(line):
+            place = (int(head[1], 16), int(head[2], 16)) if _OF_A_FILE.match(head[3]) else None
+        elif place is not None and line.startswith("Anonymous:"):
+            if line.split()[1] == "0":
+                yield place
+            place = None
+
+
+def _let_go_of_code() -> None:
+    """Unmap the parts of program and libraries that the start has touched.
+
+    Most are not needed again, such as what makes certificates. They stay in the system's page cache; whatever is needed
+    is mapped again at its next use. What the loader has adjusted to where it lies would be lost, so that is left alone.
+    """
+    madvise = getattr(ctypes.CDLL(None), "madvise", None)
+    if madvise is None or not _ACCOUNT.exists():
+        return
+    for start, end in list(clean_mappings(_ACCOUNT.read_text())):
+        madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
 
 
 def _tell_allocator(function: str, *arguments: int) -> None:
