@@ -70,6 +70,9 @@ BUDGET: Final = (
     "/{.status.disruptionsAllowed}/{.status.conditions[0].reason}"
 )
 
+EVICT: Final = "create --raw /api/v1/namespaces/NAMESPACE/pods/web-0/eviction -f EVICTION"
+"""A command names the files MANIFESTS (of the case) and EVICTION (of web-0), and its own NAMESPACE, so."""
+
 
 def update(image: str) -> Run:
     return Run(f"set image sts/web app={image}")
@@ -278,6 +281,22 @@ CASES: Final = [
             Run('patch pdb web --type=merge -p {"spec":{"maxUnavailable":"0%"}}'),
             Until(BUDGET, "2/2/2/0/InsufficientPods"),
             Until("get pdb web -o jsonpath={.status.observedGeneration}", "2"),
+        ],
+    ),
+    Case(
+        "an eviction is held to the budget",
+        [stateful_set(), disruption_budget(minAvailable=3)],
+        [
+            UP,
+            Until(BUDGET, "3/3/3/0/InsufficientPods"),
+            Keep(UIDS),
+            Run(EVICT, ("disruption budget",), fails=True),
+            Same(UIDS),
+            Run('patch pdb web --type=merge -p {"spec":{"minAvailable":2}}'),
+            Until(BUDGET, "3/2/3/1/SufficientPods"),
+            Run(EVICT),
+            Until(BUDGET, "3/2/3/1/SufficientPods"),
+            UP,
         ],
     ),
     Case(

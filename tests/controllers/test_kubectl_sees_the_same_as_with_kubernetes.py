@@ -1,7 +1,4 @@
-"""The cases of ``cases``, with kubectl: our controllers on our server, Kubernetes' controllers on theirs.
-
-What is left to others runs for real on both: garbage collection, service accounts, protection of claims in use.
-"""
+"""The cases of ``cases``, with kubectl: our controllers on our server, Kubernetes' controllers on theirs."""
 
 from __future__ import annotations
 
@@ -13,10 +10,9 @@ from random import Random
 
 import pytest
 from tests.controllers.cases import CASES, Case, Keep, Run, Same, Until
-from tests.kit.kube import NAME, controller_manager
 from tests.kit.kubectl import Kubectl, Output
+from tests.kit.managers import manager
 from tests.kit.model_kubelet import model_kubelet
-from tests.kit.polling import polling
 from tests.kit.processes import Process
 from tests.kit.servers import Target
 from tests.kit.waiting import eventually
@@ -25,38 +21,32 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
-from pilothouse.controllers.disruption_budgets import disruption_budgets
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 
 pytestmark = pytest.mark.long
 
-OTHERS = (
+THEIRS = (
+    "disruption-controller",
     "garbage-collector-controller",
-    "serviceaccount-controller",
     "persistentvolumeclaim-protection-controller",
+    "serviceaccount-controller",
+    "statefulset-controller",
 )
-THEIRS = ("statefulset-controller", "disruption-controller")
 
 
 @pytest.fixture(scope="module")
-def others(target: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    controllers = (*OTHERS, *THEIRS) if target.name == NAME else OTHERS
-    with controller_manager(target, tmp_path_factory.mktemp("others"), controllers=controllers) as process:
+def managed(target: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    with manager(target, tmp_path_factory.mktemp("manager"), theirs=THEIRS) as process:
         yield process
 
 
 @pytest.fixture
-async def api(target: Target, others: Process) -> AsyncIterator[Api]:
+async def api(target: Target, managed: Process) -> AsyncIterator[Api]:
     """With everything at work."""
     access = load(target.kubeconfig)
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-test") as transport:
         api = Api(transport, Random(1), manager="test")
         async with model_kubelet(api):
-            if target.name == NAME:
-                yield api
-            else:
-                async with polling(api, stateful_sets, disruption_budgets):
-                    yield api
+            yield api
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -85,6 +75,13 @@ class _Story:
         self._kubectl = kubectl
         self._namespace = namespace
         self._manifests = manifests
+        self._eviction = manifests.with_name("eviction.json")
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "web-0", "namespace": namespace},
+        }
+        self._eviction.write_text(json.dumps(eviction))
         self._kept: dict[str, str] = {}
 
     async def tell(self, step: Run | Until | Keep | Same) -> None:
@@ -115,5 +112,7 @@ class _Story:
             raise AssertionError(f"{command}: still {last!r}, expected {output!r}") from None
 
     async def _run(self, command: str) -> Output:
-        words = command.replace("MANIFESTS", str(self._manifests)).split(" ")
-        return await self._kubectl(*words, "-n", self._namespace)
+        words = command.replace("MANIFESTS", str(self._manifests)).replace("EVICTION", str(self._eviction))
+        return await self._kubectl(
+            *words.replace("NAMESPACE", self._namespace).split(" "), "-n", self._namespace
+        )
