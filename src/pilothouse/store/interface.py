@@ -45,8 +45,6 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     key: str
     revision: int
     value: bytes | None
-    previous: Entry | None
-    """What stood there before; None for a key that came into being."""
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
+from typing import NamedTuple
 
 from pilothouse.store.expiring import Expirations
 from pilothouse.store.interface import (
@@ -35,6 +36,15 @@ from pilothouse.store.keys import SortedKeys, end_of, start_of
 from pilothouse.store.watching import Watchers
 
 
+class _Done(NamedTuple):
+    """A write, and how to take it back."""
+
+    revision: int
+    change: Change
+    previous: Entry | None
+    """What stood there before; None for a key that came into being."""
+
+
 class MemoryStore:
     """See the module."""
 
@@ -49,7 +59,7 @@ class MemoryStore:
         self._largest = largest
         self._entries: dict[str, Entry] = {}
         self._keys = SortedKeys()
-        self._log: list[Change] = []
+        self._log: list[_Done] = []
         self._revision = 1
         self._compacted = 0
         self._closed = False
@@ -120,7 +130,7 @@ class MemoryStore:
         self._check_kept(after)
         found: list[Change] = []
         for i in range(bisect_right(self._log, after, key=attrgetter("revision")), len(self._log)):
-            change = self._log[i]
+            change = self._log[i].change
             if change.revision > upto:
                 break
             if change.key.startswith(prefix):
@@ -133,15 +143,16 @@ class MemoryStore:
         """What stood below ``prefix`` at ``revision``: the present with every later change taken back."""
         keys, _ = self._keys.page(prefix, end_of(prefix))
         past = {key: self._entries[key] for key in keys}
-        for change in reversed(self._log):
-            if change.revision <= revision:
+        for done in reversed(self._log):
+            key = done.change.key
+            if done.revision <= revision:
                 break
-            if not change.key.startswith(prefix):
+            if not key.startswith(prefix):
                 continue
-            if change.previous is None:
-                past.pop(change.key, None)
+            if done.previous is None:
+                past.pop(key, None)
             else:
-                past[change.key] = change.previous
+                past[key] = done.previous
         return past
 
     def _check_open(self) -> None:
@@ -188,8 +199,8 @@ class MemoryStore:
                 self._keys.add(key)
             if ttl > 0:
                 self._expirations.add(key, self._revision, self._clock() + ttl)
-        change = Change(key, self._revision, value, previous)
-        self._log.append(change)
+        change = Change(key, self._revision, value)
+        self._log.append(_Done(self._revision, change, previous))
         self._watchers.publish((change,), self._revision)
         return self._revision
 

@@ -57,9 +57,8 @@ CROSS JOIN log AS l ON l.revision = stood.revision
 _COUNT = f"SELECT count(*) FROM ({_STOOD})"
 
 _CHANGES = """
-SELECT n.key, n.revision, n.value, n.created, p.revision, p.value, p.created
-FROM log n LEFT JOIN log p ON p.revision = n.previous
-WHERE n.revision > ? AND n.revision <= ? AND n.key >= ? AND n.key < ? ORDER BY n.revision LIMIT ?
+SELECT key, revision, value, created FROM log
+WHERE revision > ? AND revision <= ? AND key >= ? AND key < ? ORDER BY revision LIMIT ?
 """
 
 FIRST_REVISION = 1
@@ -212,11 +211,8 @@ class LogReader:
 
     def changes(self, prefix: str, end: str, after: int, upto: int, limit: int) -> tuple[list[Change], int]:
         """Changes from ``prefix`` up to ``end``, above ``after``, and the revision up to which they are complete."""
-        found = []
         rows = self._connection.execute(_CHANGES, (after, upto, prefix, _bound(end), limit))
-        for key, revision, value, created, before, old, born in rows:
-            previous = None if before is None else Entry(key, old, before, born)
-            found.append(Change(key, revision, value if created else None, previous))
+        found = [Change(key, revision, value if created else None) for key, revision, value, created in rows]
         return found, found[-1].revision if len(found) == limit else upto
 
     def copy_to(self, path: Path) -> None:

@@ -164,8 +164,7 @@ class Sealed:
         if not change.key.startswith(self._covers):
             return change
         value = None if change.value is None else self._open(change.key, change.value)
-        previous = None if change.previous is None else self._opened(change.previous)
-        return Change(change.key, change.revision, value, previous)
+        return Change(change.key, change.revision, value)
 
     def _opened(self, entry: Entry) -> Entry:
         if not entry.key.startswith(self._covers):

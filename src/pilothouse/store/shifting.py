@@ -132,8 +132,7 @@ class Shifted:
         return Batch(tuple(map(self._up_change, batch.changes)), batch.revision + self._by)
 
     def _up_change(self, change: Change) -> Change:
-        previous = None if change.previous is None else self._up(change.previous)
-        return Change(change.key, change.revision + self._by, change.value, previous)
+        return Change(change.key, change.revision + self._by, change.value)
 
     def _explained(self, error: StoreError) -> StoreError:
         by = self._by

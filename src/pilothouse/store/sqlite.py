@@ -344,7 +344,7 @@ class SqliteStore:
                     self._keys.add(key)
                 if expiry is not None:
                     self._expirations.add(key, revision, expiry)
-            changes.append(Change(key, revision, value, old))
+            changes.append(Change(key, revision, value))
         self._revision = rows[-1].revision
         self._watchers.publish(changes, self._revision)
         self._settle([row.key for row in rows])

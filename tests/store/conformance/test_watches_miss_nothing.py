@@ -1,4 +1,4 @@
-"""Watches: ordered, unique, atomic, without gaps, resumable, with previous values."""
+"""Watches: ordered, unique, atomic, without gaps, resumable."""
 
 from __future__ import annotations
 
@@ -9,38 +9,36 @@ import pytest
 from tests.store.backends import Backend
 from tests.store.following import brief, collect, next_batch, until
 
-from pilothouse.store.interface import Batch, Change, Entry, Store
+from pilothouse.store.interface import Batch, Change, Store
 
 
-async def test_a_creation_is_seen_with_nothing_before_it(store: Store) -> None:
+async def test_a_creation_is_seen(store: Store) -> None:
     async with store.watch("/a/", after=await store.revision()) as batches:
         revision = await store.create("/a/1", b"x")
-        assert await collect(batches, 1) == [Change("/a/1", revision, b"x", None)]
+        assert await collect(batches, 1) == [Change("/a/1", revision, b"x")]
 
 
-async def test_an_update_is_seen_with_the_previous_value(store: Store) -> None:
+async def test_an_update_is_seen_with_its_value(store: Store) -> None:
     created = await store.create("/a/1", b"old")
     async with store.watch("/a/", after=created) as batches:
         updated = await store.update("/a/1", b"new", revision=created)
-        before = Entry("/a/1", b"old", created, created)
-        assert await collect(batches, 1) == [Change("/a/1", updated, b"new", before)]
+        assert await collect(batches, 1) == [Change("/a/1", updated, b"new")]
 
 
-async def test_a_deletion_is_seen_with_what_was_deleted(store: Store) -> None:
+async def test_a_deletion_is_seen_without_value(store: Store) -> None:
     created = await store.create("/a/1", b"x")
     updated = await store.update("/a/1", b"y", revision=created)
     async with store.watch("/a/", after=updated) as batches:
         deleted = await store.delete("/a/1", revision=updated)
-        before = Entry("/a/1", b"y", updated, created)
-        assert await collect(batches, 1) == [Change("/a/1", deleted, None, before)]
+        assert await collect(batches, 1) == [Change("/a/1", deleted, None)]
 
 
-async def test_a_key_born_anew_has_nothing_before_it(store: Store) -> None:
+async def test_a_key_born_anew_is_seen(store: Store) -> None:
     created = await store.create("/a/1", b"x")
     deleted = await store.delete("/a/1", revision=created)
     async with store.watch("/a/", after=deleted) as batches:
         again = await store.create("/a/1", b"y")
-        assert await collect(batches, 1) == [Change("/a/1", again, b"y", None)]
+        assert await collect(batches, 1) == [Change("/a/1", again, b"y")]
 
 
 async def test_an_empty_value_is_not_taken_for_a_deletion(store: Store) -> None:
@@ -50,7 +48,6 @@ async def test_an_empty_value_is_not_taken_for_a_deletion(store: Store) -> None:
         await store.update("/a/1", b"", revision=created)
         first, second = await collect(batches, 2)
         assert (first.value, second.value) == (b"", b"")
-        assert second.previous == Entry("/a/1", b"", created, created)
 
 
 async def test_history_comes_first_then_the_present(store: Store) -> None:
@@ -60,9 +57,9 @@ async def test_history_comes_first_then_the_present(store: Store) -> None:
     async with store.watch("/a/", after=start) as batches:
         deleted = await store.delete("/a/1", revision=updated)
         assert await collect(batches, 3) == [
-            Change("/a/1", created, b"1", None),
-            Change("/a/1", updated, b"2", Entry("/a/1", b"1", created, created)),
-            Change("/a/1", deleted, None, Entry("/a/1", b"2", updated, created)),
+            Change("/a/1", created, b"1"),
+            Change("/a/1", updated, b"2"),
+            Change("/a/1", deleted, None),
         ]
 
 
@@ -143,24 +140,20 @@ async def test_changes_come_in_the_order_of_revisions_once_each(store: Store) ->
     assert seen == sorted(revision for mine in writes for revision in mine)
 
 
-async def test_each_change_carries_what_the_one_before_it_left(store: Store) -> None:
+async def test_the_changes_of_a_key_come_in_the_order_of_its_life(store: Store) -> None:
     async def churn(key: str) -> None:
         revision = await store.create(key, b"0")
-        for n in range(8):
+        for n in range(1, 9):
             revision = await store.update(key, str(n).encode(), revision=revision)
         await store.delete(key, revision=revision)
 
     async with store.watch("/c/", after=await store.revision()) as batches:
         await asyncio.gather(*(churn(f"/c/{n}") for n in range(10)))
-        standing: dict[str, Entry] = {}
+        lives: dict[str, list[bytes | None]] = {}
         for change in await collect(batches, 100):
-            assert change.previous == standing.get(change.key)
-            if change.value is None:
-                del standing[change.key]
-            else:
-                created = change.previous.created if change.previous else change.revision
-                standing[change.key] = Entry(change.key, change.value, change.revision, created)
-    assert standing == {}
+            lives.setdefault(change.key, []).append(change.value)
+    life = [*(str(n).encode() for n in range(9)), None]
+    assert lives == {f"/c/{n}": life for n in range(10)}
 
 
 async def test_a_batch_is_marked_with_the_revision_of_its_last_change(store: Store) -> None:

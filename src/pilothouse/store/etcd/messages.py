@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError as DecodeError  # type: ignore[i
 _TABLE = """
 ResponseHeader        revision:3:int64
 KeyValue              key:1:bytes create_revision:2:int64 mod_revision:3:int64 value:5:bytes lease:6:int64
-Event                 type:1:int32 kv:2:KeyValue prev_kv:3:KeyValue
+Event                 type:1:int32 kv:2:KeyValue
 
 RangeRequest          key:1:bytes range_end:2:bytes limit:3:int64 revision:4:int64 count_only:9:bool
 RangeResponse         header:1:ResponseHeader kvs:2:KeyValue* more:3:bool count:4:int64
@@ -37,7 +37,7 @@ TxnResponse           header:1:ResponseHeader succeeded:2:bool responses:3:Respo
 CompactionRequest     revision:1:int64 physical:2:bool
 CompactionResponse    header:1:ResponseHeader
 
-WatchCreateRequest    key:1:bytes range_end:2:bytes start_revision:3:int64 progress_notify:4:bool prev_kv:6:bool watch_id:7:int64 \
+WatchCreateRequest    key:1:bytes range_end:2:bytes start_revision:3:int64 progress_notify:4:bool watch_id:7:int64 \
                       fragment:8:bool
 WatchCancelRequest    watch_id:1:int64
 WatchProgressRequest

@@ -30,7 +30,7 @@ from pilothouse.store.etcd.endpoint import Endpoint
 from pilothouse.store.etcd.exchanges import Stream
 from pilothouse.store.etcd.outcomes import CallFailed
 from pilothouse.store.etcd.relaying import Relay
-from pilothouse.store.interface import Batch, Change, Compacted, Entry, StoreError, Unavailable
+from pilothouse.store.interface import Batch, Change, Compacted, StoreError, Unavailable
 
 _BUFFERED = 4096
 _PROGRESS = wire.WatchRequest(progress_request=wire.WatchProgressRequest()).SerializeToString()
@@ -191,7 +191,6 @@ class EtcdWatch:
             range_end=self._end,
             start_revision=start,
             progress_notify=True,
-            prev_kv=True,
             watch_id=watcher,
             fragment=True,
         )
@@ -230,21 +229,12 @@ class EtcdWatch:
 
     def _add(self, changes: list[Change], events: Iterable[Any]) -> None:
         position = max(self._position, changes[-1].revision if changes else 0)
+        base = self._base
         for event in events:
-            if event.kv.mod_revision > position:
-                changes.append(self._change(event))
-
-    def _change(self, event: Any) -> Change:
-        kv = event.kv
-        key, revision = kv.key[self._base :].decode(), kv.mod_revision
-        previous = None
-        if event.HasField("prev_kv"):
-            old = event.prev_kv
-            previous = Entry(key, old.value, old.mod_revision, old.create_revision)
-        elif event.type == wire.DELETE or kv.create_revision != revision:
-            # etcd looks the previous value up when it sends the event; a compaction may have been quicker.
-            raise Compacted(self._position, revision)
-        return Change(key, revision, None if event.type == wire.DELETE else kv.value, previous)
+            kv = event.kv
+            if (revision := kv.mod_revision) > position:
+                value = None if event.type == wire.DELETE else kv.value
+                changes.append(Change(kv.key[base:].decode(), revision, value))
 
     async def _hand_over(self, changes: list[Change], mark: int) -> None:
         revision = max(changes[-1].revision if changes else 0, mark)
