@@ -25,7 +25,7 @@ Objects = list[Object]
 
 NAMESPACE = "namespace"
 OWNER = "metadata.controller"
-"""The index of objects by the uid of the owner that controls them."""
+"""The index of objects by the uid of the owner that controls them; those that nobody controls are under the empty text."""
 OWNERS = "metadata.ownerReferences"
 """The index of objects by the uids of all their owners."""
 
@@ -54,7 +54,7 @@ def values(obj: Object, index: str) -> tuple[str, ...]:
     """Under which values an index has an object: an index is a dotted path of fields, ``OWNER`` or ``OWNERS``."""
     if index == OWNER:
         owner = obj.controller
-        return () if owner is None else (str(owner.get("uid", "")),)
+        return ("" if owner is None else str(owner.get("uid", "")),)
     if index == OWNERS:
         return tuple(str(owner.get("uid", "")) for owner in obj.owners)
     found = obj.at(*index.split("."))

@@ -88,6 +88,11 @@ class World:
         """The objects of a kind that this very owner controls."""
         return self._noted(noun, self._view(noun).by(OWNER, owner.uid))
 
+    def orphans(self, noun: Noun, namespace: str) -> list[Object]:
+        """The objects of a kind in a namespace that nobody controls."""
+        found = self._view(noun).by(OWNER, "")
+        return self._noted(noun, (one for one in found if one.namespace == namespace))
+
     def dependents(self, owner: Object) -> list[Object]:
         """The objects of whatever kind that name this very object as an owner."""
         return [

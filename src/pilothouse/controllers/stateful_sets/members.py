@@ -69,10 +69,8 @@ def _age(revision: Object) -> tuple[int, str, str]:
 def _candidates(noun: Any, stateful_set: Object, wanted: Wanted, world: World) -> list[Object]:
     """Those that the set controls, and those that it might adopt."""
     owned = world.owned(noun, stateful_set)
-    orphans = (
-        one for one in world.all(noun, stateful_set.namespace, wanted.selector) if one.controller is None
-    )
-    return [*owned, *orphans]
+    orphans = world.orphans(noun, stateful_set.namespace)
+    return [*owned, *(one for one in orphans if wanted.selector.matches(one.labels))]
 
 
 def _adopt(stateful_set: Object, one: Object) -> Patch:
