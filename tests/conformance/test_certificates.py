@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from tests.kit.http import Answer, Http, Json
 from tests.kit.requests import request_for
 from tests.kit.rights import bind, cluster_role, place, rule
+from tests.kit.servers import Target
 from tests.kit.waiting import eventually
 
 from pilothouse.pki.authority import Authority
@@ -210,3 +213,18 @@ async def test_what_is_signed_is_a_certificate_and_stays(http: Http) -> None:
     for other in (b64encode(made + made).decode(), ""):
         changed = await outcome(http, request, {"certificate": other})
         assert (changed.status, "may not modify existing certificate" in changed.message) == (422, True)
+
+
+async def test_a_certificate_is_known_by_its_digest(http: Http) -> None:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = await http.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+    certificate = x509.load_pem_x509_certificate(shown(http.target))
+    digest = certificate.fingerprint(hashes.SHA256()).hex()
+    extra = answer.expect(201)["status"]["userInfo"]["extra"]
+    assert extra == {"authentication.kubernetes.io/credential-id": [f"X509SHA256={digest}"]}
+
+
+def shown(target: Target) -> bytes:
+    """The certificate of whoever uses a target."""
+    assert target.access.cert is not None
+    return target.access.cert.read_bytes()

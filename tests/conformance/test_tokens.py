@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.kit.http import Answer, Http, Json
+from tests.kit.kubectl import Kubectl
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.conformance
@@ -156,3 +157,15 @@ async def test_a_request_that_names_another_account_is_refused(http: Http, robot
 async def test_a_token_has_a_shortest_and_a_longest_time(http: Http, robot: str, seconds: int) -> None:
     answer = await request(http, robot, expirationSeconds=seconds)
     assert (answer.status, [cause.field for cause in answer.causes]) == (422, ["spec.expirationSeconds"])
+
+
+@pytest.mark.kubectl
+async def test_kubectl_makes_tokens(http: Http, robot: str, ns: str, kubectl: Kubectl) -> None:
+    await make_pod(http, ns)
+    bound = ("--bound-object-kind=Pod", "--bound-object-name=p", "--duration=20m")
+    token = (await kubectl("create", "token", "robot", "-n", ns, *bound)).ok().strip()
+    user = await whoami(http, token)
+    assert user["username"] == f"system:serviceaccount:{ns}:robot"
+    assert user["extra"][f"{EXTRA}pod-name"] == ["p"]
+    short = await kubectl("create", "token", "robot", "-n", ns, "--duration=1m")
+    assert (short.code, "less than 10 minutes" in short.err) == (1, True)

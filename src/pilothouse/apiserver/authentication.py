@@ -20,6 +20,7 @@ import csv
 import io
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -28,6 +29,8 @@ from pilothouse.apiserver.exchange import ANONYMOUS, User
 from pilothouse.meta.errors import unauthorized
 
 AUTHENTICATED = "system:authenticated"
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+"""What tells one credential of a user from another: part of who they are, in reviews and in the audit trail."""
 _UID_OID = "1.3.6.1.4.1.57683.2"
 """The subject attribute that carries a user's uid."""
 
@@ -136,8 +139,11 @@ class Authenticator:
         return ANONYMOUS
 
 
-def certified_user(certificate: Certificate | None) -> User | None:
-    """Whom a certificate names: the common name is the user, each organization a group. None without a name."""
+def certified_user(certificate: Certificate | None, encoded: bytes | None = None) -> User | None:
+    """Whom a certificate names: the common name is the user, each organization a group. None without a name.
+
+    ``encoded`` is the same certificate in DER, by whose digest the credential is known.
+    """
     name = uid = ""
     groups: list[str] = []
     for relative in (certificate or {}).get("subject", ()):
@@ -148,7 +154,10 @@ def certified_user(certificate: Certificate | None) -> User | None:
                 groups.append(value)
             elif attribute == _UID_OID:
                 uid = value
-    return _authenticated(name, uid, groups) if name else None
+    if not name:
+        return None
+    extra = {CREDENTIAL_ID: (f"X509SHA256={sha256(encoded).hexdigest()}",)} if encoded else {}
+    return _authenticated(name, uid, groups, extra)
 
 
 def read_tokens(text: str, source: str) -> Tokens:
@@ -187,8 +196,10 @@ def read_tokens(text: str, source: str) -> Tokens:
         lines[digest] = rows.line_num
 
 
-def _authenticated(name: str, uid: str, groups: list[str]) -> User:
-    return User(name, uid, tuple(dict.fromkeys([*groups, AUTHENTICATED])))
+def _authenticated(
+    name: str, uid: str, groups: list[str], extra: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+) -> User:
+    return User(name, uid, tuple(dict.fromkeys([*groups, AUTHENTICATED])), extra)
 
 
 def _digest(token: str) -> bytes:

@@ -128,7 +128,9 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._shared.connections.add(self)
-        self._certified = certified_user(transport.get_extra_info("peercert"))
+        if certificate := transport.get_extra_info("peercert"):
+            encoded = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            self._certified = certified_user(certificate, encoded)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         super().connection_made(transport)

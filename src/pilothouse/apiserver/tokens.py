@@ -20,6 +20,7 @@ from pilothouse.apiserver import codec
 from pilothouse.apiserver.authentication import (
     AUDIENCE,
     AUTHENTICATED,
+    CREDENTIAL_ID,
     UnseenError,
     UntrustedError,
     Vouched,
@@ -167,7 +168,7 @@ def _remember(memory: dict[str, T], key: str, value: T) -> None:
 
 
 def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
-    extra: dict[str, tuple[str, ...]] = {f"{_EXTRA}credential-id": (f"JTI={claims.jti}",)}
+    extra: dict[str, tuple[str, ...]] = {CREDENTIAL_ID: (f"JTI={claims.jti}",)}
     for what, reference in (("node", claims.kubernetes.node), ("pod", claims.kubernetes.pod)):
         if reference is not None:
             extra[f"{_EXTRA}{what}-name"] = (reference.name,)

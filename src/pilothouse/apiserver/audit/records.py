@@ -180,14 +180,15 @@ class _Stamps:
 
 
 def _user(user: User) -> Raw:
-    if user.extra:
-        return Raw(_encode({**_described(user.name, user.uid, user.groups), "extra": user.extra}))
-    return _plain_user(user.name, user.uid, user.groups)
+    return _known_user(user.name, user.uid, user.groups, tuple(user.extra.items()))
 
 
 @lru_cache(maxsize=4096)
-def _plain_user(name: str, uid: str, groups: tuple[str, ...]) -> Raw:
-    return Raw(_encode(_described(name, uid, groups)))
+def _known_user(
+    name: str, uid: str, groups: tuple[str, ...], extra: tuple[tuple[str, tuple[str, ...]], ...]
+) -> Raw:
+    described = _described(name, uid, groups)
+    return Raw(_encode({**described, "extra": dict(extra)} if extra else described))
 
 
 def _described(name: str, uid: str, groups: tuple[str, ...]) -> dict[str, Any]:
