@@ -25,6 +25,7 @@ from pilothouse.apiserver.http import Edge, tls_context
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.shares import Shares
 from pilothouse.base.clock import SystemClock
+from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
@@ -69,6 +70,7 @@ async def server(keyring) -> AsyncIterator[Server]:
         random=random.Random(1),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
+        authority=lambda: Authority.make("unused", datetime.datetime.now(datetime.UTC)),
     )
     async with core.running():
         made = Server(core)
