@@ -20,7 +20,7 @@ from yarl import URL
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import Access
 from pilothouse.client.credentials import Credentials, Shown
-from pilothouse.client.transport import Answer, Call, Interrupted, NotSent, Stream, TransportError
+from pilothouse.client.transport import Answer, Call, Interrupted, NotSent, Stream
 from pilothouse.client.warning_headers import warning_texts
 
 CONNECT_SECONDS = 10.0
@@ -28,6 +28,19 @@ _READ_BUFFER = 2**18
 
 _UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+async def _sent_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep the library from sending a PUT or DELETE again by itself when a connection that was kept turns out to be
+    broken: the second answer might tell of a conflict with the first, or that the object is gone already."""
+    try:
+        return await handler(request)
+    except _UNSENT as problem:
+        raise NotSent(f"{request.url.origin()} can't be reached: {_described(problem)}") from problem
+    except _BROKEN as problem:
+        raise _interrupted(request.url, problem) from problem
 
 
 class HttpTransport:
@@ -50,6 +63,7 @@ class HttpTransport:
             headers={"User-Agent": agent},
             read_bufsize=_READ_BUFFER,
             cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_sent_once,),
         ) as session:
             yield cls(access, Credentials(access, clock), session)
 
@@ -58,7 +72,7 @@ class HttpTransport:
             try:
                 body = await response.read()
             except _BROKEN as problem:
-                raise self._interrupted(problem) from problem
+                raise _interrupted(response.url, problem) from problem
             warnings = response.headers.getall("Warning", ())
             return Answer(response.status, response.headers, body, warning_texts(warnings))
 
@@ -72,7 +86,7 @@ class HttpTransport:
             async for data in response.content.iter_any():
                 yield data
         except _BROKEN as problem:
-            raise self._interrupted(problem) from problem
+            raise _interrupted(response.url, problem) from problem
 
     @asynccontextmanager
     async def _response(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -108,13 +122,13 @@ class HttpTransport:
                 proxy=access.proxy or None,
                 allow_redirects=False,
             )
-        except _UNSENT as problem:
-            raise NotSent(f"{access.url} can't be reached: {_described(problem)}") from problem
-        except _BROKEN as problem:
-            raise self._interrupted(problem) from problem
+        except aiohttp.ClientError as problem:
+            # What goes wrong once there is a connection, ``_sent_once`` has told.
+            raise NotSent(f"{access.url} can't be asked: {_described(problem)}") from problem
 
-    def _interrupted(self, problem: Exception) -> TransportError:
-        return Interrupted(f"the connection to {self._access.url} broke: {_described(problem)}")
+
+def _interrupted(url: URL, problem: Exception) -> Interrupted:
+    return Interrupted(f"the connection to {url.origin()} broke: {_described(problem)}")
 
 
 def _described(problem: Exception) -> str:
