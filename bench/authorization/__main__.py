@@ -26,6 +26,8 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Request, Response, User
 from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.rbac.authorizer import Rbac
+from pilothouse.apiserver.restriction.authorizer import Restriction
+from pilothouse.apiserver.restriction.identity import POD_NAME
 from pilothouse.base.clock import SystemClock
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
@@ -37,6 +39,19 @@ API = "/apis/rbac.authorization.k8s.io/v1"
 ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
 ALICE = User("alice", groups=("dev", "ops", "system:authenticated"))
 HEADERS = {"Host": "h", "User-Agent": "bench", "Accept": "application/json", "Accept-Encoding": "gzip"}
+
+
+LABEL = "navigator.jetstack.io/elasticsearch-cluster-name"
+PODS = 500
+PILOT = User(
+    "system:serviceaccount:default:default",
+    groups=("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"),
+    extra={POD_NAME: ("pod-7",)},
+)
+NODE = User("system:node:n7", groups=("system:nodes", "system:authenticated"))
+SECRET = Attributes("get", "/p", "", "v1", "secrets", "", "default", "labelled")
+SECRETS = Attributes("list", "/p", "", "v1", "secrets", "", "default", label_selector=f"{LABEL}=demo")
+FOREIGN = Attributes("get", "/p", "", "v1", "secrets", "", "default", "nobodys")
 
 
 async def main() -> None:
@@ -53,18 +68,20 @@ async def main() -> None:
     )
     async with core.running():
         await _fill(core)
+        await _fill_fleet(core)
         cache = Cache(store, Catalog(resources()), SystemClock())
         rbac = Rbac(cache)
         cache.listen(rbac)
+        restriction = Restriction(cache)
         following = asyncio.create_task(cache.run())
         await cache.filled()
-        await _measure(core, rbac)
+        await _measure(core, rbac, restriction)
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _measure(core: Core, rbac: Rbac) -> None:
-    chain = Chain([Masters(), rbac])
+async def _measure(core: Core, rbac: Rbac, restriction: Restriction) -> None:
+    chain = Chain([Masters(), restriction, rbac])
     names = itertools.cycle([f"pod-{number}" for number in range(1000)])
     warm = Attributes("get", "/p", "", "v1", "pods", "", "default", "a")
     strangers = map(str, itertools.count())
@@ -78,6 +95,11 @@ async def _measure(core: Core, rbac: Rbac) -> None:
         f"decision, cold, {BINDINGS} bindings": _timed(
             lambda: rbac.decide(User(next(strangers), groups=ALICE.groups), warm), calls=2000
         ),
+        "decision, a pilot: a secret of its cluster": _timed(lambda: chain.decide(PILOT, SECRET)),
+        "decision, a pilot: its cluster's secrets": _timed(lambda: chain.decide(PILOT, SECRETS)),
+        "decision, a pilot: a secret of nobody": _timed(lambda: chain.decide(PILOT, FOREIGN)),
+        "decision, a node: a secret of its pods": _timed(lambda: chain.decide(NODE, SECRET)),
+        "decision, a node: a secret of nobody": _timed(lambda: chain.decide(NODE, FOREIGN)),
         "decision, system:masters": _timed(lambda: chain.decide(ADMIN, warm)),
         "looking for impersonation": _timed(lambda: impersonate(request, chain)),
         "GET, system:masters": await _timed_get(core, ADMIN),
@@ -103,6 +125,32 @@ async def _fill(core: Core) -> None:
     await _post(
         core, "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}, "data": {"a": "b"}}
     )
+
+
+async def _fill_fleet(core: Core) -> None:
+    """Pods on some nodes, each with a Pilot, all of one cluster and with its secret."""
+    labels = {LABEL: "demo"}
+    for name, given in (("labelled", labels), ("nobodys", {})):
+        await _post(core, "/api/v1/namespaces/default/secrets", {"metadata": {"name": name, "labels": given}})
+    version = "navigator.jetstack.io/v1beta1"
+    owner = {
+        "apiVersion": version,
+        "kind": "ElasticsearchCluster",
+        "name": "demo",
+        "uid": "1",
+        "controller": True,
+    }
+    for number in range(PODS):
+        metadata = {"name": f"pod-{number}", "labels": labels}
+        spec = {
+            "nodeName": f"n{number % 50}",
+            "containers": [{"name": "main", "image": "x:1"}],
+            "volumes": [{"name": "s", "secret": {"secretName": "labelled"}}],
+        }
+        await _post(core, "/api/v1/namespaces/default/pods", {"metadata": metadata, "spec": spec})
+        pilot = {"apiVersion": version, "kind": "Pilot", "spec": {}}
+        pilot["metadata"] = {**metadata, "ownerReferences": [owner]}
+        await _post(core, f"/apis/{version}/namespaces/default/pilots", pilot)
 
 
 async def _post(core: Core, path: str, body: object) -> None:

@@ -295,6 +295,10 @@ def test_it_has_tokens_for_the_audiences_that_its_pods_ask_for(shop: Shop) -> No
 def test_it_asks_for_certificates_of_its_own_name_only(shop: Shop) -> None:
     made = shop.send("POST", CSRS, request_for("system:node:n1", "system:nodes"), user=N1).expect(201)
     own = f"{CSRS}/{made['metadata']['name']}"
+    shop.send("GET", own, user=N1).expect(200)
+    waits = f"watch=1&fieldSelector=metadata.name%3D{made['metadata']['name']}"
+    assert shop.send("GET", CSRS, query=waits, user=N1).status == 200
+    shop.refused(shop.send("GET", own, user=node("n2")))
     for request in (
         request_for("system:node:n2", "system:nodes"),
         request_for("system:node:n1"),

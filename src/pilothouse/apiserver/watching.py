@@ -24,7 +24,8 @@ from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 
 SHORTEST, LONGEST = 1800.0, 3600.0
-"""Seconds that a watch lasts when the client does not say; spread, so that clients do not come back all at once."""
+"""Seconds that a watch lasts when the client does not say; spread, so that clients do not come back all at once. And none
+lasts longer, since whether it is allowed is asked when it begins, and never again."""
 
 
 class Watching:
@@ -52,7 +53,7 @@ class Watching:
         return Streaming(run)
 
     def _duration(self, options: WatchOptions) -> float:
-        return float(options.timeout) or self._rng.uniform(SHORTEST, LONGEST)
+        return min(float(options.timeout), LONGEST) or self._rng.uniform(SHORTEST, LONGEST)
 
     async def _settle(self, options: WatchOptions) -> None:
         """Wait until the cache is as current as the initial state has to be."""

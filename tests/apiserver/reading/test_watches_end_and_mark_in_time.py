@@ -28,6 +28,14 @@ async def test_without_a_word_it_ends_after_half_an_hour_to_an_hour(world: World
             assert 1800 <= loop.time() - start <= 3600
 
 
+async def test_no_watch_outlives_an_hour(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    async with world.watching("timeoutSeconds=999999") as (_, task):
+        start = loop.time()
+        await task
+        assert loop.time() - start == pytest.approx(3600, abs=1)
+
+
 async def test_case_56_an_idle_kind_is_told_how_far_the_others_are(world: World) -> None:
     await world.put("a")
     start = world.cache.revision
