@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.nouns import PersistentVolumeClaim, Pod, StatefulSet
+from pilothouse.api.nouns import Noun, PersistentVolumeClaim, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.stateful_sets.identity import claim_name, pod_name
 from pilothouse.controllers.stateful_sets.wanted import Wanted
@@ -103,9 +103,8 @@ def _own(
             yield _owners(claim, others, because=said)
         return
     owner = _owner(stateful_set, wanted, ordinal, pod)
-    if [(one.get("uid"), bool(one.get("controller"))) for one in ours] == [
-        (owner.uid, True) for owner in (owner,) if owner is not None
-    ]:
+    expected = [] if owner is None else [(owner.uid, True)]
+    if [(one.get("uid"), bool(one.get("controller"))) for one in ours] == expected:
         return
     if owner is None:
         yield _owners(claim, others, because=f"claim {claim.name} is to be kept whatever becomes of its pod")
@@ -145,7 +144,7 @@ def _of_former_set(claim: Object, stateful_set: Object) -> bool:
     )
 
 
-def _names(owner: _Owner, noun: Any, name: str) -> bool:
+def _names(owner: _Owner, noun: Noun, name: str) -> bool:
     return (
         owner.get("apiVersion") == noun.api_version
         and owner.get("kind") == noun.kind

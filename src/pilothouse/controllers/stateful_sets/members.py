@@ -11,11 +11,10 @@ adopts nobody, and since a cache may not know yet that it is, adoption asks the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
-from pilothouse.api.nouns import ControllerRevision, Pod, StatefulSet
+from pilothouse.api.nouns import ControllerRevision, Noun, Pod, StatefulSet
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.controllers.stateful_sets.identity import ordinal_of
 from pilothouse.controllers.stateful_sets.wanted import Wanted
@@ -66,7 +65,7 @@ def _age(revision: Object) -> tuple[int, str, str]:
     return number(revision), str(revision.at("metadata", "creationTimestamp", default="")), revision.name
 
 
-def _candidates(noun: Any, stateful_set: Object, wanted: Wanted, world: World) -> list[Object]:
+def _candidates(noun: Noun, stateful_set: Object, wanted: Wanted, world: World) -> list[Object]:
     """Those that the set controls, and those that it might adopt."""
     owned = world.owned(noun, stateful_set)
     orphans = world.orphans(noun, stateful_set.namespace)

@@ -152,7 +152,7 @@ def _dismiss(scene: Scene, beyond: list[int], pod: Object) -> _Step:
     if pod.deleting:
         return _Step(wait=_not_up(scene, pod))
     if not scene.wanted.parallel and not _up(scene, pod):
-        # The wanted ones are all up, or an ordered set had not got here.
+        # An ordered set gets here only when the wanted ones are all up.
         ailing = [one for one in (scene.pods[ordinal] for ordinal in beyond) if not healthy(one)]
         if not ailing or pod is not ailing[-1]:
             return _Step(wait=_not_up(scene, ailing[-1] if ailing else pod))
