@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from multidict import CIMultiDict
+from tests.audit.scenes import lines_of, trail_at
 from tests.edge.wire import Place, Wire
 from tests.kit.core import ADMIN
 from tests.kit.rights import bind, cluster_role, place, rule
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
+from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator, read_tokens
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Answer, Request
@@ -25,7 +27,6 @@ from pilothouse.apiserver.http import Edge, tls_context
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.shares import Shares
 from pilothouse.base.clock import SystemClock
-from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
@@ -43,6 +44,7 @@ class Server:
         self.shares = Shares()
         self.asked: list[str] = []
         self.place: Place
+        self.trail: Trail
 
     async def handle(self, request: Request) -> Answer:
         self.asked.append(request.path)
@@ -57,9 +59,10 @@ class Server:
 
 
 @pytest.fixture
-async def server(keyring) -> AsyncIterator[Server]:
+async def server(keyring, tmp_path) -> AsyncIterator[Server]:
     now = datetime.datetime.now(datetime.UTC)
-    pair = keyring.serving(keyring.authority(now), ["localhost", "127.0.0.1"], now)
+    authority = keyring.authority(now)
+    pair = keyring.serving(authority, ["localhost", "127.0.0.1"], now)
     authenticator = Authenticator(read_tokens(TOKENS, "tokens.csv"))
     store = MemoryStore()
     core = Core(
@@ -70,10 +73,11 @@ async def server(keyring) -> AsyncIterator[Server]:
         random=random.Random(1),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
-        authority=lambda: Authority.make("unused", datetime.datetime.now(datetime.UTC)),
+        authority=lambda: authority,
     )
-    async with core.running():
+    async with core.running(), trail_at(tmp_path / "audit.log") as trail:
         made = Server(core)
+        made.trail = trail
         health = Health()
         edge = Edge(
             made.handle,
@@ -82,6 +86,7 @@ async def server(keyring) -> AsyncIterator[Server]:
             shares=made.shares,
             requests=made.requests,
             prompt=core.prompt(made.requests),
+            trail=trail,
         )
         tls = tls_context(pair.certificate, pair.key, keyring.authority_file)
         made.place = Place(await edge.listen("127.0.0.1", 0, tls), keyring.authority_file, edge, health)
@@ -227,6 +232,21 @@ async def test_all_are_counted(server, dial):
         await read(wire)
     (series,) = [each for each in server.requests.series() if each.resource == "configmaps"]
     assert (series.verb, series.codes, sum(series.seconds.counts)) == ("GET", {200: 5}, 5)
+
+
+async def test_all_are_recorded_alike(server, dial):
+    wire = await dial(server.place)
+    for _ in range(3):
+        await read(wire, f"{MAP}?resourceVersion=0")
+    await server.trail.flushed(10)
+    records = lines_of(server.trail.file.path)
+    assert server.asked == [MAP]
+    assert len({record.pop("auditID") for record in records}) == 3
+    for record in records:
+        assert (record["user"]["username"], record["userAgent"]) == ("admin", "client/1")
+        for moment in ("requestReceivedTimestamp", "stageTimestamp"):
+            assert record.pop(moment)
+    assert records[0] == records[1] == records[2]
 
 
 async def test_they_need_no_place(server, dial):

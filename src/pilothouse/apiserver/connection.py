@@ -3,7 +3,8 @@
 aiohttp's parser and protocol do the reading: requests arrive here parsed, in order, with their bodies as streams. This
 module takes over from there. It replaces aiohttp's per-request machinery (a task, a request, a writer and a response
 object each) by a loop that makes a ``Request``, awaits the handler and hands head and body to the transport in one
-write, which is what makes a read cheap.
+write, which is what makes a read cheap. A plain read like an earlier one is answered before it comes to that, in the call
+that brings its bytes (``prompting``).
 
 Invariants:
 

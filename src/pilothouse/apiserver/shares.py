@@ -17,7 +17,8 @@ Places are divided three times over:
 Nobody waits in line: who finds no place is told to come back in a second, which every Kubernetes client does. Deciding
 takes a few look-ups and no memory of the past, so that it can be done for every request.
 
-A list of many objects takes more than one place. A watch takes its place only until it has started.
+A list of many objects takes more than one place. A watch takes its place only until it has started. A read that is answered
+on the spot (``prompting``) takes none.
 """
 
 from __future__ import annotations
