@@ -94,6 +94,19 @@ def test_a_name_that_something_else_has_is_not_used() -> None:
     assert len(yard.names(ControllerRevision)) == 2
 
 
+def test_the_revision_of_a_former_set_is_not_relied_on() -> None:
+    yard = Yard()
+    former = rolled(yard, "app:1")
+    old = yard.status(former)["updateRevision"]
+    yard.delete(former)
+    web = yard.add(stateful_set())
+    yard.step(stateful_sets, web)
+    assert yard.status(web)["updateRevision"] != old
+    yard.settle(stateful_sets, web)
+    assert old not in yard.names(ControllerRevision), "it went with its set"
+    assert yard.status(web)["readyReplicas"] == 3
+
+
 def test_the_revision_is_made_once_whatever_is_lost_after_it() -> None:
     yard = Yard()
     web = yard.add(stateful_set())

@@ -118,6 +118,20 @@ def test_on_delete_leaves_leaves_it_to_the_user() -> None:
     assert images(yard) == ["app:1", "app:2", "app:1"]
 
 
+def test_a_parallel_update_too_waits_for_min_ready_seconds() -> None:
+    yard = Yard()
+    web = settled(yard, podManagementPolicy="Parallel", minReadySeconds=10)
+    yard.edit(web, template=pod_template("app:2"))
+    yard.step(stateful_sets, web)
+    yard.run_pods()
+    yard.step(stateful_sets, web)
+    yard.run_pods()
+    intents = yard.step(stateful_sets, web)
+    assert (ended(intents), reasons(intents)) == ([], ["PodNotAvailable"])
+    yard.now += 10
+    assert ended(yard.step(stateful_sets, web)) == ["web-1"]
+
+
 def test_as_many_pods_go_at_once_as_may_be_unavailable() -> None:
     yard = Yard()
     web = settled(yard, replicas=5, podManagementPolicy="Parallel", updateStrategy=rolling(maxUnavailable=2))
