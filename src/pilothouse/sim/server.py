@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import lru_cache, partial
 
@@ -32,7 +32,7 @@ from pilothouse.store.memory import MemoryStore
 
 ADMIN = User("admin", groups=(MASTERS, "system:authenticated"))
 
-Answerer = Callable[[Request], Awaitable[Answer]]
+_READS = frozenset({"GET", "HEAD"})
 
 
 class Server:
@@ -43,6 +43,8 @@ class Server:
         self._seed = seed
         self.store = MemoryStore()
         self.core: Core | None = None
+        self.trace: list[str] = []
+        """Every write, in order: when, by whom, what, and what came of it."""
 
     @property
     def revision(self) -> int:
@@ -73,15 +75,21 @@ class Server:
         """What the server says. Raises ``ConnectionRefusedError`` while it is down."""
         if self.core is None:
             raise ConnectionRefusedError("the server is down")
-        return await self.core.answer(request)
+        answer = await self.core.answer(request)
+        if request.method not in _READS:
+            who = request.headers.get("User-Agent", "")
+            self.trace.append(
+                f"{self._clock.now():.6f} {who} {request.method} {request.path} {answer.status}"
+            )
+        return answer
 
-    def transport(self, user: User = ADMIN) -> Transport:
-        """A way to it."""
-        return Loopback(partial(Request, user=user), self.answer)
+    def transport(self, name: str, user: User = ADMIN) -> Transport:
+        """A way to it, for a client of this name."""
+        return Loopback(partial(Request, user=user), self.answer, agent=name)
 
     def api(self, name: str, *, user: User = ADMIN) -> Api:
         """A client of it."""
-        return Api(self.transport(user), random.Random(f"{name} {self._seed}"), manager=name)
+        return Api(self.transport(name, user), random.Random(f"{name} {self._seed}"), manager=name)
 
 
 @lru_cache(maxsize=1)
