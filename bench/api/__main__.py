@@ -9,11 +9,13 @@ import signal
 import sys
 import tempfile
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 from tests.kit.tools import MissingTool
 
 from bench.api import table
+from bench.api.instances import instances
 from bench.api.objects import KINDS
 from bench.api.plan import NAMES, measures
 from bench.api.rounds import Row, take
@@ -29,9 +31,21 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", choices=sorted(NAMES), help="measure only this; again for more"
     )
+    parser.add_argument(
+        "--instances",
+        type=numbers,
+        help="measure so many servers on one etcd, such as 1,2,3, and nothing else unless --only says so",
+    )
     parser.add_argument("--kind", choices=sorted(KINDS), default="configmaps", help="kind of the objects")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     return parser.parse_args()
+
+
+def numbers(text: str) -> list[int]:
+    found = [int(each) for each in text.split(",")]
+    if not found or min(found) < 1 or len(set(found)) < len(found):
+        raise ValueError(text)
+    return found
 
 
 def main() -> int:
@@ -47,8 +61,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as name:
             folder = Path(name)
             with Stage(folder, KINDS[chosen.kind]) as stage:
-                only = frozenset(chosen.only or NAMES)
-                for measure in measures(stage, Wrk(folder), seconds=seconds, only=only):
+                only = frozenset(chosen.only or (() if chosen.instances else NAMES))
+                wrk = Wrk(folder)
+                several = instances(stage, wrk, seconds, chosen.instances) if chosen.instances else ()
+                for measure in chain(measures(stage, wrk, seconds=seconds, only=only), several):
                     print(f"measuring: {measure.title}", file=sys.stderr, flush=True)
                     rows += take(measure, rounds=rounds).rows()
     except (LoadFailed, MissingTool) as failure:

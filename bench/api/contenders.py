@@ -34,18 +34,23 @@ class ApiServer(abc.ABC):
 
     name: str
 
-    def __init__(self, folder: Path, *, etcd: bool) -> None:
+    def __init__(self, folder: Path, *, etcd: bool, beside: ApiServer | None = None) -> None:
+        """With `beside` it shares that one's etcd, which has to outlive it."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.access = Access(free_port())
         self.tokens = folder / "tokens.csv"
         self.tokens.write_text(TOKEN_FILE)
-        self.etcd = EtcdServer.start(folder / "etcd", options=ETCD_OPTIONS) if etcd else None
+        self._guest = beside is not None
+        self.etcd: EtcdServer | None
+        if beside is not None:
+            self.etcd = beside.etcd
+        else:
+            self.etcd = EtcdServer.start(folder / "etcd", options=ETCD_OPTIONS) if etcd else None
         try:
             self.start()
         except BaseException:
-            if self.etcd:
-                self.etcd.stop()
+            self._stop_etcd()
             raise
 
     @abc.abstractmethod
@@ -66,8 +71,7 @@ class ApiServer(abc.ABC):
         """End its processes; its data stays."""
         # A graceful end waits for what is open; nothing here depends on it.
         self._process.kill()
-        if self.etcd:
-            self.etcd.stop()
+        self._stop_etcd()
 
     def resume(self) -> None:
         """The same data and address, other processes."""
@@ -87,17 +91,20 @@ class ApiServer(abc.ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.end(seconds=3)
-        if self.etcd:
+        self._stop_etcd()
+
+    def _stop_etcd(self) -> None:
+        if self.etcd and not self._guest:
             self.etcd.stop()
 
 
 class Pilothouse(ApiServer):
     """Ours, on one of its stores."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, *, beside: ApiServer | None = None) -> None:
         self.name = f"pilothouse on {store}"
         self._store = store
-        super().__init__(folder, etcd=store == "etcd")
+        super().__init__(folder, etcd=store == "etcd", beside=beside)
 
     def command(self) -> list[str]:
         options = {

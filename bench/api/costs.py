@@ -85,7 +85,7 @@ def run(stage: Stage, store: str, load: str, seconds: int, spy: Path | None) -> 
 
     if load != "watch":
         return measured(pump, "a request")
-    with Crowd(server.access, stage.kind) as crowd:
+    with Crowd(server.access, stage.kind, WATCHERS) as crowd:
 
         def change(for_seconds: int) -> tuple[int, str]:
             deadline = time.monotonic() + for_seconds

@@ -12,15 +12,16 @@ from bench.api.reads import reads
 from bench.api.rounds import Measure
 from bench.api.stage import Stage
 from bench.api.standing import standing
-from bench.api.watches import watches
+from bench.api.watches import crowds, watches
 from bench.api.writes import writes
 from bench.api.wrk import Wrk
 
 READS = frozenset({"get", "list"})
 WRITES = frozenset({"create", "update", "patch"})
 WATCHES = frozenset({"watch"})
+CROWDS = frozenset({"crowd"})
 STANDING = frozenset({"start", "memory"})
-NAMES = READS | WRITES | WATCHES | STANDING
+NAMES = READS | WRITES | WATCHES | CROWDS | STANDING
 
 
 def measures(stage: Stage, wrk: Wrk, *, seconds: int, only: frozenset[str]) -> Iterator[Measure]:
@@ -28,6 +29,7 @@ def measures(stage: Stage, wrk: Wrk, *, seconds: int, only: frozenset[str]) -> I
         (READS, lambda: reads(stage, wrk, seconds)),
         (WRITES, lambda: writes(stage, wrk, seconds)),
         (WATCHES, lambda: watches(stage)),
+        (CROWDS, lambda: crowds(stage)),
         (STANDING, lambda: standing(stage)),
     )
     for names, group in groups:

@@ -57,6 +57,10 @@ class Stage:
                 asyncio.run(fill(server.access, self.kind, namespace, count=count))
         return self._servers[name]
 
+    def keep(self, server: ApiServer) -> ApiServer:
+        """End this server with the run, before those that were started earlier."""
+        return self._stack.enter_context(server)
+
     @staticmethod
     def fresh(name: str, folder: Path) -> ApiServer:
         """A server of this name with nothing in it; the caller ends it."""

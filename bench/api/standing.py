@@ -50,7 +50,7 @@ def standing(stage: Stage) -> Iterator[Measure]:
             asyncio.run(fill(server.access, stage.kind, NAMESPACE, count=OBJECTS))
             # What an informer does: everything is read once.
             fetch(server.access, f"{path}?resourceVersion=0", gzip=True)
-            memory[name] = _settled(server.pids())
+            memory[name] = settled(server.pids())
             # The next one must not share its pages with this one.
             server.pause()
         title = f"memory (RSS), {OBJECTS:,} objects"
@@ -80,7 +80,7 @@ def _constant(value: float) -> Sample:
     return lambda: value
 
 
-def _settled(pids: list[int]) -> Held:
+def settled(pids: list[int]) -> Held:
     """Memory once it moves by less than a hundredth in two seconds: a collector gives back late."""
     deadline = time.monotonic() + SETTLED_WITHIN
     before = held(pids)
