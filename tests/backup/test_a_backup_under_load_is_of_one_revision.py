@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.backup.test_backups_are_taken_from_running_servers import config_map, target
 from tests.cli.running import Server, pilothouse
+from tests.edge.wire import Wire
 from tests.kit.http import Http
+from tests.kit.servers import Target
 
 from pilothouse.app.saving import check
 
@@ -24,30 +28,53 @@ History = dict[str, list[tuple[int, str | None]]]
 """What became of each name: the revision of every acknowledged write, and the value (None: deleted)."""
 
 
-async def write(http: Http, name: str, history: History, stop: asyncio.Event, seed: int) -> None:
-    choice = random.Random(seed)
-    serial = 0
-    while not stop.is_set():
-        key = f"{name}-{choice.randrange(KEYS)}"
+class Writer:
+    """Writes its own names over a connection of its own, as fast as answers come."""
+
+    def __init__(self, wire: Wire, name: str, history: History, seed: int) -> None:
+        self._wire = wire
+        self._name = name
+        self._history = history
+        self._choice = random.Random(seed)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        serial = 0
+        while not stop.is_set():
+            serial += 1
+            await self._write(f"{self._name}-{self._choice.randrange(KEYS)}", str(serial))
+        await self._wire.close()
+
+    async def _write(self, key: str, value: str) -> None:
+        known = self._history.setdefault(key, [])
         path = f"{COLLECTION}/{key}"
-        known = history.setdefault(key, [])
-        serial += 1
         if not known or known[-1][1] is None:
-            body = (await http.post(COLLECTION, config_map(key, str(serial)))).expect(201)
-            known.append((int(body["metadata"]["resourceVersion"]), str(serial)))
-        elif choice.random() < 0.1:
-            (await http.delete(path)).expect(200)
-            known.append((await revision_of_deletion(http, key), None))
+            made = await self._ask("POST", COLLECTION, 201, config_map(key, value))
+            known.append((revision_of(made), value))
+        elif self._choice.random() < 0.1:
+            await self._ask("DELETE", path, 200)
+            # A revision at which it had happened: deletes don't tell theirs, and nobody else writes the name.
+            listed = await self._ask("GET", f"{COLLECTION}?fieldSelector=metadata.name%3D{key}", 200)
+            assert listed["items"] == []
+            known.append((revision_of(listed), None))
         else:
-            body = (await http.put(path, config_map(key, str(serial)))).expect(200)
-            known.append((int(body["metadata"]["resourceVersion"]), str(serial)))
+            known.append((revision_of(await self._ask("PUT", path, 200, config_map(key, value))), value))
+
+    async def _ask(self, method: str, path: str, status: int, body: object = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        reply = await self._wire.get(path, "Content-Type: application/json", method=method, body=data)
+        assert reply.status == status, reply.body
+        told: dict[str, Any] = reply.json()
+        return told
 
 
-async def revision_of_deletion(http: Http, key: str) -> int:
-    """A revision at which the deletion had happened: deletes don't tell theirs, and only this writer writes the name."""
-    listed = (await http.get(COLLECTION, fieldSelector=f"metadata.name={key}")).expect(200)
-    assert listed["items"] == []
-    return int(listed["metadata"]["resourceVersion"])
+def revision_of(body: dict[str, Any]) -> int:
+    return int(body["metadata"]["resourceVersion"])
+
+
+async def connected(server: Target) -> Wire:
+    # A library's client would take more of the machine than the server does.
+    host, _, port = server.url.removeprefix("https://").partition(":")
+    return Wire(*await asyncio.open_connection(host, int(port), ssl=server.trust()))
 
 
 def standing_at(history: History, revision: int) -> tuple[dict[str, str], set[str]]:
@@ -90,7 +117,8 @@ async def test_a_backup_under_load_is_of_one_revision(tmp_path, record_property)
             began = time.monotonic()
             async with asyncio.TaskGroup() as group:
                 for n in range(WRITERS):
-                    group.create_task(write(http, f"w{n}", history, stop, seed=n))
+                    wire = await connected(http.target)
+                    group.create_task(Writer(wire, f"w{n}", history, seed=n).run(stop))
                 for file in files:
                     await back_up(old, file)
                 stop.set()
