@@ -38,7 +38,8 @@ class Body(msgspec.Struct):
 
 def media_type(headers: Mapping[str, str]) -> str:
     """The body's media type without parameters; JSON if none is given."""
-    return headers.get("Content-Type", "").partition(";")[0].strip().lower() or JSON
+    given = headers.get("Content-Type", JSON)
+    return given if given == JSON else given.partition(";")[0].strip().lower() or JSON
 
 
 def read(request: Request, *, native: bool) -> Body:

@@ -145,8 +145,12 @@ def render(
 ) -> Response:
     """An object's stored value as an answer in the version of ``served``; revision 0 leaves it out."""
     form = negotiate(request, Endpoint.OBJECT)
-    item = Item("", revision, value)
-    body = item.served(served) if revision else item.form(served)
+    prefix = served.kind.prefix
+    if revision and value.startswith(prefix):
+        body = b'%b"resourceVersion":"%d",%b' % (prefix, revision, value[len(prefix) :])
+    else:
+        item = Item("", revision, value)
+        body = item.served(served) if revision else item.form(served)
     if form is BARE:
         return Response(status, body)
     return Response(

@@ -6,7 +6,7 @@ manages which field; admit; validate; store if anything changed. Patches join in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -97,11 +97,19 @@ class Writer:
             return self.respond(call, outcome, 201)
         return self.respond(call, outcome, 200)
 
-    async def insert(self, call: Call, obj: Object, chosen: WriteOptions, *, tracked: bool = True) -> Outcome:
+    def insert(
+        self, call: Call, obj: Object, chosen: WriteOptions, *, tracked: bool = True
+    ) -> Coroutine[Any, Any, Outcome]:
         """Store a new object, however it came. ``tracked``: its fields are yet to be credited to its manager."""
         metadata = obj["metadata"]
         if metadata.get("name") or not metadata.get("generateName"):
-            return await self._insert(call, obj, chosen, tracked)
+            return self._insert(call, obj, chosen, tracked)
+        return self._insert_generated(call, obj, chosen, tracked)
+
+    async def _insert_generated(
+        self, call: Call, obj: Object, chosen: WriteOptions, tracked: bool
+    ) -> Outcome:
+        metadata = obj["metadata"]
         for _ in range(_GENERATED_TRIES):
             named = {**metadata, "name": names.generate_name(metadata["generateName"], self._random)}
             try:
@@ -212,9 +220,11 @@ class Writer:
         }
         return Response(200, codec.dump(body))
 
-    async def amend(self, call: Call, change: Callable[[Object], Any], chosen: WriteOptions) -> Outcome:
+    def amend(
+        self, call: Call, change: Callable[[Object], Any], chosen: WriteOptions
+    ) -> Coroutine[Any, Any, Outcome]:
         """Change the object of a call; see ``Objects.amend``."""
-        return await self._objects.amend(
+        return self._objects.amend(
             call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
         )
 
@@ -248,7 +258,10 @@ class Writer:
 
     def _validate(self, kind: Kind, new: Object, live: Object | None) -> None:
         problems = names.validate_object_meta(
-            new["metadata"], namespaced=kind.namespaced, name_rule=kind.validate_name
+            new["metadata"],
+            namespaced=kind.namespaced,
+            name_rule=kind.validate_name,
+            live=None if live is None else live["metadata"],
         )
         if live is not None:
             problems += lifecycle.check_finalizers(new, live)

@@ -9,7 +9,7 @@ walked: an update costs what it changes.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from pilothouse.meta.field_sets import MEMBER, SELF, Tree
@@ -117,6 +117,41 @@ def compare(
         new = {"metadata": {}, **new}
     _compare_maps(old, new, node, result)
     return result
+
+
+def changes_only(
+    old: dict[str, Any], new: dict[str, Any], node: Node, mine: Tree, others: Sequence[Tree]
+) -> bool:
+    """True if all that differs are values of leaves that are in ``mine`` and in none of the ``others``.
+
+    Only maps are looked into: where a list differs, or a field came or went, the answer is no.
+    """
+    if len(old) != len(new):
+        return False
+    for field, after in new.items():
+        if field not in old:
+            return False
+        before = old[field]
+        if before is after or before == after:
+            continue
+        name, child, _ = node.child(field)
+        kind = child.kind
+        if kind == SKIPPED:
+            continue
+        owned = mine.get(name)
+        if owned is None:
+            return False
+        shared = [tree[name] for tree in others if name in tree]
+        if kind == LEAF:
+            if shared or (owned and SELF not in owned):
+                return False
+        elif not (
+            kind in MAPS
+            and type(before) is type(after) is dict
+            and changes_only(before, after, child, owned, shared)
+        ):
+            return False
+    return True
 
 
 def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: Parts) -> None:

@@ -45,6 +45,7 @@ _QUALIFIED_TEXT: Final = (
     f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
 )
 _EMPTY: Final = "must be non-empty"
+_NAMES: Final = ("name", "generateName", "namespace")
 
 
 def _too_long(limit: int) -> str:
@@ -134,18 +135,32 @@ def generate_name(prefix: str, source: random.Random) -> str:
 
 
 def validate_object_meta(
-    meta: Mapping[str, Any], *, namespaced: bool, name_rule: Rule | None = None
+    meta: Mapping[str, Any],
+    *,
+    namespaced: bool,
+    name_rule: Rule | None = None,
+    live: Mapping[str, Any] | None = None,
 ) -> list[FieldError]:
-    """Every problem of an object's metadata. Call it with the generated name already filled in."""
+    """Every problem of an object's metadata. Call it with the generated name already filled in.
+
+    ``live`` is the metadata before an update. What is the same there was looked at when it was written; a rule that has
+    become stricter since then must not stand in the way of a change to something else.
+    """
     problems: list[FieldError] = []
-    _check_names(meta, namespaced, name_rule or subdomain, problems)
-    if (labels := meta.get("labels")) is not None:
+    before: Mapping[str, Any] = live or {}
+    if live is None or any(meta.get(field) != before.get(field) for field in _NAMES):
+        _check_names(meta, namespaced, name_rule or subdomain, problems)
+    labels = meta.get("labels")
+    if labels is not None and labels != before.get("labels"):
         problems += validate_labels(labels, "metadata.labels")
-    if (annotations := meta.get("annotations")) is not None:
+    annotations = meta.get("annotations")
+    if annotations is not None and annotations != before.get("annotations"):
         problems += validate_annotations(annotations, "metadata.annotations")
-    if owners := meta.get("ownerReferences"):
+    owners = meta.get("ownerReferences")
+    if owners and owners != before.get("ownerReferences"):
         problems += _owner_problems(owners, "metadata.ownerReferences")
-    if finalizers := meta.get("finalizers"):
+    finalizers = meta.get("finalizers")
+    if finalizers and finalizers != before.get("finalizers"):
         problems += _finalizer_problems(finalizers, "metadata.finalizers")
     return problems
 

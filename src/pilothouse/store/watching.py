@@ -17,7 +17,7 @@ buffer. Live means that the two meet. A third, ``told``, is the last mark that t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -76,15 +76,19 @@ class Watcher:
                 self._waiter = None
         raise StopAsyncIteration
 
-    def offer(self, change: Change) -> None:
-        """A change below the prefix has been committed."""
-        if self._overflowed or change.revision <= self._floor:
+    def offer(self, changes: Sequence[Change]) -> None:
+        """Changes have been committed; those below the prefix are this watcher's."""
+        if self._overflowed:
             return
-        if len(self._buffer) >= BUFFERED:
+        prefix, floor = self.prefix, self._floor
+        found = [each for each in changes if each.key.startswith(prefix) and each.revision > floor]
+        if not found:
+            return
+        if len(self._buffer) + len(found) > BUFFERED:
             self._buffer = []
             self._overflowed = True
         else:
-            self._buffer.append(change)
+            self._buffer += found
         self.wake()
 
     def mark(self) -> None:
@@ -165,14 +169,21 @@ class Watchers:
                 self._timer.cancel()
                 self._timer = None
 
-    def publish(self, changes: Iterable[Change], revision: int) -> None:
-        """One commit's changes, in order; the store stands at ``revision``."""
+    def publish(self, changes: Sequence[Change], revision: int) -> None:
+        """One commit's changes, in order; the store stands at ``revision``.
+
+        A single watcher, which a server's cache is as a rule, is handed them all; among many, those are asked who may
+        want a key.
+        """
         self.revision = revision
+        if len(self._open) == 1:
+            for watcher in self._open:
+                watcher.offer(changes)
+            return
         if self._open:
             for change in changes:
                 for watcher in self._interested(change.key):
-                    if change.key.startswith(watcher.prefix):
-                        watcher.offer(change)
+                    watcher.offer((change,))
 
     def mark(self) -> None:
         for watcher in self._open:

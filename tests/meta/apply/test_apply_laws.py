@@ -4,7 +4,11 @@ from typing import Any
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.meta.apply.databases import Databases, copy, database
+from tests.meta.apply.databases import SCHEMA, Databases, copy, database
+
+from pilothouse.meta.comparison import changes_only, compare
+from pilothouse.meta.field_sets import difference, without
+from pilothouse.meta.topology import topology
 
 users = st.lists(
     st.fixed_dictionaries(
@@ -123,3 +127,40 @@ def test_arguments_are_left_alone(history: list[Any], spec: dict[str, Any]) -> N
     db.apply_object("me", given_patch, force=True)
     assert given_patch == patch
     assert given_live == live
+
+
+def varied(value: Any, choose: Any) -> Any:
+    """The same shape with some other values in it; now and then something is left out."""
+    if isinstance(value, dict):
+        return {name: varied(inner, choose) for name, inner in value.items() if choose(st.integers(0, 9))}
+    if isinstance(value, int):
+        return value + choose(st.integers(0, 1))
+    return value
+
+
+@given(histories, specs, st.data())
+def test_a_quick_look_says_nothing_that_the_sets_of_fields_deny(
+    history: list[Any], spec: dict[str, Any], data: st.DataObject
+) -> None:
+    db = after([*history, ("update", "me", spec)])
+    assume(db.live is not None)
+    old, new, node = db.live or {}, copy(db.live), topology(SCHEMA)
+    new["spec"] = varied(new["spec"], data.draw)
+    removed, modified, added = compare(old, new, node)
+    for entry in db.entries:
+        mine = entry["fieldsV1"]
+        others = [other["fieldsV1"] for other in db.entries if other is not entry]
+        if changes_only(old, new, node, mine, others):
+            assert not removed
+            assert not added
+            assert not difference(modified, mine)
+            assert all(without(other, modified) is other for other in others)
+
+
+def test_a_value_of_ones_own_is_within_ones_fields_and_one_shared_is_not() -> None:
+    node = topology(SCHEMA)
+    old, new = database({"replicas": 1, "engine": "pg"}), database({"replicas": 2, "engine": "pg"})
+    mine = {"f:spec": {".": {}, "f:replicas": {}, "f:engine": {}}}
+    assert changes_only(old, new, node, mine, [{"f:spec": {"f:engine": {}}}])
+    assert not changes_only(old, new, node, mine, [{"f:spec": {"f:replicas": {}}}])
+    assert not changes_only(old, new, node, {"f:spec": {"f:engine": {}}}, [])

@@ -113,3 +113,11 @@ def test_a_finalizer_that_others_might_use_is_warned_of_when_it_is_added() -> No
         f'metadata.finalizers: "mine": {said} {why}',
     ]
     assert names.finalizer_warnings({"finalizers": [cleanup]}, None) == []
+
+
+def test_what_an_update_leaves_alone_is_not_judged_again() -> None:
+    live = {"name": "a", "namespace": "t", "labels": {"not a key": "x"}, "finalizers": ["not one"]}
+    assert validate_object_meta(live, namespaced=True, live=live) == []
+    changed = {**live, "labels": {"not a key": "y"}}
+    [problem] = validate_object_meta(changed, namespaced=True, live=live)
+    assert problem.path == "metadata.labels"
