@@ -30,6 +30,7 @@ from pilothouse.meta.managed_fields import (
     identity,
     new_entry,
     sort_key,
+    stays_within,
     stored_entries,
 )
 from pilothouse.meta.merging import detached, merge, misfits, remove, with_declared
@@ -71,16 +72,20 @@ def apply(
     applied = fields_of(patch, node, ignored=reset)
 
     merged = merge(before, patch, node)
-    if last is not None:
+    again = last is not None and last["fieldsV1"] == applied and last["apiVersion"] == api_version
+    if last is not None and not again:
         others = [entry for key, entry in entries.items() if key != actor]
         versions = _Versions(schema, api_version, served, convert)
         merged = _prune(merged, applied, last, others, versions)
-    change = Change(
-        live, merged, schema=schema, api_version=api_version, reset=reset, served=served, convert=convert
-    )
-    if not force:
-        _check_conflicts(entries, actor, change, live, schema)
-    owners = _after_apply(entries, actor, applied, change, api_version, now)
+    if again and live is not None and stays_within(entries.values(), actor, live, merged, node, api_version):
+        owners = sorted(entries.values(), key=sort_key)
+    else:
+        change = Change(
+            live, merged, schema=schema, api_version=api_version, reset=reset, served=served, convert=convert
+        )
+        if not force:
+            _check_conflicts(entries, actor, change, live, schema)
+        owners = _after_apply(entries, actor, applied, change, api_version, now)
     result = detached(merged)
     if manager == KUBECTL:
         refresh(result, patch)

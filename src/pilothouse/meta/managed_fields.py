@@ -12,7 +12,7 @@ An object whose tracking was cleared stays untracked until it is next applied to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from pilothouse.meta.comparison import Comparison, changes_only, compare, fields_of
@@ -110,14 +110,38 @@ def track_update(
     if not entries:
         fields = fields_of(new, topology(schema), containers=True, ignored=reset)
         entries = [new_entry(actor, api_version, fields, now)] if fields else []
-    elif not (live is not None and _stays_within(entries, actor, live, new, topology(schema))):
-        change = Change(
-            live, new, schema=schema, api_version=api_version, reset=reset, served=served, convert=convert
-        )
-        if not change.comparison.is_empty():
-            entries = _after_update(entries, change, actor, now)
+    else:
+        if stored := stored_entries(live):
+            # So that metadata in which nothing else has changed equals what it was.
+            metadata["managedFields"] = stored
+        if live is None or not stays_within(entries, actor, live, new, topology(schema), api_version):
+            change = Change(
+                live, new, schema=schema, api_version=api_version, reset=reset, served=served, convert=convert
+            )
+            if not change.comparison.is_empty():
+                entries = _after_update(entries, change, actor, now)
+        metadata.pop("managedFields", None)
     if entries:
         metadata["managedFields"] = entries
+
+
+def stays_within(
+    entries: Iterable[Entry], actor: Identity, live: Object, new: Object, node: Node, api_version: str
+) -> bool:
+    """True if a write changed only values that its writer owns, alone: then nobody gains or loses a field.
+
+    Most writes are such, and this is a much shorter way to find out than to build the sets of fields. A no may be wrong.
+    """
+    mine: Tree = {}
+    others: list[Tree] = []
+    for entry in entries:
+        if entry["apiVersion"] != api_version:
+            return False
+        if identity(entry) == actor:
+            mine = entry["fieldsV1"]
+        else:
+            others.append(entry["fieldsV1"])
+    return changes_only(live, new, node, mine, others)
 
 
 def reset_fields(schema: Schema, subresource: str, *, has_status: bool) -> frozenset[str]:
@@ -200,26 +224,6 @@ def _entries_in_force(live: Object | None, sent: Any, *, through_subresource: bo
     except ValueError:
         # A client that doesn't understand managedFields must not be able to lose them.
         return stored
-
-
-def _stays_within(entries: list[Entry], actor: Identity, live: Object, new: Object, node: Node) -> bool:
-    """True if a writer changed only values that it owns, alone: then the entries stay as they are.
-
-    Most writes are such, and this is a much shorter way to find out than to build the sets of fields. A no may be wrong.
-    """
-    version = actor[2]
-    mine: Tree = {}
-    others: list[Tree] = []
-    for entry in entries:
-        if entry["apiVersion"] != version:
-            return False
-        if identity(entry) == actor:
-            mine = entry["fieldsV1"]
-        else:
-            others.append(entry["fieldsV1"])
-    before = dict(live["metadata"])
-    before.pop("managedFields", None)
-    return changes_only({**live, "metadata": before}, new, node, mine, others)
 
 
 def _after_update(entries: list[Entry], change: Change, actor: Identity, now: str) -> list[Entry]:

@@ -6,7 +6,7 @@ bytes only if this server does the same. A normaliser visits only the parts of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from pilothouse.api.kubernetes.table import MICRO_TIME, QUANTITY, TIME
@@ -55,10 +55,9 @@ class Normaliser:
         if self._plan is not None:
             _visit(self._plan, obj)
 
-    def problems(self, obj: dict[str, Any]) -> Iterator[FieldError]:
+    def problems(self, obj: dict[str, Any]) -> Iterable[FieldError]:
         """Quantities that can't be read. (Times are a matter of the schema's format.)"""
-        if self._plan is not None:
-            yield from _faults(self._plan, obj, "")
+        return _faults(self._plan, obj, "") if self._plan is not None else ()
 
 
 def _form(plan: Plan, value: Any) -> Any:
