@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import h2.config
 import h2.connection
@@ -76,8 +77,7 @@ class Peer(asyncio.Protocol):
         self._waiters.discard(changed)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
         self.connection.local_settings = h2.settings.Settings(client=False, initial_values=self.settings)
         self.connection.max_inbound_frame_size = self.connection.local_settings.max_frame_size
         self.connection.initiate_connection()

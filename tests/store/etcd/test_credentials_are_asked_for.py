@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+import uvloop
 from tests.kit.etcd import EtcdServer
 from tests.store.following import brief, collect
 
@@ -79,6 +80,25 @@ async def test_the_options_name_the_files(server: EtcdServer, papers: Papers) ->
     async with opened(options) as store:
         await store.create("/a", b"1")
         assert await store.get("/a") is not None
+
+
+def test_it_is_the_same_on_the_loop_that_the_api_server_runs_on(server: EtcdServer, papers: Papers) -> None:
+    """uvloop's transports and its TLS are not asyncio's."""
+
+    async def write_and_watch() -> tuple[list[bytes | None], list[bytes]]:
+        store = await EtcdStore.open([server.endpoint], tls=papers.tls())
+        start = await store.revision()
+        values = [bytes([65 + n]) * 300_000 for n in range(8)]
+        async with store.watch("/a/", after=start) as batches:
+            for n, value in enumerate(values):
+                await store.create(f"/a/{n}", value)
+            seen = [value for _, value in brief(await collect(batches, len(values)))]
+        stored = [entry.value for entry in (await store.list("/a/")).entries]
+        await store.close()
+        return seen, stored
+
+    seen, stored = uvloop.run(write_and_watch())
+    assert seen == stored == [bytes([65 + n]) * 300_000 for n in range(8)]
 
 
 async def test_a_client_without_a_certificate_is_kept_out(server: EtcdServer, papers: Papers) -> None:
