@@ -122,10 +122,10 @@ ALLOWED: dict[str, tuple[tuple[str, str], ...]] = {
     "other pilot": (*_EVERY_PILOT, _CONFINED),
     "node": (
         *_EVERY_NODE,
-        (FIND, "nodes pods secrets serviceaccounts persistentvolumeclaims persistentvolumes"),
+        (FIND, "nodes pods secrets"),
+        ("get", "serviceaccounts persistentvolumeclaims persistentvolumes"),
         ("update patch", "nodes"),
-        ("get update patch", "nodes/status persistentvolumeclaims/status"),
-        ("update patch", "pods/status"),
+        ("update patch", "nodes/status pods/status persistentvolumeclaims/status"),
         ("delete", "pods"),
         ("create", "pods/eviction serviceaccounts/token"),
     ),

@@ -7,7 +7,8 @@ can add to it; and a node makes no pods, as nothing here runs pods that the serv
 |---|---|---|
 | its Node | get; list and watch by name | create, update, patch, and of the status |
 | its pods | get; list and watch by ``spec.nodeName`` | delete, evict, their status |
-| their secrets, config maps, claims, volumes, accounts | get; list and watch by name | the claims' status, the accounts' tokens |
+| their secrets and config maps | get; list and watch by name | |
+| their claims, volumes and accounts | get | the claims' status, the accounts' tokens |
 | services, endpoints and their slices | all | |
 | its lease in ``kube-node-lease`` | get | create, update, patch, delete |
 | its certificate requests | get; list and watch by name | create |
@@ -67,7 +68,7 @@ class NodeScope:
         return _YES if asked.name == node else _not_itself(node)
 
     def _node_status(self, node: str, asked: Attributes) -> Decision:
-        if asked.verb != "get" and asked.verb not in CHANGES:
+        if asked.verb not in CHANGES:
             return _NO_VERB
         return _YES if asked.name == node else _not_itself(node)
 
@@ -90,7 +91,7 @@ class NodeScope:
         return _YES if self._pods.runs(node, asked.namespace, asked.name) else _unrelated(node)
 
     def _needed(self, node: str, asked: Attributes) -> Decision:
-        """Secrets, config maps, claims and accounts: one at a time, by name."""
+        """Secrets and config maps: one at a time, by name."""
         if asked.verb not in READS:
             return _NO_VERB
         if not asked.name:
@@ -99,10 +100,12 @@ class NodeScope:
             )
         return self._if_needed(node, asked)
 
+    def _needed_as_it_is(self, node: str, asked: Attributes) -> Decision:
+        """Claims and accounts: those don't change under a pod, so that there is nothing to watch."""
+        return self._if_needed(node, asked) if asked.verb == "get" else _NO_VERB
+
     def _claim_status(self, node: str, asked: Attributes) -> Decision:
-        if asked.verb != "get" and asked.verb not in CHANGES:
-            return _NO_VERB
-        return self._if_needed(node, asked)
+        return self._if_needed(node, asked) if asked.verb in CHANGES else _NO_VERB
 
     def _token(self, node: str, asked: Attributes) -> Decision:
         return self._if_needed(node, asked) if asked.verb == "create" else _NO_VERB
@@ -112,9 +115,9 @@ class NodeScope:
         return _YES if related else _unrelated(node)
 
     def _volume(self, node: str, asked: Attributes) -> Decision:
-        if asked.verb not in READS:
+        if asked.verb != "get":
             return _NO_VERB
-        return _YES if asked.name and self._pods.mounts(node, asked.name) else _unrelated(node)
+        return _YES if self._pods.mounts(node, asked.name) else _unrelated(node)
 
     def _lease(self, node: str, asked: Attributes) -> Decision:
         if asked.namespace != LEASE_NAMESPACE:
@@ -153,10 +156,10 @@ _RULES: dict[tuple[str, str, str], _Rule] = {
     ("", "pods", "eviction"): NodeScope._eviction,
     ("", "secrets", ""): NodeScope._needed,
     ("", "configmaps", ""): NodeScope._needed,
-    ("", "persistentvolumeclaims", ""): NodeScope._needed,
+    ("", "persistentvolumeclaims", ""): NodeScope._needed_as_it_is,
     ("", "persistentvolumeclaims", "status"): NodeScope._claim_status,
     ("", "persistentvolumes", ""): NodeScope._volume,
-    ("", "serviceaccounts", ""): NodeScope._needed,
+    ("", "serviceaccounts", ""): NodeScope._needed_as_it_is,
     ("", "serviceaccounts", "token"): NodeScope._token,
     ("", "services", ""): NodeScope._readable,
     ("", "endpoints", ""): NodeScope._readable,
