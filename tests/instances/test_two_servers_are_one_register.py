@@ -17,7 +17,7 @@ from tests.instances.pairs import Pair, create, pair, revision
 from tests.instances.traffic import REGISTERS, Reader, Record, Writer
 from tests.instances.watched import Seen, backward, disorder, follow, untold, wrong_lists
 from tests.kit.etcd import EtcdCluster, EtcdServer
-from tests.kit.http import Http
+from tests.kit.http import PATIENCE, Http
 from tests.kit.linearizability import stuck
 from tests.kit.registers import ABSENT, Create, Delete, Done, Exchange, Read, Set, Swap, step
 from tests.kit.waiting import eventually
@@ -78,8 +78,9 @@ def crowd(two: Pair, record: Record) -> list[Writer | Reader]:
 
 
 async def mishaps(two: Pair, cluster: EtcdCluster, record: Record) -> None:
-    """A follower, the leader, a server, the other server, and the leader again: each killed, missed, and brought back."""
-    steps = iter(range(REQUESTS // 12, REQUESTS, REQUESTS // 12))
+    """A follower, the leader, a server, the other server, and the leader again: each killed, missed, and brought back.
+    At last a server is stopped as it should be."""
+    steps = iter(range(REQUESTS // 14, REQUESTS, REQUESTS // 14))
 
     async def member(victim: EtcdServer) -> None:
         victim.kill()
@@ -97,6 +98,10 @@ async def mishaps(two: Pair, cluster: EtcdCluster, record: Record) -> None:
         await asyncio.to_thread(server.revive)
         await record.reached(next(steps))
     await member(await leader(cluster))
+    assert await asyncio.to_thread(two.one.process.end, seconds=PATIENCE) == 0
+    await record.reached(next(steps))
+    await asyncio.to_thread(two.one.revive)
+    await record.reached(next(steps))
 
 
 async def leader(cluster: EtcdCluster) -> EtcdServer:
