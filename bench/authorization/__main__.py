@@ -29,6 +29,7 @@ from pilothouse.apiserver.rbac.authorizer import Rbac
 from pilothouse.apiserver.restriction.authorizer import Restriction
 from pilothouse.apiserver.restriction.identity import POD_NAME
 from pilothouse.base.clock import SystemClock
+from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
@@ -62,6 +63,7 @@ async def main() -> None:
         authenticator=Authenticator(),
         clock=SystemClock(),
         random=random.Random(1),
+        uids=Uids(),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
         authority=lambda: Authority.make("unused", datetime.datetime.now(datetime.UTC)),
@@ -69,7 +71,7 @@ async def main() -> None:
     async with core.running():
         await _fill(core)
         await _fill_fleet(core)
-        cache = Cache(store, Catalog(resources()), SystemClock())
+        cache = Cache(store, Catalog(resources()), SystemClock(), random.Random(1))
         rbac = Rbac(cache)
         cache.listen(rbac)
         restriction = Restriction(cache)

@@ -27,6 +27,7 @@ from pilothouse.apiserver.http import Edge, tls_context
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.shares import Shares
 from pilothouse.base.clock import SystemClock
+from pilothouse.base.ids import Uids
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
@@ -71,6 +72,7 @@ async def server(keyring, tmp_path) -> AsyncIterator[Server]:
         authenticator=authenticator,
         clock=SystemClock(),
         random=random.Random(1),
+        uids=Uids(),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
         authority=lambda: authority,

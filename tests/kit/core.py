@@ -29,6 +29,7 @@ from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
 from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
@@ -131,6 +132,7 @@ class CoreServer:
             authenticator=self.authenticator,
             clock=self.clock,
             random=random.Random(1),
+            uids=Uids(),
             refusals=refused_fields,
             signing_key=self.signing_key,
             authority=lambda: self.authority,

@@ -20,6 +20,7 @@ from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Request
 from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.base.ids import Uids
 from pilothouse.client.loopback import Loopback
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
@@ -38,6 +39,7 @@ async def loopback(clock: Clock | None = None) -> AsyncIterator[Loopback[Request
         authenticator=Authenticator(),
         clock=clock,
         random=random.Random(1),
+        uids=Uids(),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
         authority=lambda: authority,

@@ -18,6 +18,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Request, Response
 from pilothouse.apiserver.rbac import policy
 from pilothouse.base.clock import SystemClock
+from pilothouse.base.ids import Uids
 from pilothouse.meta.kind import Object
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
@@ -36,6 +37,7 @@ async def during(store: MemoryStore, work: Callable[[Ask], Awaitable[None]]) -> 
         authenticator=Authenticator(),
         clock=SystemClock(),
         random=random.Random(1),
+        uids=Uids(),
         refusals=refused_fields,
         signing_key=SigningKey.generate(),
         authority=lambda: Authority.make("unused", datetime.datetime.now(datetime.UTC)),

@@ -7,14 +7,14 @@ from pilothouse.apiserver.admission import PERMANENT_NAMESPACES
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.objects import Objects
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import new_uid
+from pilothouse.base.ids import Uids
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict
 
 NAMESPACES = (*PERMANENT_NAMESPACES, "kube-node-lease")
 
 
-async def make_namespaces(catalog: Catalog, objects: Objects, clock: Clock) -> None:
+async def make_namespaces(catalog: Catalog, objects: Objects, clock: Clock, uids: Uids) -> None:
     """Create the namespaces that are missing; another instance may do the same at the same time."""
     served = catalog.find("", "v1", "namespaces")
     if served is None:
@@ -23,13 +23,13 @@ async def make_namespaces(catalog: Catalog, objects: Objects, clock: Clock) -> N
         key = served.key("", name)
         if await objects.find(key) is None:
             try:
-                await objects.create(served, key, _namespace(served, name, clock.now()))
+                await objects.create(served, key, _namespace(served, name, uids.new(), clock.now()))
             except Conflict:
                 continue
 
 
-def _namespace(served: Served, name: str, now: float) -> Object:
+def _namespace(served: Served, name: str, uid: str, now: float) -> Object:
     obj: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     ingest.conform(served.kind, obj, "Strict", [])
-    lifecycle.begin(served.kind, obj, namespace="", uid=new_uid(), now=now)
+    lifecycle.begin(served.kind, obj, namespace="", uid=uid, now=now)
     return obj

@@ -1,6 +1,6 @@
 """The watch cache: all objects in memory, kept current by one watch on the store.
 
-    cache = Cache(store, catalog, clock)
+    cache = Cache(store, catalog, clock, rng)
     task = asyncio.create_task(cache.run())
     await cache.fresh()                      # now it shows every write that was acknowledged before this call
     cache.get("pods", "/registry/pods/t/a")
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+from random import Random
 from typing import Protocol
 
 from pilothouse.aio.ring import Bounds
@@ -61,12 +61,15 @@ class Listener(Protocol):
 class Cache:
     """Everything below the root, as of one revision."""
 
-    def __init__(self, store: Store, catalog: Catalog, clock: Clock, *, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self, store: Store, catalog: Catalog, clock: Clock, rng: Random, *, bounds: Bounds | None = None
+    ) -> None:
         self.store = store
         self.revision = 0
         self._filled = asyncio.Event()
         self._catalog = catalog
         self._clock = clock
+        self._rng = rng
         self._bounds = bounds or Bounds()
         self._collections: dict[str, Collection] = {}
         self._listeners: list[Listener] = []
@@ -226,7 +229,7 @@ class Cache:
                 self._stale = True
             finally:
                 self._following = False
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            await asyncio.sleep(pause * self._rng.uniform(0.5, 1.0))
             pause = min(pause * 2, longest)
 
     async def _load(self) -> None:

@@ -63,6 +63,7 @@ from pilothouse.apiserver.signing import Signing
 from pilothouse.apiserver.tokens import Tokens
 from pilothouse.apiserver.writing import Writer
 from pilothouse.base.clock import Clock
+from pilothouse.base.ids import Uids
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Resource
@@ -92,6 +93,7 @@ class Core:
         authenticator: Authenticator,
         clock: Clock,
         random: Random,
+        uids: Uids,
         refusals: Refusals,
         signing_key: SigningKey,
         authority: Callable[[], Authority],
@@ -99,8 +101,9 @@ class Core:
         history: float = 300.0,
     ) -> None:
         self._clock = clock
+        self._uids = uids
         self.catalog = Catalog(resources)
-        self.cache = Cache(store, self.catalog, clock, bounds=Bounds(age=history))
+        self.cache = Cache(store, self.catalog, clock, random, bounds=Bounds(age=history))
         book = AddressBook(store, random)
         self._objects = Objects(book.guarding(store), self.cache)
         self._rbac = Rbac(self.cache)
@@ -114,16 +117,16 @@ class Core:
         self._signing = Signing(self.catalog, self.cache, self._objects, authority, clock)
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses, self._signing):
             self.cache.listen(listener)
-        self.reader = Reader(self.catalog, self.cache, clock)
+        self.reader = Reader(self.catalog, self.cache, clock, random)
         escalation = Escalation(self._authorizer, self._rbac)
         requests = RequestRights(self._authorizer)
         checks = [self._restriction.check, escalation.check, requests.check]
-        accounts = ServiceAccounts(self.catalog, self._objects, clock, random)
+        accounts = ServiceAccounts(self.catalog, self._objects, clock, random, uids)
         admission = Admission(self._objects, refusals, accounts.complete, checks)
-        self._writer = Writer(self._objects, admission, clock, random, self._may_create)
+        self._writer = Writer(self._objects, admission, clock, random, uids, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
-        self._minting = Minting(signing_key, self._objects, clock)
+        self._minting = Minting(signing_key, self._objects, clock, uids)
         authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
         self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock)
         self._discovery = Discovery(self.catalog)
@@ -153,8 +156,8 @@ class Core:
         """Follow the store and serve what is in it; everything stops with the context."""
         async with self._parts.running():
             try:
-                await make_namespaces(self.catalog, self._objects, self._clock)
-                await make_roles(self.catalog, self._objects, self._clock)
+                await make_namespaces(self.catalog, self._objects, self._clock, self._uids)
+                await make_roles(self.catalog, self._objects, self._clock, self._uids)
                 await self.cache.filled()
                 await self.cache.fresh()
                 await self._aggregation.settle()

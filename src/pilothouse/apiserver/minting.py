@@ -7,7 +7,6 @@ A token bound to a pod also says on which node the pod is. What it is worth is f
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from pilothouse.apiserver.exchange import Response
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.tokens import ISSUER, Claims, Private, Reference
 from pilothouse.base.clock import Clock
+from pilothouse.base.ids import Uids
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
@@ -43,10 +43,11 @@ class Wanted(msgspec.Struct, frozen=True):
 class Minting:
     """Makes service accounts' tokens."""
 
-    def __init__(self, key: SigningKey, objects: Objects, clock: Clock) -> None:
+    def __init__(self, key: SigningKey, objects: Objects, clock: Clock, uids: Uids) -> None:
         self._key = key
         self._objects = objects
         self._clock = clock
+        self._uids = uids
 
     async def mint(self, call: Call) -> Response:
         """POST of a TokenRequest to a service account."""
@@ -68,7 +69,7 @@ class Minting:
             iat=now,
             nbf=now,
             exp=now + wanted.seconds,
-            jti=str(uuid.uuid4()),
+            jti=self._uids.new(),
             kubernetes=private,
         )
         body = {

@@ -1,6 +1,6 @@
 """GET, LIST and WATCH.
 
-    reader = Reader(catalog, cache, clock)
+    reader = Reader(catalog, cache, clock, rng)
     response = await reader.get(request, served, "t", "db-1")
     response = await reader.list(request, served, "t")
     streaming = await reader.watch(request, served, "t")
@@ -56,15 +56,13 @@ class Listed(msgspec.Struct, frozen=True):
 class Reader:
     """Answers every read of every kind."""
 
-    def __init__(
-        self, catalog: Catalog, cache: Cache, clock: Clock, *, rng: random.Random | None = None
-    ) -> None:
+    def __init__(self, catalog: Catalog, cache: Cache, clock: Clock, rng: random.Random) -> None:
         self._catalog = catalog
         self._cache = cache
         self._clock = clock
         self._bodies = ListBodies()
         self._fanout = Fanout(cache)
-        self._watching = Watching(cache, self._fanout, clock, rng or random.Random())
+        self._watching = Watching(cache, self._fanout, clock, rng)
         self._resources = {(resource.group, resource.plural): resource for resource in catalog}
         catalog.on_change(self._follow_catalog)
 

@@ -19,7 +19,7 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.objects import Objects
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import new_uid
+from pilothouse.base.ids import Uids
 from pilothouse.meta import errors, names
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict
@@ -37,11 +37,12 @@ _READABLE = 0o644
 class ServiceAccounts:
     """Completes pods as they are created."""
 
-    def __init__(self, catalog: Catalog, objects: Objects, clock: Clock, random: Random) -> None:
+    def __init__(self, catalog: Catalog, objects: Objects, clock: Clock, random: Random, uids: Uids) -> None:
         self._catalog = catalog
         self._objects = objects
         self._clock = clock
         self._random = random
+        self._uids = uids
 
     async def complete(self, call: Call, obj: Object) -> None:
         """Give a new pod its account, the account's pull secrets and its token; 403 if there is no such account."""
@@ -76,7 +77,9 @@ class ServiceAccounts:
     async def _make_default(self, served: Served, namespace: str) -> None:
         account: Object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": DEFAULT}}
         ingest.conform(served.kind, account, "Strict", [])
-        lifecycle.begin(served.kind, account, namespace=namespace, uid=new_uid(), now=self._clock.now())
+        lifecycle.begin(
+            served.kind, account, namespace=namespace, uid=self._uids.new(), now=self._clock.now()
+        )
         try:
             await self._objects.create(served, served.key(namespace, DEFAULT), account)
         except Conflict:

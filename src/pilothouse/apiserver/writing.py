@@ -39,6 +39,7 @@ class Writer:
         admission: Admission,
         clock: Clock,
         random: Random,
+        uids: Uids,
         may_create: Callable[[Call], None],
     ) -> None:
         self._may_create = may_create
@@ -46,7 +47,7 @@ class Writer:
         self._objects = objects
         self._admission = admission
         self._clock = clock
-        self._uids = Uids()
+        self._uids = uids
 
     async def create(self, call: Call) -> Response:
         """POST to a collection."""

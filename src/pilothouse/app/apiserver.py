@@ -36,6 +36,7 @@ from pilothouse.app.options import ApiServerOptions, StartError, explain, read_f
 from pilothouse.app.renewing import Renewal
 from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.store.interface import Store, StoreError
@@ -99,6 +100,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 authenticator=authenticator,
                 clock=clock,
                 random=random.SystemRandom(),
+                uids=Uids(),
                 refusals=refused_fields,
                 signing_key=await keys.signing(),
                 authority=lambda: identity.authority,

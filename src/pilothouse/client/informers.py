@@ -35,7 +35,7 @@ class Informers:
         self._trees = Trees()
         self._informers: dict[View, Informer] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def get(
         self, noun: Noun, namespace: str = "", *, labels: str = "", fields: str = "", partial: bool = False
@@ -83,10 +83,10 @@ class Informers:
                 yield
             finally:
                 self._group = None
-                for task in self._tasks:
+                for task in tuple(self._tasks):
                     task.cancel()
 
     def _start(self, group: asyncio.TaskGroup, informer: Informer) -> None:
         task = group.create_task(informer.run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))

@@ -94,7 +94,7 @@ class Loopback(Generic[AskedT]):
         pipe = Pipe()
         writing = asyncio.ensure_future(pipe.fill(answer))
         try:
-            yield Stream(answer.status, _headers(answer), pipe.chunks())
+            yield Stream(answer.status, _headers(answer), pipe)
         finally:
             pipe.closed = True
             writing.cancel()
@@ -142,18 +142,22 @@ class Pipe:
             self._ended = True
             self._news.set()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """What was written, until the server has ended."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            data, self._waiting, self._size = b"".join(self._waiting), [], 0
-            if data:
-                yield data
-            if self._ended and not self._waiting:
+    # It is its own iterator, and no generator: one that is left behind by its reader has to be closed by somebody.
+
+    def __aiter__(self) -> Pipe:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """What was written since the last time, until the server has ended."""
+        while not self._waiting:
+            if self._ended:
                 if self._problem is not None:
                     raise Interrupted(f"the server's stream broke: {self._problem}") from self._problem
-                return
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        data, self._waiting, self._size = b"".join(self._waiting), [], 0
+        return data
 
 
 def _headers(answer: Whole | Endless) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ have happened is ``OutcomeUnknown`` (see ``retrying``). Every call takes a ``dea
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
@@ -205,7 +205,9 @@ class Api:
             if stream.status != 200:
                 body = await stream.read()
                 raise failure(stream.status, body, retry_after=stream.headers.get("Retry-After"))
-            yield stream.lines()
+            # Closed here, and not when somebody gets round to collecting it.
+            async with aclosing(stream.lines()) as lines:
+                yield lines
 
     async def create(self, noun: Noun, body: Body, **options: Unpack[Writing]) -> Object:
         namespace, _ = _identity(body)

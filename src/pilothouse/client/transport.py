@@ -10,7 +10,7 @@ status. When no answer comes it says which of two cases it is: nothing was sent,
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -67,7 +67,7 @@ class Stream:
         """All that is left."""
         return b"".join([data async for data in self.chunks])
 
-    async def lines(self) -> AsyncIterator[list[bytes]]:
+    async def lines(self) -> AsyncGenerator[list[bytes], None]:
         """Whole lines of any length, as many at a time as have come; a last one that has no end is dropped."""
         rest: list[bytes] = []
         async for data in self.chunks:

@@ -11,7 +11,7 @@ it holds up no other. Nothing is decided about a key while the caches lag behind
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
 from typing import Protocol
 
@@ -80,7 +80,7 @@ class Engine:
         self._clock = clock
         self._queue: WorkQueue[Key] = WorkQueue(group=lambda key: key.namespace)
         self._priority = LIVE
-        self._parked: dict[Noun, set[Key]] = {}
+        self._parked: dict[Noun, dict[Key, None]] = {}
         self._followed: dict[Noun, Callable[[], None]] = {}
 
     @property
@@ -93,7 +93,7 @@ class Engine:
         return self._queue.idle and not any(self._parked.values())
 
     @property
-    def parked(self) -> Mapping[Noun, set[Key]]:
+    def parked(self) -> Mapping[Noun, Collection[Key]]:
         """The keys that wait for a cache to catch up, by its kind."""
         return self._parked
 
@@ -174,7 +174,7 @@ class Engine:
         missing = self._expectations.missing(key, caches)
         if missing:
             for noun in missing:
-                self._parked.setdefault(noun, set()).add(key)
+                self._parked.setdefault(noun, {})[key] = None
             return
         cache = caches.get(key.noun)
         seen = cache.get(key.namespace, key.name) if cache is not None else None

@@ -17,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
+import threading
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, NoReturn, cast
 
 
@@ -34,11 +36,14 @@ class SeededLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, seed: int = 0) -> None:
         self._elapsed = 0.0
+        self._thread = threading.get_ident()
+        self.numbers = count(1)
+        """Of the tasks, in the order they are made."""
         self._source = random.Random(f"order {seed}")
         self.steps = 0
         """Turns of the loop so far."""
         super().__init__(_Nothing(self._pass))
-        self.set_task_factory(None)
+        self.set_task_factory(_Numbered)
 
     def __enter__(self) -> SeededLoop:
         return self
@@ -57,7 +62,9 @@ class SeededLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._elapsed
 
-    def call_soon_threadsafe(self, *args: Any, **named: Any) -> NoReturn:  # type: ignore[override]
+    def call_soon_threadsafe(self, *args: Any, **named: Any) -> asyncio.Handle:  # type: ignore[override]
+        if threading.get_ident() == self._thread:
+            return self.call_soon(*args, **named)
         raise Escape("a thread has called into the simulation: there is only one in here")
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
@@ -94,6 +101,23 @@ class SeededLoop(asyncio.SelectorEventLoop):
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self) if not task.done())
             raise Stuck(f"nothing will ever wake: {', '.join(waiting) or 'nobody waits'}")
         self._elapsed += seconds
+
+
+class _Numbered(asyncio.Task[Any]):
+    """A task whose place in a set is decided by its number, not by where in memory it happens to lie.
+
+    asyncio keeps the tasks of a group in a set, and cancels them in its order.
+    """
+
+    def __init__(self, loop: Any, coro: Any, **named: Any) -> None:
+        self._number: int = next(loop.numbers)
+        super().__init__(coro, loop=loop, **named)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
 
 
 def _steps_a_task(handle: Any) -> bool:

@@ -22,6 +22,7 @@ from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Answer, Request, User
 from pilothouse.base.clock import Clock
+from pilothouse.base.ids import Uids
 from pilothouse.client.loopback import Loopback
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Transport
@@ -41,7 +42,8 @@ class Server:
     def __init__(self, clock: Clock, *, seed: int) -> None:
         self._clock = clock
         self._seed = seed
-        self.store = MemoryStore()
+        self._starts = 0
+        self.store = MemoryStore(clock=clock.now)
         self.core: Core | None = None
         self.trace: list[str] = []
         """Every write, in order: when, by whom, what, and what came of it."""
@@ -54,12 +56,14 @@ class Server:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Server]:
         """Up within the context."""
+        self._starts += 1
         core = Core(
             self.store,
             kinds(),
             authenticator=Authenticator(),
             clock=self._clock,
-            random=random.Random(f"server {self._seed}"),
+            random=random.Random(f"server {self._seed} {self._starts}"),
+            uids=Uids(random.Random(f"uids {self._seed} {self._starts}").randbytes),
             refusals=refused_fields,
             signing_key=signing_key(),
             authority=lambda: authority(self._clock.now()),

@@ -17,8 +17,8 @@ Each fault is one that the real world has:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from enum import Enum, auto
 from random import Random
 
@@ -185,10 +185,13 @@ class Stormy:
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[Stream]:
         await self._storm.pass_gate()
-        async with self._inner.stream(call) as stream:
-            yield Stream(stream.status, stream.headers, self._through(stream.chunks))
+        async with (
+            self._inner.stream(call) as stream,
+            aclosing(self._through(stream.chunks)) as chunks,
+        ):
+            yield Stream(stream.status, stream.headers, chunks)
 
-    async def _through(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _through(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         storm = self._storm
         async for chunk in chunks:
             await storm.lag()

@@ -146,7 +146,8 @@ class Watchers:
         self.history = history
         self.revision = revision
         self._progress_every = progress_every
-        self._open: set[Watcher] = set()
+        self._open: dict[Watcher, None] = {}
+        # In the order they came: a set of them would have another order in each process.
         self._by_parent: dict[str, tuple[Watcher, ...]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._error: StoreError | None = None
@@ -156,14 +157,14 @@ class Watchers:
         if self._error is not None:
             raise self._error
         watcher = Watcher(self, prefix, after)
-        self._open.add(watcher)
+        self._open[watcher] = None
         self._by_parent.clear()
         self._arm()
         try:
             yield watcher
         finally:
             watcher.end()
-            self._open.discard(watcher)
+            self._open.pop(watcher, None)
             self._by_parent.clear()
             if not self._open and self._timer is not None:
                 self._timer.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -135,8 +136,8 @@ class World:
         self.store = store
         self.clock = ManualClock(NOW)
         self.catalog = Catalog([DATABASES, REGIONS, CONFIG_MAPS])
-        self.cache = Cache(store, self.catalog, self.clock, bounds=bounds)
-        self.reader = Reader(self.catalog, self.cache, self.clock)
+        self.cache = Cache(store, self.catalog, self.clock, random.Random(1), bounds=bounds)
+        self.reader = Reader(self.catalog, self.cache, self.clock, random.Random(1))
 
     def served(self, plural: str = "databases", version: str = "v1") -> Served:
         group = "" if plural == "configmaps" else "nav.example.io"

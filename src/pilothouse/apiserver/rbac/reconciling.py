@@ -19,7 +19,7 @@ from pilothouse.apiserver.rbac.declaring import AUTOUPDATE
 from pilothouse.apiserver.rbac.grants import GROUP
 from pilothouse.apiserver.rbac.rules import read_rules, write_rules
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import new_uid
+from pilothouse.base.ids import Uids
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict
@@ -32,18 +32,18 @@ _POLICY = {
 }
 
 
-async def make_roles(catalog: Catalog, objects: Objects, clock: Clock) -> None:
+async def make_roles(catalog: Catalog, objects: Objects, clock: Clock, uids: Uids) -> None:
     """Create or mend everything of the policy."""
     work = []
     for plural, declared in _POLICY.items():
         served = catalog.find(GROUP, "v1", plural)
         if served is not None:
-            work += [_ensure(objects, served, each, clock) for each in declared()]
+            work += [_ensure(objects, served, each, clock, uids) for each in declared()]
     # All at once, so that a store which commits in groups does it in few.
     await asyncio.gather(*work)
 
 
-async def _ensure(objects: Objects, served: Served, declared: Object, clock: Clock) -> None:
+async def _ensure(objects: Objects, served: Served, declared: Object, clock: Clock, uids: Uids) -> None:
     name, namespace = declared["metadata"]["name"], declared["metadata"].get("namespace", "")
     key = served.key(namespace, name)
     found = await objects.find(key)
@@ -54,7 +54,7 @@ async def _ensure(objects: Objects, served: Served, declared: Object, clock: Clo
         found = None
     if found is None:
         try:
-            await objects.create(served, key, _born(served, declared, clock.now()))
+            await objects.create(served, key, _born(served, declared, uids.new(), clock.now()))
             return
         except Conflict:
             pass
@@ -96,9 +96,9 @@ def _replaced(live: Object, declared: Object) -> bool:
     return live.get("roleRef") != declared.get("roleRef") and annotations.get(AUTOUPDATE) != "false"
 
 
-def _born(served: Served, declared: Object, now: float) -> Object:
+def _born(served: Served, declared: Object, uid: str, now: float) -> Object:
     obj = codec.copy(declared)
     namespace = obj["metadata"].get("namespace", "")
     ingest.conform(served.kind, obj, "Strict", [])
-    lifecycle.begin(served.kind, obj, namespace=namespace, uid=new_uid(), now=now)
+    lifecycle.begin(served.kind, obj, namespace=namespace, uid=uid, now=now)
     return obj
