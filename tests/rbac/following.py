@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 from tests.kit.rights import GROUP
@@ -33,7 +34,7 @@ class Following:
 
     def __init__(self) -> None:
         self.objects: dict[Key, Json] = {}
-        self.rbac = Rbac(Cache(MemoryStore(), Catalog(), SystemClock()))
+        self.rbac = Rbac(Cache(MemoryStore(), Catalog(), SystemClock(), Random(1)))
         self._collections: dict[str, Collection] = {}
         self._revision = 0
 
