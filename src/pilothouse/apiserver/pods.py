@@ -61,7 +61,9 @@ class Pods:
                 raise errors.conflict("pods/binding", "", call.name, detail)
             status = dict(pod.get("status") or {})
             scheduled = {"type": "PodScheduled", "status": "True"}
-            status["conditions"] = conditions.with_condition(status.get("conditions"), scheduled, now=now)
+            # Why it had no node is not to be told of a pod that has one.
+            others = conditions.without_condition(status.get("conditions"), "PodScheduled")
+            status["conditions"] = conditions.with_condition(others, scheduled, now=now)
             if added:
                 metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **added}}
             return {**pod, "metadata": metadata, "spec": {**spec, "nodeName": node}, "status": status}

@@ -10,6 +10,7 @@ from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_lifecycle import node_lifecycle
 from pilothouse.controllers.root_certificates import root_certificates
+from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.runtime.declaring import Controller
@@ -28,6 +29,7 @@ def all_controllers(authority: str) -> tuple[Controller, ...]:
         namespaces,
         node_lifecycle,
         root_certificates(authority),
+        scheduling,
         service_accounts,
         stateful_sets,
     )

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pilothouse.api.nouns import Lease, Node, Pod
 from pilothouse.api.objects import Object, Tree
+from pilothouse.api.tolerating import fits
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.meta.conditions import find_condition, with_condition
 from pilothouse.runtime.declaring import Names, controller
@@ -154,18 +155,8 @@ def _tolerated(pod: Object, taints: list[Tree]) -> tuple[float, float | None]:
 
 def _bears(pod: Object, taint: Mapping[str, Any]) -> float | None:
     """How long a pod tolerates a taint; None is for ever."""
-    fitting = [one for one in pod.spec.get("tolerations") or () if _fits(one, taint)]
+    fitting = [one for one in pod.spec.get("tolerations") or () if fits(one, taint)]
     if not fitting:
         return TOLERATED if taint.get("key") in _OURS else 0.0
     limits = [one["tolerationSeconds"] for one in fitting if one.get("tolerationSeconds") is not None]
     return float(max(0, min(limits))) if limits else None
-
-
-def _fits(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("key") and toleration["key"] != taint.get("key"):
-        return False
-    if toleration.get("operator", "Equal") == "Exists":
-        return True
-    return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")

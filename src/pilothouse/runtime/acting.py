@@ -119,6 +119,9 @@ class Actor:
     def touched(self, key: Key, noun: Noun, seen: Object) -> None:
         self._expectations.touched(key, noun, seen)
 
+    def bound(self, key: Key, noun: Noun, seen: Object) -> None:
+        self._expectations.bound(key, noun, seen)
+
 
 class _Going:
     """The intents of one decision, under way."""
@@ -265,7 +268,7 @@ class _Going:
     async def _bind(self, intent: Bind) -> tuple[Outcome, str]:
         seen = intent.seen
         await bind(self._api, seen.name, seen.namespace, intent.node, uid=seen.uid, fence=self._fence)
-        self._actor.touched(self._key, self._noun(seen), seen)
+        self._actor.bound(self._key, self._noun(seen), seen)
         return Outcome.DONE, ""
 
     async def _found(self, others: Iterable[Reference]) -> str:

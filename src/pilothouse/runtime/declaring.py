@@ -70,6 +70,8 @@ class Controller:
     """The condition that says on the object when it waits: see ``conditioning``."""
     workers: int = 8
     """How many objects are decided about at once."""
+    serial: bool = False
+    """Decides about one object at a time, and about each with all that the decisions before it wrote in view."""
 
     @property
     def nouns(self) -> tuple[Noun, ...]:
@@ -96,6 +98,7 @@ def controller(
     standalone: bool = False,
     condition: str = "",
     workers: int = 8,
+    serial: bool = False,
 ) -> Callable[[Decide], Controller]:
     """Make a controller of a function that decides. Its name is the function's, in dashes, unless given."""
 
@@ -109,7 +112,8 @@ def controller(
             reads=_several(reads),
             standalone=standalone,
             condition=condition,
-            workers=workers,
+            workers=1 if serial else workers,
+            serial=serial,
         )
 
     return declare

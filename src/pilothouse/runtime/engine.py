@@ -5,11 +5,13 @@
 
 The caches go on while nobody leads, so that whoever takes over has them ready; an engine starts with everything there is,
 and then follows what changes. A decision that fails, or that the world has overtaken, comes again after a pause that grows;
-it holds up no other. Nothing is decided about a key while the caches lag behind what its last decision wrote.
+it holds up no other. Nothing is decided about a key while the caches lag behind what its last decision wrote; with a controller
+that is ``serial``, while they lag behind what any decision wrote.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
@@ -78,9 +80,12 @@ class Engine:
         self._expectations = expectations
         self._journal = journal
         self._clock = clock
+        self._scope = Key(controller.primary, "", "")
+        """Who wrote what a serial controller writes: all of its decisions together."""
         self._queue: WorkQueue[Key] = WorkQueue(group=lambda key: key.namespace)
         self._priority = LIVE
         self._parked: dict[Noun, dict[Key, None]] = {}
+        self._advanced = asyncio.Event()
         self._followed: dict[Noun, Callable[[], None]] = {}
 
     @property
@@ -128,6 +133,7 @@ class Engine:
         mapper: Mapper | None = controller.also.get(noun) or controller.also.get(EVERY)
 
         def hear(before: Object | None, after: Object | None) -> None:
+            self._advanced.set()
             if parked := self._parked.pop(noun, None):
                 for key in parked:
                     self._queue.add(key, self._priority)
@@ -163,15 +169,23 @@ class Engine:
 
     async def _work(self, fence: FenceOf) -> None:
         while True:
+            if self.controller.serial:
+                await self._caught_up()
             key = await self._queue.get()
             try:
                 await self._decide(key, fence)
             finally:
                 self._queue.done(key)
 
+    async def _caught_up(self) -> None:
+        """Wait until the caches have seen all that was written."""
+        while self._expectations.missing(self._scope, self._caches()):
+            self._advanced.clear()
+            await self._advanced.wait()
+
     async def _decide(self, key: Key, fence: FenceOf) -> None:
         caches = self._caches()
-        missing = self._expectations.missing(key, caches)
+        missing = frozenset() if self.controller.serial else self._expectations.missing(key, caches)
         if missing:
             for noun in missing:
                 self._parked.setdefault(noun, {})[key] = None
@@ -208,7 +222,8 @@ class Engine:
         else:
             if controller.condition:
                 intents = conditioned(intents, seen, controller.condition, now=world.now)
-        return Result(await self._actor.carry_out(intents, seen, key, fence), error)
+        writer = self._scope if controller.serial else key
+        return Result(await self._actor.carry_out(intents, seen, writer, fence), error)
 
 
 def _trouble(result: Result) -> str:

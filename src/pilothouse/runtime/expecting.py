@@ -38,12 +38,22 @@ class _Touched(msgspec.Struct, frozen=True):
         return cache.get(self.seen.namespace, self.seen.name) != self.seen
 
 
+class _Bound(msgspec.Struct, frozen=True):
+    noun: Noun
+    seen: Object
+
+    def met(self, cache: Followed) -> bool:
+        found = cache.get(self.seen.namespace, self.seen.name)
+        # Another's change of the pod is not what is waited for.
+        return found is None or found.uid != self.seen.uid or bool(found.spec.get("nodeName"))
+
+
 class Expectations:
     """What the caches have yet to see, for each key."""
 
     def __init__(self) -> None:
         self._revisions: dict[Key, dict[Noun, int]] = {}
-        self._touched: dict[Key, list[_Touched]] = {}
+        self._touched: dict[Key, list[_Touched | _Bound]] = {}
 
     def wrote(self, key: Key, noun: Noun, revision: int) -> None:
         """The decision about a key changed something of a kind at this revision."""
@@ -53,6 +63,10 @@ class Expectations:
     def touched(self, key: Key, noun: Noun, seen: Object) -> None:
         """The decision about a key changed or deleted an object, and the server did not say at which revision."""
         self._touched.setdefault(key, []).append(_Touched(noun, seen))
+
+    def bound(self, key: Key, noun: Noun, seen: Object) -> None:
+        """The decision about a key had a pod assigned to a node."""
+        self._touched.setdefault(key, []).append(_Bound(noun, seen))
 
     def missing(self, key: Key, followed: Mapping[Noun, Followed]) -> frozenset[Noun]:
         """The kinds whose caches have yet to see something of this key's; if there is none, it is forgotten."""

@@ -1,0 +1,46 @@
+"""Which taints of a node a pod puts up with.
+
+    any(fits(toleration, taint) for toleration in pod.spec["tolerations"])
+
+A toleration without a key is for every taint, one without an effect for every effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pilothouse.api.objects import Object
+
+Taint = Mapping[str, Any]
+UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+def tolerates(pod: Object, taint: Taint) -> bool:
+    return any(fits(toleration, taint) for toleration in pod.spec.get("tolerations") or ())
+
+
+def fits(toleration: Mapping[str, Any], taint: Taint) -> bool:
+    """True if the toleration is meant for this taint."""
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    if (toleration.get("operator") or "Equal") == "Exists":
+        return True
+    return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def forbidding(pod: Object, node: Object) -> Iterator[Taint]:
+    """The taints that keep the pod away."""
+    for taint in node.spec.get("taints") or ():
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(pod, taint):
+            yield taint
+
+
+def discouraging(pod: Object, node: Object) -> int:
+    """How many taints would rather not have the pod there."""
+    return sum(
+        taint.get("effect") == "PreferNoSchedule" and not tolerates(pod, taint)
+        for taint in node.spec.get("taints") or ()
+    )

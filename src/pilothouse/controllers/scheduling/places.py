@@ -1,0 +1,88 @@
+"""The nodes, and the pods that are on each or are about to be.
+
+    found = places(world, pod)          # in the order of the nodes' names
+    found[0].free()["cpu"]
+
+A pod counts where it is bound, until it has ended. One that waits for the volumes which are made for it on a node counts there too:
+its place is kept. The pod that is being placed never counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pilothouse.api.nouns import Node, PersistentVolumeClaim, Pod
+from pilothouse.api.objects import Object
+from pilothouse.api.pod_health import ended
+from pilothouse.base.quantity import Quantity
+from pilothouse.controllers.scheduling.requests import Amounts, added, allocatable, requested
+from pilothouse.controllers.storage.matching import SELECTED_NODE
+from pilothouse.runtime.world import World
+
+AWAITING: Final = "WaitingForVolumes"
+"""The reason, in a pod's condition, that its place is kept for it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node and its pods."""
+
+    node: Object
+    pods: tuple[Object, ...]
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.node.labels
+
+    def used(self) -> Amounts:
+        """What its pods have asked for."""
+        total: Amounts = {}
+        for pod in self.pods:
+            total = added(total, requested(pod))
+        return total
+
+    def free(self) -> Amounts:
+        """What is left; less than nothing where more is used than there is."""
+        used = self.used()
+        return {name: amount - used.get(name, Quantity(0)) for name, amount in allocatable(self.node).items()}
+
+
+def places(world: World, placed: Object) -> list[Place]:
+    """Every node, with what is on it besides this pod."""
+    pods: dict[str, list[Object]] = {}
+    for pod in world.all(Pod):
+        if ended(pod) or pod.key == placed.key:
+            continue
+        where = pod.spec.get("nodeName") or kept_for(pod, world)
+        if where:
+            pods.setdefault(where, []).append(pod)
+    return [Place(node, tuple(pods.get(node.name, ()))) for node in world.all(Node)]
+
+
+def kept_for(pod: Object, world: World) -> str:
+    """The node that keeps a place for a pod whose volumes are being made; empty if none does."""
+    scheduled = pod.condition("PodScheduled") or {}
+    if scheduled.get("reason") != AWAITING or pod.deleting:
+        return ""
+    for name in claims_of(pod):
+        claim = world.find(PersistentVolumeClaim, pod.namespace, name)
+        if claim is not None and (selected := claim.annotations.get(SELECTED_NODE)):
+            return selected
+    return ""
+
+
+def claims_of(pod: Object) -> list[str]:
+    """The names of the claims that a pod uses."""
+    found = []
+    for volume in pod.spec.get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            found.append(str(source.get("claimName", "")))
+        elif volume.get("ephemeral"):
+            found.append(f"{pod.name}-{volume.get('name', '')}")
+    return found

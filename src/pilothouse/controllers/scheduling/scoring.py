@@ -1,0 +1,71 @@
+"""Which of the nodes that a pod can run on is best.
+
+    best(pod, places, neighbours, spread)       # the Place; the first by name among equals
+
+Several wishes are each brought to a scale from 0 to 100 and added up, with Kubernetes' weights: what the pod prefers, what its neighbours
+prefer, taints that would rather not have it, an even spread, and a node that is little used and evenly so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pilothouse.api.objects import Object
+from pilothouse.api.tolerating import discouraging
+from pilothouse.base.quantity import Quantity, parse_quantity
+from pilothouse.controllers.scheduling.neighbours import Neighbours
+from pilothouse.controllers.scheduling.node_affinity import preference
+from pilothouse.controllers.scheduling.places import Place
+from pilothouse.controllers.scheduling.requests import allocatable, requested
+from pilothouse.controllers.scheduling.spreading import Spread
+
+_TAINTS: Final = 3
+_AFFINITY: Final = 2
+_NEIGHBOURS: Final = 2
+_SPREAD: Final = 2
+_USE: Final = 1
+_GUESSED: Final = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
+"""What a pod that asks for nothing is taken to use, so that such pods don't pile up."""
+
+
+def best(pod: Object, places: Sequence[Place], near: Neighbours, spread: Spread) -> Place:
+    """The best of at least one."""
+    wishes = (
+        (_TAINTS, [-discouraging(pod, place.node) for place in places]),
+        (_AFFINITY, [preference(pod, place.node) for place in places]),
+        (_NEIGHBOURS, [near.preference(place) for place in places]),
+        (_SPREAD, [spread.preference(place) for place in places]),
+    )
+    totals = [_USE * _room(pod, place) for place in places]
+    for weight, wish in wishes:
+        for index, points in enumerate(_scaled(wish)):
+            totals[index] += weight * points
+    return max(zip(totals, places, strict=True), key=lambda one: one[0])[1]
+
+
+def _scaled(points: Sequence[int]) -> list[float]:
+    """From 0 for the least to 100 for the most; all the same if they are."""
+    least, most = min(points), max(points)
+    if least == most:
+        return [0.0] * len(points)
+    return [100 * (one - least) / (most - least) for one in points]
+
+
+def _room(pod: Object, place: Place) -> float:
+    """How much is left with the pod there (0 to 100), and how evenly (0 to 100)."""
+    there = allocatable(place.node)
+    shares = []
+    for name in _GUESSED:
+        total = there.get(name, Quantity(0)).to_float()
+        if total > 0:
+            used = sum(_guessed(one, name) for one in (*place.pods, pod))
+            shares.append(min(1.0, used / total))
+    if not shares:
+        return -float(len(place.pods))
+    left = 100 * (1 - sum(shares) / len(shares))
+    return left + 100 * (1 - (max(shares) - min(shares)) / 2)
+
+
+def _guessed(pod: Object, name: str) -> float:
+    return (requested(pod).get(name) or _GUESSED[name]).to_float()

@@ -1,0 +1,102 @@
+"""Where a pod's volumes let it run.
+
+    volumes = Volumes(pod, world)
+    volumes.missing                     # why it can't run anywhere, and what would help
+    list(volumes.obstacles(place))
+    volumes.unbound                     # claims whose volumes are made, or bound, once a node is chosen
+
+A claim that is bound ties the pod to the nodes that its volume can be reached from. One whose class waits for the first consumer
+is bound once the scheduler has written into it which node was chosen; until then the node keeps the pod's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, StorageClass
+from pilothouse.api.objects import Object
+from pilothouse.controllers.scheduling.places import Place, claims_of
+from pilothouse.controllers.storage.matching import (
+    NO_PROVISIONER,
+    SELECTED_NODE,
+    best,
+    class_of,
+    reachable,
+    waits_for_pod,
+)
+from pilothouse.runtime.world import World
+
+CONFLICT: Final = "node(s) had volume node affinity conflict"
+NONE_FOUND: Final = "node(s) didn't find available persistent volumes to bind"
+
+
+class Missing(NamedTuple):
+    """Why no node at all will do."""
+
+    because: str
+    remedy: str
+
+
+class Volumes:
+    """The claims of one pod."""
+
+    def __init__(self, pod: Object, world: World) -> None:
+        self.unbound: list[Object] = []
+        self.missing: Missing | None = None
+        self._bound: list[Object] = []
+        self._classes: dict[str, Object | None] = {}
+        self._volumes = world.all(PersistentVolume) if claims_of(pod) else []
+        for name in claims_of(pod):
+            claim = world.find(PersistentVolumeClaim, pod.namespace, name)
+            self.missing = self.missing or self._take(name, claim, world)
+
+    def _take(self, name: str, claim: Object | None, world: World) -> Missing | None:
+        if claim is None:
+            return Missing(f'persistentvolumeclaim "{name}" not found', f"create the claim {name}")
+        if claim.deleting:
+            return Missing(
+                f'persistentvolumeclaim "{name}" is being deleted', "create it anew once it is gone"
+            )
+        if claim.status.get("phase") == "Lost":
+            lost = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.get("volumeName")}"'
+            return Missing(lost, "restore the volume, or replace the claim")
+        volume = world.find(PersistentVolume, "", str(claim.spec.get("volumeName") or "-"))
+        if claim.status.get("phase") == "Bound" and volume is not None:
+            self._bound.append(volume)
+            return None
+        storage_class = world.find(StorageClass, "", class_of(claim) or "-")
+        if claim.spec.get("volumeName") or not waits_for_pod(storage_class):
+            remedy = f"see what claim {name} waits for: kubectl describe pvc {name} -n {claim.namespace}"
+            return Missing("pod has unbound immediate PersistentVolumeClaims", remedy)
+        self.unbound.append(claim)
+        self._classes[claim.name] = storage_class
+        return None
+
+    def obstacles(self, place: Place) -> Iterator[str]:
+        """Why the pod can't be there, in Kubernetes' words."""
+        if not all(reachable(volume, place.node) for volume in self._bound):
+            yield CONFLICT
+        elif not all(self._bindable(claim, place.node) for claim in self.unbound):
+            yield NONE_FOUND
+
+    def _bindable(self, claim: Object, node: Object) -> bool:
+        """True if the claim could be bound if the pod ran on a node."""
+        chosen = claim.annotations.get(SELECTED_NODE)
+        if chosen:
+            # A provisioner may be at work there; if it can't do it, it takes the annotation away.
+            return bool(chosen == node.name)
+        if best(claim, self._volumes, node) is not None:
+            return True
+        storage_class = self._classes[claim.name]
+        if storage_class is None or storage_class.get("provisioner") == NO_PROVISIONER:
+            return False
+        topologies = storage_class.get("allowedTopologies") or ()
+        return not topologies or any(_within(one, node) for one in topologies)
+
+
+def _within(topology: Mapping[str, Any], node: Object) -> bool:
+    return all(
+        node.labels.get(one.get("key", "")) in (one.get("values") or ())
+        for one in topology.get("matchLabelExpressions") or ()
+    )
