@@ -9,7 +9,7 @@ WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 .PHONY: help setup up test test-long kubernetes conformance soak bench check clean
 
 help:
-	@echo "make up           start the API server on this machine, data in ./.data"
+	@echo "make up           start an API server and a controller-manager, data in ./.data"
 	@echo "make test         format, lint, types, imports, and the quick tests"
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
 	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"

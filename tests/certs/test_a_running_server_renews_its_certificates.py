@@ -40,7 +40,7 @@ class Server:
         authorities = await server.authorities()
         server.identity = Identity(options, folder, server.keyring, authorities, clock)
         server.live = LiveContext(server.identity.tls())
-        server.identity.admit_admin(URL)
+        server.identity.admit(URL)
         server.renewal = Renewal(server.identity, server.live, server.authorities, URL)
         return server
 

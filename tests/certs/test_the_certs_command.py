@@ -47,7 +47,7 @@ def data(tmp_path_factory):
 
 def test_every_certificate_is_listed(data):
     found = listed(data)
-    assert set(found) == {"ca.crt", "apiserver.crt", "admin.crt"}
+    assert set(found) == {"ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt"}
     assert found["ca.crt"]["authority"] is True
     assert found["admin.crt"]["subject"] == "CN=admin,O=system:masters"
     assert found["admin.crt"]["issuer"] == "CN=pilothouse-ca"
@@ -55,7 +55,7 @@ def test_every_certificate_is_listed(data):
     assert found["apiserver.crt"]["daysLeft"] == 364
     table = certs("list", data=data).splitlines()
     assert table[0].split()[:3] == ["FILE", "SUBJECT", "ISSUER"]
-    assert len(table) == 4
+    assert len(table) == 1 + len(found)
 
 
 def test_a_file_that_is_no_certificate_is_listed_as_such(data, tmp_path):
@@ -71,7 +71,7 @@ def test_renewing_makes_new_ones_of_the_same_kind(data):
     before = {name: (data / "pki" / name).read_bytes() for name in ("ca.crt", "admin.crt", "apiserver.crt")}
     facts = listed(data)
     config = json.loads((data / "admin.kubeconfig").read_text())
-    assert certs("renew", data=data) == "renewed: apiserver.crt, admin.crt\n"
+    assert certs("renew", data=data) == "renewed: apiserver.crt, admin.crt, controller-manager.crt\n"
     for name in ("admin.crt", "apiserver.crt"):
         assert (data / "pki" / name).read_bytes() != before[name]
         assert listed(data)[name]["names"] == facts[name]["names"]

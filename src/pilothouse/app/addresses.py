@@ -42,9 +42,18 @@ def is_everywhere(host: str) -> bool:
 
 def url(host: str, port: int) -> str:
     """How a client on this machine reaches a server that listens there."""
+    return f"https://{_local(host, port)}"
+
+
+def plain_url(host: str, port: int) -> str:
+    """The same for one that has no TLS."""
+    return f"http://{_local(host, port)}"
+
+
+def _local(host: str, port: int) -> str:
     if is_everywhere(host):
         host = "::1" if ":" in host else "127.0.0.1"
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def advertised(host: str, port: int) -> str:

@@ -127,7 +127,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 live = LiveContext(identity.tls())
                 port = await _listen(edge, options, live.listening)
                 url = addresses.url(options.host, port)
-                identity.admit_admin(url)
+                identity.admit(url)
                 renewal = Renewal(identity, live, lambda: keys.authorities(_now(clock)), url)
                 advertised = addresses.advertised(options.host, port)
                 memory.settle()

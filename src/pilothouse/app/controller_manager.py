@@ -1,6 +1,7 @@
 """The controller-manager, assembled: a client, an election, the controllers that fit the server.
 
     await run(ManagerOptions(access=load(kubeconfig)), announce=print)
+    await rehearse(ManagerOptions(access=load(kubeconfig)), say=print, watch=False)
 
 It runs on the stock event loop until SIGTERM or SIGINT. Decisions stop first, then the lease is given up, so that another
 takes over at once.
@@ -11,12 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pilothouse
-from pilothouse.aio.ordering import Group, Ordered
+from pilothouse.aio.ordering import Group, Ordered, Part
+from pilothouse.app.addresses import plain_url
 from pilothouse.app.controllers import all_controllers, chosen
+from pilothouse.app.manager_pages import manager_pages
+from pilothouse.app.pages import serving
 from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
@@ -25,8 +30,10 @@ from pilothouse.client.http import HttpTransport
 from pilothouse.client.informers import Informers
 from pilothouse.client.leases import Leadership, unique_identity
 from pilothouse.client.rest import Api
-from pilothouse.runtime.leading import Alone, Elected, Office
+from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.leading import Alone, Elected
 from pilothouse.runtime.managing import COMPONENT, Manager
+from pilothouse.runtime.rehearsing import Rehearsal, Say
 
 LEASE = ("kube-system", COMPONENT)
 _PATIENCE = 15.0
@@ -44,46 +51,90 @@ class ManagerOptions:
     lease: tuple[str, str] = LEASE
     """Namespace and name of the Lease that decides who leads."""
     timing: Timing = field(default_factory=Timing)
+    listen: tuple[str, int] = ("127.0.0.1", 0)
+    """Where health and metrics can be read; port 0 is a free one."""
 
 
-async def run(options: ManagerOptions, *, announce: Callable[[str], None]) -> None:
-    """Run until asked to stop. Raises ``UnknownController``, ``TransportError`` or ``StatusError`` at the start."""
+async def run(options: ManagerOptions, *, announce: Say) -> None:
+    """Run until asked to stop.
+
+    Raises ``UnknownController``, ``StartError``, ``TransportError`` or ``StatusError`` at the start.
+    """
     stop = Stop.on_signals(asyncio.get_running_loop())
     clock, rng = SystemClock(), random.Random()
+    identity = unique_identity()
+    async with _reached(options) as (api, controllers):
+        informers = Informers(api, rng, clock)
+        if options.elect:
+            leadership = Leadership(api, *options.lease, identity, clock, rng, options.timing)
+            manager = Manager(api, controllers, informers, Elected(leadership), clock, identity=identity)
+        else:
+            leadership = None
+            manager = Manager(api, controllers, informers, Alone(), clock, identity=identity)
+        elections: list[Part] = [leadership.run] if leadership is not None else []
+        parts = [
+            *([Group("election", elections, _PATIENCE)] if elections else []),
+            Group("controllers", [manager.run], _PATIENCE),
+        ]
+        host, _ = options.listen
+        async with serving(*options.listen, manager_pages(manager, informers, leadership, identity)) as port:
+            names = ", ".join(one.name for one in controllers) or "none"
+            announce(f"controller-manager {identity} follows {options.access.url}: {names}")
+            announce(f"health and metrics are at {plain_url(host, port)}")
+            await _until(stop.asked.wait(), Ordered(parts).run())
+        if leadership is not None:
+            await leadership.release()
+
+
+async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
+    """Decide about everything there is, tell what would be done, and do none of it; with ``watch``, go on until stopped.
+
+    No lease is taken, so it may be done beside those that run. Raises as ``run`` does.
+    """
+    stop = Stop.on_signals(asyncio.get_running_loop())
+    clock, rng = SystemClock(), random.Random()
+    async with _reached(options) as (api, controllers):
+        manager = Manager(
+            api,
+            controllers,
+            Informers(api, rng, clock),
+            Alone(),
+            clock,
+            identity=unique_identity(),
+            rehearsal=Rehearsal(say),
+        )
+        enough: Awaitable[object] = stop.asked.wait() if watch else manager.settled()
+        await _until(enough, manager.run())
+
+
+@asynccontextmanager
+async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Controller]]]:
+    """The server, and those of the controllers that are wished for and fit it."""
     agent = f"{COMPONENT}/{pilothouse.__version__}"
-    async with HttpTransport.open(options.access, clock, agent=agent) as transport:
-        api = Api(transport, rng, manager=COMPONENT)
+    async with HttpTransport.open(options.access, SystemClock(), agent=agent) as transport:
+        api = Api(transport, random.Random(), manager=COMPONENT)
         version = await api.version()
         known = all_controllers(options.access.authority.decode())
         controllers = chosen(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:
+            off = ", ".join(one.name for one in known if one.standalone)
             log.warning(
-                "%s is a real Kubernetes (%s): the controllers that it has itself stay off",
+                "%s is a real Kubernetes (%s), which does itself what these do, so they stay off: %s",
                 options.access.url,
                 version.text,
+                off,
             )
-        identity = unique_identity()
-        informers = Informers(api, rng, clock)
-        office: Office = Alone()
-        parts = []
-        leadership = None
-        if options.elect:
-            leadership = Leadership(api, *options.lease, identity, clock, rng, options.timing)
-            office = Elected(leadership)
-            parts.append(Group("election", [leadership.run], _PATIENCE))
-        manager = Manager(api, controllers, informers, office, clock, identity=identity)
-        parts.append(Group("controllers", [manager.run], _PATIENCE))
-        names = ", ".join(one.name for one in controllers) or "none"
-        announce(f"controller-manager {identity} follows {options.access.url}: {names}")
-        running = asyncio.ensure_future(Ordered(parts).run())
-        asked = asyncio.ensure_future(stop.asked.wait())
-        try:
-            await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            asked.cancel()
-            running.cancel()
-            await asyncio.gather(running, asked, return_exceptions=True)
-        if not running.cancelled() and (problem := running.exception()) is not None:
-            raise problem
-        if leadership is not None:
-            await leadership.release()
+        yield api, controllers
+
+
+async def _until(enough: Awaitable[object], work: Awaitable[None]) -> None:
+    """Have the work done until it is enough, and end it then. A failure of the work is raised."""
+    working, enough = asyncio.ensure_future(work), asyncio.ensure_future(enough)
+    try:
+        await asyncio.wait((working, enough), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        enough.cancel()
+        working.cancel()
+        await asyncio.gather(working, enough, return_exceptions=True)
+    if not working.cancelled() and (problem := working.exception()) is not None:
+        raise problem

@@ -4,6 +4,7 @@
       format             the number of the layout below
       instance           what the server is called among those that share its store
       admin.kubeconfig   the administrator's way in
+      controller-manager.kubeconfig   that of the controller-manager, who is no administrator
       pki/               authority, certificates and keys
       store/             the objects, where they are stored in SQLite
 
@@ -45,6 +46,10 @@ class DataFolder:
     @property
     def admin_kubeconfig(self) -> Path:
         return self.path / "admin.kubeconfig"
+
+    @property
+    def manager_kubeconfig(self) -> Path:
+        return self.path / "controller-manager.kubeconfig"
 
     def instance(self) -> str:
         """What the server on this folder is called: the machine's name, and something of its own; made the first time."""

@@ -1,8 +1,8 @@
-"""What a server shows of itself, whom it trusts, and the administrator's way in.
+"""What a server shows of itself, whom it trusts, and the ways in of its administrator and its controllers.
 
     identity = Identity(options, folder, keyring, authorities)
     context = identity.tls()
-    identity.admit_admin(url)
+    identity.admit(url)
 
 Asking again is how things are renewed: what is about to expire, or was signed by an authority that no longer signs, is
 made again on the way.
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import datetime
 import ssl
+from pathlib import Path
 
 from pilothouse.apiserver.http import tls_context
 from pilothouse.app import addresses
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.kubeconfig import kubeconfig
+from pilothouse.app.kubeconfig import kubeconfig, kubeconfig_beside
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.pki.authorities import Authorities
@@ -98,13 +99,21 @@ class Identity:
         files = [pair.certificate, pair.key, *([extra] if extra is not None else [])]
         return (*map(read_file, files), self._authorities.trusted)
 
-    def admit_admin(self, url: str) -> None:
-        """Write the administrator's kubeconfig, unless it is there as it should be."""
+    def admit(self, url: str) -> None:
+        """Write the kubeconfigs of the administrator and the controller-manager, unless they are as they should be."""
         admin = self._keyring.admin(self.authority, self.now())
-        content = kubeconfig(url, self.trusted, "admin", admin)
-        file = self._folder.admin_kubeconfig
-        if not file.exists() or file.read_bytes() != content:
-            write_private(file, content)
+        _keep(self._folder.admin_kubeconfig, kubeconfig(url, self.trusted, "admin", admin))
+        manager = self._keyring.controller_manager(self.authority, self.now())
+        within = [str(file.relative_to(self._folder.path)) for file in (manager.certificate, manager.key)]
+        _keep(
+            self._folder.manager_kubeconfig,
+            kubeconfig_beside(url, self.trusted, "controller-manager", *within),
+        )
+
+
+def _keep(file: Path, content: bytes) -> None:
+    if not file.exists() or file.read_bytes() != content:
+        write_private(file, content)
 
 
 def _why_unusable(pair: Pair, problem: OSError) -> str:

@@ -1,4 +1,4 @@
-"""A kubeconfig with everything in it, so that one file is all a client needs."""
+"""Kubeconfigs: with everything in it, so that one file is all a client needs; or beside certificates that are renewed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,21 @@ def kubeconfig(server: str, authority: bytes, user: str, credential: Credential)
 
     It is written as JSON, which is also YAML, so that no value needs quoting of its own.
     """
-    context = f"{user}@{NAME}"
-    cluster = {"server": server, "certificate-authority-data": _text(authority)}
     identity = {
         "client-certificate-data": _text(credential.certificate),
         "client-key-data": _text(credential.key),
     }
+    return _written(server, authority, user, identity)
+
+
+def kubeconfig_beside(server: str, authority: bytes, user: str, certificate: str, key: str) -> bytes:
+    """The same for a process that outlives its certificate: it is told where, from this file, the files are."""
+    return _written(server, authority, user, {"client-certificate": certificate, "client-key": key})
+
+
+def _written(server: str, authority: bytes, user: str, identity: dict[str, str]) -> bytes:
+    context = f"{user}@{NAME}"
+    cluster = {"server": server, "certificate-authority-data": _text(authority)}
     content = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -2,7 +2,7 @@
 
 Certificates that are about to expire are made again, and what somebody replaced is taken up: files on disk, or the
 authorities, which every instance that shares them changes at the same time. New connections get what is new, those that are
-open go on with what they have. So is the administrator's kubeconfig kept valid.
+open go on with what they have. So are the kubeconfigs kept valid.
 
 Whatever can't be used is logged, and the server goes on with what it has.
 """
@@ -52,7 +52,7 @@ class Renewal:
         try:
             identity.adopt(await self._authorities())
             seen = identity.looks
-            identity.admit_admin(self._url)
+            identity.admit(self._url)
             if seen != self._seen:
                 self._live.replace(identity.tls())
         except (OSError, ssl.SSLError, StartError, UnusableError, StoreError) as problem:

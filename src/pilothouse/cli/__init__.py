@@ -10,6 +10,7 @@ from pilothouse.cli.audit import audit
 from pilothouse.cli.backup import backup, restore
 from pilothouse.cli.certs import certs
 from pilothouse.cli.controller_manager import controller_manager
+from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.prometheus import prometheus_config
 
@@ -27,5 +28,15 @@ def version() -> None:
     click.echo(f"pilothouse {pilothouse.__version__}")
 
 
-for command in (apiserver, audit, backup, certs, controller_manager, encryption, prometheus_config, restore):
+for command in (
+    apiserver,
+    audit,
+    backup,
+    certs,
+    controller_manager,
+    crds,
+    encryption,
+    prometheus_config,
+    restore,
+):
     main.add_command(command)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pilothouse.app.options import default_data
-from pilothouse.cli.parameters import Duration
+from pilothouse.app.options import StartError, default_data
+from pilothouse.cli.parameters import Duration, Listen
 
 if TYPE_CHECKING:
     from pilothouse.client.access import Access
@@ -70,6 +70,19 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     show_default=True,
     help="What the lease is called.",
 )
+@click.option(
+    "--listen",
+    type=Listen(),
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where /healthz, /readyz and /metrics can be read, without TLS; port 0 is a free one.",
+)
+@click.option("--dry-run", is_flag=True, help="Decide, print what would be done and why, and write nothing.")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="With --dry-run: go on with what changes, instead of ending when all is told.",
+)
 @click.option("-v", "--verbose", count=True, help="Log more; twice for much more.")
 def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> None:
     """Run the controllers: what is asked for in the API is brought about.
@@ -78,9 +91,11 @@ def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> N
     """
     levels = [logging.WARNING, logging.INFO, logging.DEBUG]
     logging.basicConfig(level=levels[min(verbose, 2)], format=_LOG_FORMAT, stream=sys.stderr)
+    if flags["watch"] and not flags["dry_run"]:
+        raise click.UsageError("--watch goes with --dry-run")
     import asyncio
 
-    from pilothouse.app.controller_manager import ManagerOptions, run
+    from pilothouse.app.controller_manager import ManagerOptions, rehearse, run
     from pilothouse.app.controllers import UnknownController
     from pilothouse.client.access import AccessError
     from pilothouse.client.electing import Timing
@@ -98,15 +113,21 @@ def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> N
                 flags["leader_elect_renew_deadline"],
                 flags["leader_elect_retry_period"],
             ),
+            listen=flags["listen"],
         )
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
     except AccessError as problem:
         raise click.ClickException(str(problem)) from None
     try:
-        asyncio.run(run(options, announce=lambda line: click.echo(line)))
+        if flags["dry_run"]:
+            asyncio.run(rehearse(options, say=click.echo, watch=flags["watch"]))
+        else:
+            asyncio.run(run(options, announce=click.echo))
     except UnknownController as problem:
         raise click.UsageError(str(problem)) from None
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{options.access.url}: {problem}") from None
 
@@ -117,4 +138,4 @@ def _access(kubeconfig: Path | None) -> Access:
 
     if kubeconfig is None and in_cluster.is_available(os.environ):
         return in_cluster.load(os.environ)
-    return load(find(kubeconfig, default_data() / "admin.kubeconfig"))
+    return load(find(kubeconfig, default_data() / "controller-manager.kubeconfig"))

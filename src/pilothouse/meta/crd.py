@@ -1,7 +1,7 @@
 """Our kinds as CustomResourceDefinitions, for a cluster whose API server is Kubernetes' own.
 
     crd_manifest(PILOTS)                       # the stored version alone
-    crd_manifest(PILOTS, versions="all")       # every version, converted by a webhook that the caller adds
+    crd_manifest(PILOTS, versions="all")       # every version, with the conversion that the caller adds
 
 The schema is written out in full, as a CRD can't refer to components, and ``metadata`` is left to the server, which allows nothing
 else. Columns that are functions have no counterpart there and are left out; so is ``validate``, which our controllers' webhook brings.
@@ -9,6 +9,7 @@ else. Columns that are functions have no counterpart there and are left out; so 
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -56,6 +57,17 @@ def crd_manifest(
     }
 
 
+def webhook_conversion(url: str, authority: bytes) -> Json:
+    """The ``conversion`` that has a webhook at ``url`` convert; ``authority``, PEM, is whom its certificate is signed by."""
+    client: Json = {"url": url}
+    if authority:
+        client["caBundle"] = b64encode(authority).decode()
+    return {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
+    }
+
+
 def _version(kind: Kind, stored: bool, descriptions: bool) -> Json:
     said: Json = {"name": kind.version, "served": True, "storage": stored}
     if kind.deprecation:
@@ -79,7 +91,8 @@ def _version(kind: Kind, stored: bool, descriptions: bool) -> Json:
         said["additionalPrinterColumns"] = columns
     # A CRD names a selectable field by its path alone, so only those labels that are the path itself carry over.
     selectable = [{"jsonPath": path} for label, path in kind.selectable.items() if path == f".{label}"]
-    if selectable:
+    # kube-apiserver refuses versions that have different schemas and the same selectable fields, so one version has them.
+    if selectable and stored:
         said["selectableFields"] = selectable
     return said
 

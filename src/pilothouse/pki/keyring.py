@@ -4,6 +4,7 @@
     authority = keyring.authority(now)
     keyring.serving(authority, names, now)      # Pair(certificate=…/apiserver.crt, key=…/apiserver.key)
     keyring.admin(authority, now)
+    keyring.controller_manager(authority, now)
 
 What is there and good is kept; what is missing, about to expire, signed by another authority or made for other names
 is made again. The authority is the exception: it is never replaced silently, since everyone who trusts it would be
@@ -26,9 +27,15 @@ AUTHORITY = "pilothouse-ca"
 ADMIN_GROUP = "system:masters"
 PEER, PEERS_GROUP = "pilothouse:apiserver", "pilothouse:apiservers"
 """As whom instances ask each other."""
+MANAGER, MANAGERS_GROUP = "pilothouse:controller-manager", "pilothouse:controller-managers"
+"""As whom our controllers act."""
 _SERVING = "apiserver"
 _SHARED = "ca.shared"
-_CLIENTS = {"admin": ("admin", ADMIN_GROUP), "peer": (PEER, PEERS_GROUP)}
+_CLIENTS = {
+    "admin": ("admin", ADMIN_GROUP),
+    "controller-manager": (MANAGER, MANAGERS_GROUP),
+    "peer": (PEER, PEERS_GROUP),
+}
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,10 @@ class Keyring:
     def peer(self, authority: Authority, now: datetime.datetime) -> Pair:
         """What this instance shows to the others that share its authority."""
         return self._client("peer", authority, now)
+
+    def controller_manager(self, authority: Authority, now: datetime.datetime) -> Pair:
+        """What a controller-manager on this machine shows."""
+        return self._client("controller-manager", authority, now)
 
     def renew(self, authority: Authority, now: datetime.datetime) -> list[str]:
         """Make every certificate of the folder again, whatever its age; their names."""

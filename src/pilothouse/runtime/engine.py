@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from time import perf_counter
 from typing import Protocol
 
@@ -21,11 +21,12 @@ from pilothouse.aio.together import together
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
-from pilothouse.runtime.acting import Actor, FenceOf
+from pilothouse.runtime.acting import FenceOf
 from pilothouse.runtime.conditioning import broken, conditioned
 from pilothouse.runtime.declaring import EVERY, Controller, Key, Mapper
 from pilothouse.runtime.expecting import Expectations
-from pilothouse.runtime.outcomes import Result
+from pilothouse.runtime.intents import Intent
+from pilothouse.runtime.outcomes import Act, Result
 from pilothouse.runtime.queue import WorkQueue
 from pilothouse.runtime.tallying import Tally
 from pilothouse.runtime.world import View, World
@@ -50,6 +51,16 @@ class Cache(View, Protocol):
         ...
 
 
+class Hands(Protocol):
+    """By which intents are carried out."""
+
+    async def carry_out(
+        self, intents: Iterable[Intent], seen: Object, key: Key, fence: FenceOf
+    ) -> tuple[Act, ...]:
+        """What came of each. Raises ``Deposed`` once another leads."""
+        ...
+
+
 class Journal(Protocol):
     """Where decisions are written down."""
 
@@ -67,7 +78,7 @@ class Engine:
         self,
         controller: Controller,
         caches: Callable[[], Mapping[Noun, Cache]],
-        actor: Actor,
+        actor: Hands,
         expectations: Expectations,
         journal: Journal,
         clock: Clock,

@@ -25,14 +25,16 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.acting import Actor
 from pilothouse.runtime.caches import Caches
 from pilothouse.runtime.declaring import EVERY, Controller
-from pilothouse.runtime.engine import Engine
+from pilothouse.runtime.engine import Engine, Hands
 from pilothouse.runtime.expecting import Expectations
 from pilothouse.runtime.journal import Journal
 from pilothouse.runtime.leading import Office
 from pilothouse.runtime.recording import Stamp
+from pilothouse.runtime.rehearsing import Bystander, Rehearsal
 
 COMPONENT = "pilothouse-controller-manager"
 _PATIENCE = 10.0
+_LOOKING = 0.1
 _SETTLING = 1.0
 """Seconds between the definition of a kind and the question which kinds there are."""
 
@@ -51,21 +53,38 @@ class Manager:
         clock: Clock,
         *,
         identity: str,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
+        """With a rehearsal, what would be done is told to it, and nothing is."""
         self._api = api
         self._informers = informers
         self._office = office
         self._every = any(EVERY in one.nouns for one in controllers)
         self._definitions = informers.get(CustomResourceDefinition, partial=True) if self._every else None
         self.caches = Caches(informers, controllers)
-        self.journal = Journal(api, clock, stamp=Stamp(identity), component=COMPONENT)
+        self.journal = rehearsal or Journal(api, clock, stamp=Stamp(identity), component=COMPONENT)
         self.engines = [self._engine(one, clock) for one in controllers]
+        self._ready = asyncio.Event()
         self._started = asyncio.Event()
 
     @property
     def idle(self) -> bool:
         """True if there is nothing to decide or to write down, alarms aside."""
         return self._started.is_set() and self.journal.idle and all(engine.idle for engine in self.engines)
+
+    @property
+    def ready(self) -> bool:
+        """True once the caches have been filled, so that this process can decide as soon as it may."""
+        return self._ready.is_set()
+
+    async def settled(self) -> None:
+        """Wait until there is nothing to decide or to write down."""
+        await self._started.wait()
+        while True:
+            # Engines take up what there is once they run, which is after they were started.
+            await asyncio.sleep(_LOOKING)
+            if self.idle:
+                return
 
     async def run(self) -> None:
         """Follow, and decide while the office is held, until cancelled."""
@@ -78,16 +97,17 @@ class Manager:
 
     def _engine(self, controller: Controller, clock: Clock) -> Engine:
         expectations = Expectations()
-        actor = Actor(
-            self._api,
-            manager=f"pilothouse-{controller.name}",
-            noun_of=self.caches.noun_of,
-            tell=self.journal.tell,
-            expectations=expectations,
-        )
-        return Engine(
-            controller, lambda: self.caches.of(controller), actor, expectations, self.journal, clock
-        )
+        journal = self.journal
+        hands: Hands = Bystander()
+        if isinstance(journal, Journal):
+            hands = Actor(
+                self._api,
+                manager=f"pilothouse-{controller.name}",
+                noun_of=self.caches.noun_of,
+                tell=journal.tell,
+                expectations=expectations,
+            )
+        return Engine(controller, lambda: self.caches.of(controller), hands, expectations, journal, clock)
 
     async def _follow(self) -> None:
         async with self._informers.running():
@@ -100,6 +120,7 @@ class Manager:
         if self._every:
             self.caches.know(await discover(self._api))
         await self._informers.synced()
+        self._ready.set()
 
     async def _follow_kinds(self) -> None:
         """Kinds come and go with their definitions."""

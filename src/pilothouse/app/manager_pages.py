@@ -1,0 +1,106 @@
+"""What a controller-manager shows of itself: ``/healthz``, ``/readyz`` and ``/metrics``.
+
+    pages = manager_pages(manager, informers, leadership, identity)
+
+It is healthy while it can do its part: follow the server and take part in the election. It is ready once its caches are
+filled, whether it leads or stands by; the last line of ``/readyz`` says which. A standby is as ready as a leader, since
+it is the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pilothouse.apiserver import process_metrics
+from pilothouse.apiserver.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
+from pilothouse.app.pages import Page
+from pilothouse.client.informers import Informers
+from pilothouse.client.leases import Leadership
+from pilothouse.runtime.engine import Engine
+from pilothouse.runtime.managing import Manager
+
+Check = tuple[str, str]
+"""What was looked at, and what is wrong with it; empty if nothing is."""
+
+
+def manager_pages(
+    manager: Manager, informers: Informers, leadership: Leadership | None, identity: str
+) -> Mapping[str, Callable[[], Page]]:
+    """The pages by path. Without leadership there is no election: the process always leads."""
+
+    def standing() -> str:
+        if leadership is None or leadership.fence is not None:
+            return f"{identity} leads"
+        holder = leadership.holder
+        return f"{identity} stands by; {holder or 'nobody'} leads"
+
+    def health() -> Page:
+        problem = leadership.problem if leadership is not None else ""
+        return _checked("healthz", [("election", problem), ("caches", informers.problem)], standing())
+
+    def readiness() -> Page:
+        filling = "" if manager.ready else "not filled yet"
+        return _checked("readyz", [("caches", filling or informers.problem)], standing())
+
+    def metrics() -> Page:
+        leads = leadership is None or leadership.fence is not None
+        return Page(200, "".join(_families(manager.engines, leads)), CONTENT_TYPE)
+
+    return {"/healthz": health, "/livez": lambda: Page(200, "ok"), "/readyz": readiness, "/metrics": metrics}
+
+
+def _checked(name: str, checks: Sequence[Check], standing: str) -> Page:
+    failed = any(problem for _, problem in checks)
+    lines = [f"[-]{what} failed: {problem}" if problem else f"[+]{what} ok" for what, problem in checks]
+    lines += [f"{name} check {'failed' if failed else 'passed'}", standing]
+    return Page(503 if failed else 200, "\n".join(lines) + "\n")
+
+
+def _families(engines: Sequence[Engine], leads: bool) -> Iterator[str]:
+    """Figures of a controller are from when this process began, over all its terms."""
+    by_name = [(labels(controller=one.controller.name), one) for one in engines]
+    yield gauge("pilothouse_manager_leads", "Whether this process decides.", [("", int(leads))])
+    yield counter(
+        "pilothouse_decisions_total",
+        "Decisions taken, by what they came to.",
+        [
+            (f"{text},{labels(outcome=outcome)}", count)
+            for text, one in by_name
+            for outcome, count in sorted(one.tally.decisions.items())
+        ],
+    )
+    yield counter(
+        "pilothouse_acts_total",
+        "Intents, by what came of them.",
+        [
+            (f"{text},{labels(verb=verb, outcome=outcome)}", count)
+            for text, one in by_name
+            for (verb, outcome), count in sorted(one.tally.acts.items())
+        ],
+    )
+    yield counter(
+        "pilothouse_decisions_overtaken_total",
+        "Decisions that were taken again because the world had changed meanwhile.",
+        [(text, one.tally.refused) for text, one in by_name],
+    )
+    yield counter(
+        "pilothouse_decision_errors_total",
+        "Decisions that broke.",
+        [(text, one.tally.errors) for text, one in by_name],
+    )
+    yield histogram(
+        "pilothouse_decision_duration_seconds",
+        "How long a decision took, with what was done for it.",
+        [(text, one.tally.seconds) for text, one in by_name],
+    )
+    yield gauge(
+        "pilothouse_queue_depth",
+        "Objects that wait to be decided about.",
+        [(text, len(one.queue)) for text, one in by_name],
+    )
+    yield gauge(
+        "pilothouse_queue_parked",
+        "Objects that wait for a cache to show what was last written for them.",
+        [(text, sum(map(len, one.parked.values()))) for text, one in by_name],
+    )
+    yield from process_metrics.families()

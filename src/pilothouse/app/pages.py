@@ -1,0 +1,61 @@
+"""Pages that a process shows of itself over plain HTTP: its health, its figures.
+
+    async with serving("127.0.0.1", 0, {"/healthz": lambda: Page(200, "ok")}) as port:
+        …
+
+For loopback addresses and networks that are trusted: whoever reaches it may read. Nothing can be changed by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from pilothouse.app.options import StartError, explain
+
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is answered to a GET."""
+
+    status: int
+    text: str
+    content_type: str = TEXT
+
+
+@asynccontextmanager
+async def serving(host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> AsyncIterator[int]:
+    """The port, a free one for 0, at which the pages can be read within the context. Raises ``StartError``."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        make = pages.get(request.path)
+        if make is None:
+            there = "\n".join(sorted(pages))
+            return _response(Page(404, f"there is no {request.path} here; there is\n{there}\n"))
+        if request.method not in ("GET", "HEAD"):
+            return _response(Page(405, "pages can be read, with GET, and nothing else\n"))
+        return _response(make())
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as problem:
+            raise StartError(f"can't listen on {host}:{port}: {explain(problem)}") from None
+        bound: int = runner.addresses[0][1]
+        yield bound
+    finally:
+        await runner.cleanup()
+
+
+def _response(page: Page) -> web.Response:
+    return web.Response(
+        status=page.status, body=page.text.encode(), headers={"Content-Type": page.content_type}
+    )

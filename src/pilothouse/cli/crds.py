@@ -1,0 +1,59 @@
+"""``pilothouse crds``: our kinds as CustomResourceDefinitions, for a cluster whose API server is Kubernetes' own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pilothouse.cli.store_flags import FILE
+
+
+@click.command()
+@click.option(
+    "--conversion-webhook",
+    metavar="URL",
+    default="",
+    help="Have every version served, converted by the webhook at this https:// address; else the stored version alone.",
+)
+@click.option(
+    "--conversion-ca-file", type=FILE, help="Authority that the webhook's certificate is checked against."
+)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="yaml if not said.")
+def crds(conversion_webhook: str, conversion_ca_file: Path | None, output: str) -> None:
+    """Print the definitions of our kinds for a real kube-apiserver.
+
+    pilothouse crds | kubectl apply -f -
+
+    Pilothouse's own API server has these kinds built in, and needs none of this.
+    """
+    if conversion_webhook and not conversion_webhook.startswith("https://"):
+        raise click.UsageError(
+            f"--conversion-webhook {conversion_webhook!r} is not an https:// address, which is all that Kubernetes takes"
+        )
+    if conversion_ca_file and not conversion_webhook:
+        raise click.UsageError("--conversion-ca-file goes with --conversion-webhook")
+
+    import msgspec
+
+    from pilothouse.api.registry import own_resources
+    from pilothouse.apiserver.yaml_answers import write
+    from pilothouse.meta.crd import crd_manifest, webhook_conversion
+
+    conversion: dict[str, Any] | None = None
+    if conversion_webhook:
+        authority = conversion_ca_file.read_bytes() if conversion_ca_file else b""
+        conversion = webhook_conversion(conversion_webhook, authority)
+    definitions = [
+        crd_manifest(resource, versions="all", conversion=conversion)
+        if conversion and len(resource.kinds) > 1
+        else crd_manifest(resource)
+        for resource in own_resources()
+    ]
+    if output == "json":
+        listed = {"apiVersion": "v1", "kind": "List", "items": definitions}
+        click.echo(msgspec.json.format(msgspec.json.encode(listed)).decode())
+        return
+    for definition in definitions:
+        click.echo("---\n" + write(msgspec.json.encode(definition)).decode(), nl=False)
