@@ -13,6 +13,7 @@ from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.prometheus import prometheus_config
+from pilothouse.cli.why import why
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -38,5 +39,6 @@ for command in (
     encryption,
     prometheus_config,
     restore,
+    why,
 ):
     main.add_command(command)

@@ -2,6 +2,7 @@
 
     discovery = await discover(api)
     discovery.find("Database"), discovery.find("databases", group="nav.example.io")
+    discovery.called("sts")                     # as people call it
 
 Where several versions of a kind are served, it is the one that the server prefers. Servers since 1.30 answer in two
 requests; of others each group and version is asked.
@@ -31,6 +32,14 @@ class Served:
 
     noun: Noun
     verbs: frozenset[str]
+    nicknames: frozenset[str] = frozenset()
+    """What else people call it: the singular, and short names."""
+
+    def is_called(self, word: str) -> bool:
+        """Whether a person means it: by kind, plural, singular or short name, with or without the group."""
+        name, _, group = word.lower().partition(".")
+        known = {self.noun.kind.lower(), self.noun.plural, *self.nicknames}
+        return name in known and (not group or group == self.noun.group)
 
 
 class Discovery:
@@ -49,8 +58,18 @@ class Discovery:
                 and version in (None, noun.version)
             ):
                 return noun
-        where = f" in {'/'.join(part for part in (group, version) if part)}" if group or version else ""
-        raise NoSuchKind(f"the server serves no {name}{where}")
+        raise NoSuchKind(f"the server serves no {name}{_within(group, version)}")
+
+    def called(self, word: str) -> Noun:
+        """What a person means by a word such as ``sts``, ``StatefulSet`` or ``statefulset.apps``. Raises ``NoSuchKind``."""
+        for each in self.served:
+            if each.is_called(word):
+                return each.noun
+        raise NoSuchKind(f"the server serves no {word}; `kubectl api-resources` lists what it serves")
+
+
+def _within(group: str | None, version: str | None) -> str:
+    return f" in {'/'.join(part for part in (group, version) if part)}" if group or version else ""
 
 
 async def discover(api: Api) -> Discovery:
@@ -75,7 +94,11 @@ def _aggregated(document: dict[str, Any]) -> Iterator[Served]:
                 kind = each.get("responseKind", {}).get("kind", "")
                 namespaced = each.get("scope") == "Namespaced"
                 noun = Noun(name, version["version"], kind, each["resource"], namespaced)
-                yield Served(noun, frozenset(each.get("verbs") or ()))
+                yield Served(noun, frozenset(each.get("verbs") or ()), _nicknames(each, "singularResource"))
+
+
+def _nicknames(each: dict[str, Any], singular: str) -> frozenset[str]:
+    return frozenset(filter(None, (each.get(singular), *(each.get("shortNames") or ()))))
 
 
 def _versions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -93,4 +116,4 @@ def _legacy(group: str, version: str, document: dict[str, Any]) -> Iterator[Serv
     for each in document.get("resources") or ():
         if "/" not in each["name"]:  # else a subresource
             noun = Noun(group, version, each["kind"], each["name"], each["namespaced"])
-            yield Served(noun, frozenset(each.get("verbs") or ()))
+            yield Served(noun, frozenset(each.get("verbs") or ()), _nicknames(each, "singularName"))

@@ -1,0 +1,210 @@
+"""Findings, told in plain words: what was seen, decided and done, what is waited for, since when, what would help.
+
+    print("\\n".join(explained(findings, now=clock.now())))
+
+    StatefulSet default/web waits, since 4m10s: pod web-0 has no node yet
+      what would help: start a node, or remove what keeps pods off those that there are
+      decided by stateful-sets on what it saw: StatefulSet web (version 17), Pod web-0 (version 21)
+      it did: Create Pod web-0, because pod web-0 is wanted and not there
+
+What is not known is said too, and why it is not: nobody decides about such a kind, or nobody decides at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pilothouse.api.objects import Tree
+from pilothouse.app.findings import Findings, Known
+from pilothouse.base.duration import human_age
+from pilothouse.base.times import parse_time
+
+_MOST_READ = 8
+_MOST_ACTS = 10
+_STALE = 2.0
+"""After how many times its duration a lease that nobody renews counts as left."""
+_STUCK = ("Waiting", "Failed")
+
+
+def explained(findings: Findings, *, now: float) -> list[str]:
+    """The lines."""
+    lines = [*_about(findings, now)]
+    for owner in findings.owners:
+        lines += ["", f"It belongs to {_name(owner)}:", *_indented(_known(owner, now, brief=True))]
+    stuck = [each for each in findings.members if _is_stuck(each)]
+    for member in stuck:
+        lines += ["", f"{_name(member)}, which belongs to it:", *_indented(_known(member, now, brief=True))]
+    if well := len(findings.members) - len(stuck):
+        others = "other " if stuck else ""
+        lines += [
+            "",
+            f"Nothing is amiss with the {others}{well} that belong{'s' if well == 1 else ''} to it.",
+        ]
+    if warning := _nobody_decides(findings, now):
+        lines += ["", warning]
+    return lines
+
+
+def _about(findings: Findings, now: float) -> Iterator[str]:
+    about = findings.about
+    if not about.there:
+        yield f"There is no {_name(about)}."
+        if not about.records:
+            return
+        yield "What was last decided about one of that name:"
+    else:
+        yield f"{_name(about)}:"
+    yield from _indented(_known(about, now))
+    if not about.records and about.there:
+        yield from _indented(_why_unknown(findings, now))
+
+
+def _known(one: Known, now: float, *, brief: bool = False) -> Iterator[str]:
+    if one.deleting:
+        held = f"; it stays until {', '.join(one.finalizers)} let it go" if one.finalizers else ""
+        yield f"is being deleted, since {_age(one.deleting, now)}{held}"
+    for record in sorted(
+        one.records, key=lambda each: (each.get("outcome") not in _STUCK, each["controller"])
+    ):
+        yield from _record(record, now, brief=brief)
+    waited_for = [record["waiting"].get("message", "") for record in one.records if "waiting" in record]
+    if one.trouble and not waited_for:
+        yield one.trouble
+        if one.remedy:
+            yield f"  what would help: {one.remedy}"
+    elif brief and not one.records and not one.deleting:
+        yield "nothing is on record"
+    for condition in one.conditions:
+        message = condition.get("message", "")
+        # The runtime's own condition says what the record says.
+        if condition.get("status") != "True" and message and not any(each in message for each in waited_for):
+            since = condition.get("lastTransitionTime")
+            yield (
+                f"condition {condition.get('type')} is {condition.get('status')} ({condition.get('reason', '')})"
+                f"{f', since {_age(since, now)}' if since else ''}: {message}"
+            )
+    for event in one.events[: 2 if brief else None]:
+        moment = (
+            event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
+        )
+        times = f", {event['count']} times" if event.get("count", 1) > 1 else ""
+        yield f"{_age(moment, now)} ago{times}: {event.get('reason', '')}: {event.get('message', '')}"
+
+
+def _record(record: Tree, now: float, *, brief: bool) -> Iterator[str]:
+    who, moment = record["controller"], record.get("time")
+    age = _age(moment, now) if moment else "an unknown time"
+    match record.get("outcome"):
+        case "Waiting":
+            waiting = record.get("waiting", {})
+            since = f", since {_age(waiting['since'], now)}" if waiting.get("since") else ""
+            yield f"waits{since}: {waiting.get('message', '')}"
+            if waiting.get("remedy"):
+                yield f"  what would help: {waiting['remedy']}"
+            if waiting.get("until"):
+                yield f"  it is looked at again {_when(waiting['until'], now)}, or when something changes"
+        case "Failed":
+            attempts = f", {record['attempts']} times in a row" if record.get("attempts", 0) > 1 else ""
+            yield f"can't get on{attempts}: {record.get('summary', '').removeprefix('failed: ')}"
+            yield "  it is tried again, each time after a longer pause"
+        case "Nothing":
+            yield f"is as it should be, since {age}"
+        case _:
+            yield f"last needed something {age} ago: {record.get('summary', '')}"
+    if brief:
+        yield f"  decided by {who}"
+        return
+    yield f"  decided by {who}, {age} ago, on what it saw: {_read(record)}"
+    acts = [each for each in record.get("intents") or () if each.get("verb") != "Wait"]
+    for act in acts[:_MOST_ACTS]:
+        yield f"  {_act(act)}"
+    if len(acts) > _MOST_ACTS:
+        yield f"  and {len(acts) - _MOST_ACTS} things more"
+
+
+def _act(act: Mapping[str, Any]) -> str:
+    about = act.get("object") or {}
+    whom = f" {about.get('kind')} {about.get('name')}" if about else ""
+    message = f" ({act['message']})" if act.get("message") else ""
+    said = {
+        "Done": "it did",
+        "Skipped": "it was so already",
+        "Failed": "it failed to",
+        "Refused": "it was overtaken at",
+        "Pending": "it is yet to",
+    }.get(act.get("outcome", ""), "it decided to")
+    return f"{said}: {act.get('verb')}{whom}{message}, because {act.get('because')}"
+
+
+def _read(record: Tree) -> str:
+    read = record.get("read") or ()
+    if not read:
+        return "the object alone"
+    told = [
+        f"{each['kind']} {each.get('name', '')} "
+        + (f"(version {each['resourceVersion']})" if each.get("resourceVersion") else "(not there)")
+        for each in read[:_MOST_READ]
+    ]
+    more = f" and {len(read) - _MOST_READ} more" if len(read) > _MOST_READ else ""
+    return ", ".join(told) + more
+
+
+def _why_unknown(findings: Findings, now: float) -> Iterator[str]:
+    kind = findings.about.kind
+    if not findings.deciders:
+        yield f"no controller decides about a {kind}, so nothing is on record"
+    elif findings.foreign:
+        yield (
+            f"this is a real Kubernetes, whose own controllers decide about a {kind}; "
+            f"ours ({', '.join(findings.foreign)}) stay off, and theirs leave no record: see `kubectl describe`"
+        )
+    elif not findings.records_kept:
+        yield "the server keeps no records of decisions; `pilothouse crds | kubectl apply -f -` brings the kind"
+    else:
+        names = ", ".join(findings.deciders)
+        yield f"nothing is on record, though {names} would decide about it"
+        if not _nobody_decides(findings, now):
+            yield (
+                "  either there was nothing to do yet, or the controller-manager runs without: "
+                "its first line says which controllers it has, and --controllers which it should"
+            )
+
+
+def _nobody_decides(findings: Findings, now: float) -> str:
+    office = findings.office
+    start = "start one with `pilothouse controller-manager`"
+    if not findings.deciders or findings.foreign:
+        return ""
+    if not office.name:
+        return (
+            f"Nobody decides at the moment: the lease {office.lease} is nobody's. If a controller-manager runs, it "
+            f"runs without an election or by another lease; else {start}."
+        )
+    if office.renewed and now - parse_time(office.renewed) > _STALE * max(office.seconds, 1):
+        return (
+            f"Nobody decides at the moment: {office.name} held the lease {office.lease} and gave no sign "
+            f"for {_age(office.renewed, now)}; {start}."
+        )
+    return ""
+
+
+def _is_stuck(one: Known) -> bool:
+    return bool(one.trouble or one.deleting or any(each.get("outcome") in _STUCK for each in one.records))
+
+
+def _name(one: Known) -> str:
+    return f"{one.kind} {f'{one.namespace}/' if one.namespace else ''}{one.name}"
+
+
+def _age(moment: str, now: float) -> str:
+    return human_age(max(0.0, now - parse_time(moment)))
+
+
+def _when(moment: str, now: float) -> str:
+    left = parse_time(moment) - now
+    return f"in {human_age(left)}" if left > 0 else "any moment"
+
+
+def _indented(lines: Iterator[str]) -> list[str]:
+    return [f"  {line}" for line in lines]

@@ -1,0 +1,225 @@
+"""What is known of an object, and of those above and below it: gathered from the API for ``pilothouse why``.
+
+    findings = await find_out(api, StatefulSet, "web", "default", controllers, now=clock.now())
+    findings.about.records          # what each controller last saw, decided and did
+    findings.members                # the pods of a set, the sets and pilots of a cluster
+    findings.office                 # who decides at all
+
+It reads, and draws no conclusions: see ``explaining``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pilothouse.api.nouns import (
+    CoreEvent,
+    Decision,
+    Lease,
+    Noun,
+    PersistentVolumeClaim,
+    Pilot,
+    Pod,
+    StatefulSet,
+    noun_of,
+)
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.pod_health import ready, trouble
+from pilothouse.client.rest import Api
+from pilothouse.meta.errors import StatusError
+from pilothouse.runtime.declaring import EVERY, Controller
+
+MOST_EVENTS = 5
+_MEMBERS = (Pod, StatefulSet, PersistentVolumeClaim, Pilot)
+"""Kinds that are looked through for what belongs to an object."""
+_HIGHEST = 5
+"""Owners of owners that are followed."""
+
+
+class Known(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One object, and what is on record about it."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    there: bool = True
+    version: str = ""
+    deleting: str = ""
+    """Since when it is asked to go."""
+    finalizers: tuple[str, ...] = ()
+    records: tuple[Tree, ...] = ()
+    """The ``Decision`` objects about it."""
+    conditions: tuple[Tree, ...] = ()
+    events: tuple[Tree, ...] = ()
+    """The last few, the newest first."""
+    trouble: str = ""
+    """Why a pod is not ready."""
+    remedy: str = ""
+
+
+class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who decides, by the Lease of the controller-manager."""
+
+    lease: str
+    name: str = ""
+    """Empty if nobody holds it."""
+    renewed: str = ""
+    seconds: int = 0
+    """How long a renewal is good for."""
+
+
+class Findings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """All that was found."""
+
+    about: Known
+    owners: tuple[Known, ...] = ()
+    """Who controls it, and so on upwards."""
+    members: tuple[Known, ...] = ()
+    """What it controls, directly or by one step."""
+    deciders: tuple[str, ...] = ()
+    """The controllers that decide about this kind."""
+    foreign: tuple[str, ...] = ()
+    """Those of them that stay off because the server is a real Kubernetes."""
+    office: Holder = Holder("")
+    records_kept: bool = True
+    """False if the server has no ``Decision`` kind."""
+
+
+async def find_out(
+    api: Api,
+    noun: Noun,
+    name: str,
+    namespace: str,
+    controllers: Sequence[Controller],
+    lease: tuple[str, str],
+) -> Findings:
+    """Ask the server. Raises what ``Api`` raises."""
+    space = namespace if noun.namespaced else ""
+    one = await api.find(noun, name, space)
+    ours = (await api.version()).is_ours
+    deciders = [each for each in controllers if _decides(each, noun)]
+    page = await _records(api, space)
+    records = page or []
+    about = await _known(api, one, records) if one is not None else _missing(noun, space, name, records)
+    members = await _members(api, one) if one is not None else []
+    return Findings(
+        about,
+        tuple([await _known(api, each, records) for each in await _owners(api, one)]),
+        tuple([await _known(api, each, records) for each in members]),
+        tuple(each.name for each in deciders),
+        () if ours else tuple(each.name for each in deciders if each.standalone),
+        await _holder(api, lease),
+        page is not None,
+    )
+
+
+def _decides(controller: Controller, noun: Noun) -> bool:
+    primary = controller.primary
+    return primary != EVERY and (primary.group, primary.kind) == (noun.group, noun.kind)
+
+
+async def _records(api: Api, namespace: str) -> list[Object] | None:
+    """The decisions on record about objects of a namespace; None where there is no such kind."""
+    try:
+        return (await api.list(Decision, namespace or "default")).objects
+    except StatusError as refusal:
+        if refusal.code != 404:
+            raise
+        return None
+
+
+async def _known(api: Api, one: Object, records: Iterable[Object]) -> Known:
+    why = trouble(one) if one.noun == Pod and not ready(one) else None
+    return Known(
+        one.api_version,
+        one.kind,
+        one.namespace,
+        one.name,
+        version=one.resource_version,
+        deleting=one.deletion_timestamp or "",
+        finalizers=tuple(one.finalizers),
+        records=_about(records, one.kind, one.namespace, one.name, one.uid),
+        conditions=tuple(one.status.get("conditions") or ()),
+        events=await _events(api, one),
+        trouble=why.sentence if why is not None else "",
+        remedy=why.remedy if why is not None else "",
+    )
+
+
+def _missing(noun: Noun, namespace: str, name: str, records: Iterable[Object]) -> Known:
+    """One that is gone may have left a record, until that is collected."""
+    found = _about(records, noun.kind, namespace, name, "")
+    return Known(noun.api_version, noun.kind, namespace, name, there=False, records=found)
+
+
+def _about(records: Iterable[Object], kind: str, namespace: str, name: str, uid: str) -> tuple[Tree, ...]:
+    found = []
+    for record in records:
+        about = record.get("object") or {}
+        named = (about.get("kind"), about.get("namespace", ""), about.get("name")) == (kind, namespace, name)
+        if named and uid in ("", about.get("uid")):
+            meta = {name: value for name, value in record.meta.items() if name != "managedFields"}
+            found.append({**record.tree, "metadata": meta})
+    return tuple(found)
+
+
+async def _events(api: Api, one: Object) -> tuple[Tree, ...]:
+    page = await api.list(
+        CoreEvent,
+        one.namespace or "default",
+        fields=f"involvedObject.uid={one.uid},involvedObject.name={one.name}",
+    )
+    events = sorted((each.tree for each in page.objects), key=_moment, reverse=True)
+    return tuple(events[:MOST_EVENTS])
+
+
+def _moment(event: Tree) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
+
+
+async def _owners(api: Api, one: Object | None) -> list[Object]:
+    """Upwards, as far as they are there."""
+    found: list[Object] = []
+    while one is not None and len(found) < _HIGHEST and (reference := one.controller) is not None:
+        noun = noun_of(reference["apiVersion"], reference["kind"])
+        one = await api.find(noun, reference["name"], one.namespace if noun.namespaced else "")
+        if one is not None:
+            found.append(one)
+    return found
+
+
+async def _members(api: Api, one: Object) -> list[Object]:
+    """What it controls, and what those control: a cluster's sets and their pods."""
+    if not one.namespace:
+        return []
+    around = [each for noun in _MEMBERS for each in await _there(api, noun, one.namespace)]
+    near = [each for each in around if each.owned_by(one)]
+    beyond = [each for each in around if any(each.owned_by(owner) for owner in near)]
+    return sorted([*near, *beyond], key=lambda each: (each.kind, each.name))
+
+
+async def _there(api: Api, noun: Noun, namespace: str) -> list[Object]:
+    try:
+        return (await api.list(noun, namespace)).objects
+    except StatusError as refusal:
+        # A real Kubernetes without our definitions, or somebody who may not see these.
+        if refusal.code in (403, 404):
+            return []
+        raise
+
+
+async def _holder(api: Api, lease: tuple[str, str]) -> Holder:
+    namespace, name = lease
+    path = f"{namespace}/{name}"
+    found = await api.find(Lease, name, namespace)
+    if found is None:
+        return Holder(path)
+    return Holder(
+        path,
+        found.spec.get("holderIdentity") or "",
+        found.spec.get("renewTime") or "",
+        int(found.spec.get("leaseDurationSeconds") or 0),
+    )

@@ -1,0 +1,36 @@
+"""The answer to ``pilothouse why``: a server asked, and what it knows told."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from pilothouse.app.controller_manager import LEASE
+from pilothouse.app.controllers import all_controllers
+from pilothouse.app.explaining import explained
+from pilothouse.app.findings import Findings, find_out
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.access import Access
+from pilothouse.client.discovery import discover
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.rest import Api
+
+
+async def why(
+    access: Access, kind: str, name: str, namespace: str, lease: tuple[str, str] = LEASE
+) -> Findings:
+    """What is known of an object. Raises ``NoSuchKind``, ``StatusError``, ``TransportError``."""
+    async with HttpTransport.open(access, SystemClock(), agent="pilothouse-why") as transport:
+        api = Api(transport, random.Random(), manager="pilothouse-why")
+        noun = (await discover(api)).called(kind)
+        controllers = all_controllers(access.authority.decode())
+        return await find_out(api, noun, name, namespace or access.namespace, controllers, lease)
+
+
+def in_words(findings: Findings) -> str:
+    return "\n".join(explained(findings, now=SystemClock().now()))
+
+
+def as_json(findings: Findings) -> str:
+    return msgspec.json.format(msgspec.json.encode(findings)).decode()

@@ -1,0 +1,52 @@
+"""``pilothouse why``: what the system last saw, decided and did for an object, and what it waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pilothouse.cli.store_flags import access, server_flags
+
+
+@click.command()
+@click.argument("kind", metavar="KIND[/NAME]")
+@click.argument("name", required=False, default="")
+@click.option("-n", "--namespace", default="", help="Where it is; else the kubeconfig's, or default.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="text if not said.")
+@server_flags
+def why(
+    kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data: Path | None
+) -> None:
+    """Tell why an object is as it is: what was last seen, decided and done for it, what it waits for, what would help.
+
+    pilothouse why statefulset/web -n shop
+
+    The exit code is 1 if there is no such object.
+    """
+    if "/" in kind:
+        if name:
+            raise click.UsageError(f"{kind} has a name already; write KIND NAME or KIND/NAME")
+        kind, _, name = kind.partition("/")
+    if not kind or not name:
+        raise click.UsageError("which one? Write KIND NAME or KIND/NAME, such as statefulset/web")
+    reached = access(kubeconfig, data)
+
+    import asyncio
+
+    from pilothouse.app.why import as_json, in_words
+    from pilothouse.app.why import why as find_out
+    from pilothouse.client.access import AccessError
+    from pilothouse.client.discovery import NoSuchKind
+    from pilothouse.client.transport import TransportError
+    from pilothouse.meta.errors import StatusError
+
+    try:
+        findings = asyncio.run(find_out(reached, kind, name, namespace))
+    except NoSuchKind as problem:
+        raise click.ClickException(str(problem)) from None
+    except (TransportError, StatusError, AccessError) as problem:
+        raise click.ClickException(f"{reached.url}: {problem}") from None
+    click.echo(as_json(findings) if output == "json" else in_words(findings))
+    if not findings.about.there:
+        raise SystemExit(1)

@@ -1,0 +1,125 @@
+"""What is told of findings: each state in a sentence, with since when and what would help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pilothouse.app.explaining import explained
+from pilothouse.app.findings import Findings, Holder, Known
+from pilothouse.base.times import format_time
+
+NOW = 1_800_000_000.0
+LED = Holder("kube-system/m", "m1", format_time(NOW - 1), 15)
+
+
+def ago(seconds: float) -> str:
+    return format_time(NOW - seconds)
+
+
+def a_set(**fields: Any) -> Known:
+    return Known("apps/v1", "StatefulSet", "default", "web", **fields)
+
+
+def a_pod(name: str, **fields: Any) -> Known:
+    return Known("v1", "Pod", "default", name, **fields)
+
+
+def a_record(outcome: str, **fields: Any) -> dict[str, Any]:
+    return {"controller": "stateful-sets", "outcome": outcome, "time": ago(30), "metadata": {}, **fields}
+
+
+def told(about: Known, **fields: Any) -> str:
+    defaults: dict[str, Any] = {"deciders": ("stateful-sets",), "office": LED}
+    return "\n".join(explained(Findings(about, **(defaults | fields)), now=NOW))
+
+
+WAITING = a_record(
+    "Waiting",
+    waiting={
+        "reason": "NoNode",
+        "message": "no node has 2 CPUs left",
+        "since": ago(250),
+        "until": format_time(NOW + 20),
+        "remedy": "add a node",
+    },
+    read=[{"kind": "Node", "name": "n1", "resourceVersion": "7"}, {"kind": "Pod", "name": "web-0"}],
+    intents=[
+        {
+            "verb": "Create",
+            "because": "web-0 is wanted",
+            "outcome": "Done",
+            "object": {"kind": "Pod", "name": "web-0"},
+        },
+        {"verb": "Wait", "because": "no node has 2 CPUs left", "outcome": "Pending"},
+    ],
+)
+
+
+def test_what_is_waited_for_since_when_and_what_would_help() -> None:
+    text = told(a_set(records=(WAITING,)))
+    assert text.splitlines() == [
+        "StatefulSet default/web:",
+        "  waits, since 4m10s: no node has 2 CPUs left",
+        "    what would help: add a node",
+        "    it is looked at again in 20s, or when something changes",
+        "    decided by stateful-sets, 30s ago, on what it saw: Node n1 (version 7), Pod web-0 (not there)",
+        "    it did: Create Pod web-0, because web-0 is wanted",
+    ]
+
+
+def test_a_condition_that_says_the_same_is_not_told_twice() -> None:
+    same = {"type": "Reconciled", "status": "False", "message": "no node has 2 CPUs left; add a node"}
+    other = {"type": "Fit", "status": "False", "reason": "Odd", "message": "it is odd"}
+    text = told(a_set(records=(WAITING,), conditions=(same, other)))
+    assert "Reconciled" not in text
+    assert "condition Fit is False (Odd): it is odd" in text
+
+
+def test_what_failed_is_told_with_how_often() -> None:
+    text = told(a_set(records=(a_record("Failed", summary="failed: 422: no such field", attempts=4),)))
+    assert "can't get on, 4 times in a row: 422: no such field" in text
+
+
+def test_what_is_stuck_comes_first() -> None:
+    done = {**a_record("Done", summary="made web-0"), "controller": "a"}
+    lines = told(a_set(records=(done, WAITING))).splitlines()
+    assert lines[1].startswith("  waits")
+    assert "  last needed something 30s ago: made web-0" in lines
+
+
+def test_only_those_that_are_stuck_are_told_of_those_that_belong_to_it() -> None:
+    bad = a_pod("web-1", trouble="pod web-1 runs but is not ready", remedy="see its log")
+    text = told(a_set(records=(WAITING,)), members=(a_pod("web-0"), bad, a_pod("web-2")))
+    assert "Pod default/web-1, which belongs to it:\n  pod web-1 runs but is not ready" in text
+    assert "what would help: see its log" in text
+    assert "web-2" not in text
+    assert "Nothing is amiss with the other 2 that belong to it." in text
+
+
+def test_owners_are_told_of() -> None:
+    text = told(a_pod("web-0"), owners=(a_set(records=(WAITING,)),))
+    assert "It belongs to StatefulSet default/web:\n  waits, since 4m10s" in text
+
+
+def test_what_keeps_an_object_from_going_is_named() -> None:
+    text = told(a_set(deleting=ago(60), finalizers=("example.com/backup",)))
+    assert "is being deleted, since 60s; it stays until example.com/backup let it go" in text
+
+
+def test_nothing_known_says_why() -> None:
+    assert "no controller decides about a StatefulSet" in told(a_set(), deciders=())
+    assert "whose own controllers decide" in told(a_set(), foreign=("stateful-sets",))
+    assert "the server keeps no records of decisions" in told(a_set(), records_kept=False)
+    unknown = told(a_set())
+    assert "nothing is on record, though stateful-sets would decide about it" in unknown
+    assert "--controllers" in unknown
+    assert told(a_set(there=False)) == "There is no StatefulSet default/web."
+
+
+def test_that_nobody_decides_is_told() -> None:
+    nobody = told(a_set(records=(WAITING,)), office=Holder("kube-system/m"))
+    assert "Nobody decides at the moment: the lease kube-system/m is nobody's" in nobody
+    gone = told(a_set(), office=Holder("kube-system/m", "m1", ago(300), 15))
+    assert "m1 held the lease kube-system/m and gave no sign for 5m" in gone
+    assert "--controllers" not in gone
+    assert "Nobody" not in told(a_set(records=(WAITING,)))
