@@ -35,6 +35,9 @@ NOUNS = {
         nouns.PersistentVolumeClaim,
         nouns.ControllerRevision,
         nouns.PodDisruptionBudget,
+        nouns.PersistentVolume,
+        nouns.StorageClass,
+        nouns.Node,
     )
 }
 WRITES = (Create, Patch, SetStatus, Delete)
@@ -60,7 +63,9 @@ class Yard:
         noun = NOUNS[tree["apiVersion"], tree["kind"]]
         tree = copy.deepcopy(tree)
         meta = tree["metadata"]
-        key = (meta.setdefault("namespace", "default"), meta["name"])
+        if noun.namespaced:
+            meta.setdefault("namespace", "default")
+        key = (meta.get("namespace", ""), meta["name"])
         if key in self.trees[noun]:
             raise Refused(f"{noun.kind} {key} exists")
         meta |= {"uid": f"uid-{self._version}", "creationTimestamp": format_time(self.now), "generation": 1}
@@ -71,11 +76,11 @@ class Yard:
     def _put(self, noun: Noun, tree: Tree) -> Object:
         self._version += 1
         tree["metadata"]["resourceVersion"] = str(self._version)
-        self.trees[noun][tree["metadata"]["namespace"], tree["metadata"]["name"]] = tree
+        self.trees[noun][tree["metadata"].get("namespace", ""), tree["metadata"]["name"]] = tree
         return Object.of(tree)
 
     def get(self, noun: Noun, name: str, namespace: str = "default") -> Object | None:
-        tree = self.trees[noun].get((namespace, name))
+        tree = self.trees[noun].get((namespace if noun.namespaced else "", name))
         return None if tree is None else Object.of(tree)
 
     def all(self, noun: Noun) -> list[Object]:
@@ -154,9 +159,13 @@ class Yard:
                 seen = self._still(intent.seen, exact=intent.exact)
                 wanted = intent.provided
                 if wanted is not None:
-                    other = self.get(wanted.noun, wanted.name, wanted.namespace)
-                    if other is None or other.deleting or other.uid != wanted.uid:
+                    there = self.get(wanted.noun, wanted.name, wanted.namespace)
+                    if there is None or there.deleting or there.uid != wanted.uid:
                         raise Refused(f"{wanted.name} is not there")
+                for other in intent.unless:
+                    found = self.get(other.noun, other.name, other.namespace)
+                    if found is not None and found.uid == other.uid:
+                        raise Refused(f"{other.name} is there after all")
                 self.change(seen, lambda tree: _become(tree, merge_patch(tree, intent.fields)))
             case SetStatus():
                 self._still(intent.seen, exact=True)

@@ -13,6 +13,9 @@ from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.storage.claims import claims
+from pilothouse.controllers.storage.protection import claim_protection, volume_protection
+from pilothouse.controllers.storage.volumes import volumes
 from pilothouse.runtime.declaring import Controller
 
 
@@ -23,6 +26,8 @@ class UnknownController(ValueError):
 def all_controllers(authority: str) -> tuple[Controller, ...]:
     """Every one. ``authority`` is the PEM text by which pods know the API server."""
     return (
+        claim_protection,
+        claims,
         disruption_budgets,
         endpoints,
         garbage,
@@ -32,6 +37,8 @@ def all_controllers(authority: str) -> tuple[Controller, ...]:
         scheduling,
         service_accounts,
         stateful_sets,
+        volume_protection,
+        volumes,
     )
 
 

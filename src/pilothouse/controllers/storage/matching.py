@@ -31,6 +31,11 @@ def class_of(one: Object) -> str:
     return str(one.annotations.get(_OLD_CLASS) or one.spec.get("storageClassName") or "")
 
 
+def names_no_class(claim: Object) -> bool:
+    """True if the claim leaves it to the default which class it has; an empty name is a wish to have none."""
+    return claim.spec.get("storageClassName") is None and _OLD_CLASS not in claim.annotations
+
+
 def default_class(classes: Iterable[Object]) -> Object | None:
     """The class of claims that name none: the newest that says it is."""
     marked = [one for one in classes if any(one.annotations.get(mark) == "true" for mark in _DEFAULT_CLASS)]
