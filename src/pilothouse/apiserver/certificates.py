@@ -18,11 +18,11 @@ from pilothouse.api.kubernetes.certificates_v1 import GROUP
 from pilothouse.apiserver import ingest, lifecycle
 from pilothouse.apiserver.authorization import MASTERS, Attributes, Authorizer
 from pilothouse.apiserver.call import Call
-from pilothouse.apiserver.signers import CLIENT
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
+from pilothouse.pki.signers import CLIENT
 from pilothouse.pki.signing import Asked, RequestError, read_request
 
 _VERDICTS = ("Approved", "Denied")

@@ -25,13 +25,13 @@ from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.certificates import asked_in
 from pilothouse.apiserver.collection import Collection, Event
 from pilothouse.apiserver.objects import Objects
-from pilothouse.apiserver.signers import SIGNERS, why_refused
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.conditions import condition_is
 from pilothouse.meta.kind import Object
 from pilothouse.pki.authority import Authority, UnusableError
+from pilothouse.pki.signers import SIGNERS, why_refused
 from pilothouse.pki.signing import RequestError, sign_request
 
 PLURAL = "certificatesigningrequests"

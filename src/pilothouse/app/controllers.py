@@ -9,6 +9,7 @@ from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_lifecycle import node_lifecycle
+from pilothouse.controllers.node_requests import node_requests
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
@@ -33,6 +34,7 @@ def all_controllers(authority: str) -> tuple[Controller, ...]:
         garbage,
         namespaces,
         node_lifecycle,
+        node_requests,
         root_certificates(authority),
         scheduling,
         service_accounts,

@@ -1,4 +1,4 @@
-"""The signers that this server is, and what may be asked of each.
+"""The signers that our API server is, and what may be asked of each.
 
     problem = why_refused("kubernetes.io/kube-apiserver-client", asked, ("client auth",))     # "" if it may be signed
 
@@ -14,8 +14,8 @@ from pilothouse.pki.signing import Asked
 CLIENT = "kubernetes.io/kube-apiserver-client"
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 NODE_SERVING = "kubernetes.io/kubelet-serving"
-_NODES = "system:nodes"
-_NODE = "system:node:"
+NODES = "system:nodes"
+NODE = "system:node:"
 _ENCIPHER = "key encipherment"
 
 
@@ -40,10 +40,10 @@ def _check_node_serving(asked: Asked, usages: frozenset[str]) -> Iterator[str]:
 
 
 def _check_node(asked: Asked, usages: frozenset[str], purpose: str) -> Iterator[str]:
-    if asked.organizations != (_NODES,):
-        yield f'the subject\'s organization must be "{_NODES}" alone'
-    if not asked.common_name.startswith(_NODE):
-        yield f'the subject\'s common name must begin with "{_NODE}"'
+    if asked.organizations != (NODES,):
+        yield f'the subject\'s organization must be "{NODES}" alone'
+    if not asked.common_name.startswith(NODE):
+        yield f'the subject\'s common name must begin with "{NODE}"'
     if asked.emails or asked.uris:
         yield "there may be no e-mail addresses or URIs among the subject alternative names"
     if usages - {_ENCIPHER} != {purpose, "digital signature"}:
