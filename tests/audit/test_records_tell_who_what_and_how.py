@@ -21,6 +21,17 @@ POD = {
 BODY = json.dumps(POD, indent=1).encode()
 
 
+def test_a_write_under_a_lease_names_it() -> None:
+    recorder = Recorder(DEFAULT, "host-1")
+    for fence in ("kube-system/m/1", "kube-system/m/2"):
+        line = recorder.line(sight(asked("DELETE", headers={"Pilothouse-Fence": fence})))
+        assert line is not None
+        assert json.loads(line)["annotations"]["pilothouse.io/fence"] == fence
+    line = recorder.line(sight(asked("DELETE")))
+    assert line is not None
+    assert "pilothouse.io/fence" not in json.loads(line)["annotations"]
+
+
 def test_a_read_is_told_in_full_but_for_its_content() -> None:
     request = asked(target="/api/v1/namespaces/t/pods/web-0/log?tail=3", headers={"User-Agent": "kubectl/1"})
     request.verdict = Decision(True, "because")

@@ -136,8 +136,10 @@ class Journal:
     async def _write(self, fence: Callable[[], Fence | None]) -> None:
         while self._decisions:
             name, tree = next(iter(self._decisions.items()))
+            term = fence()
+            stamped = tree if term is None else {**tree, "epoch": term.transitions}
             if await self._attempt(
-                self._api.apply(Decision, tree, force=True, manager=_MANAGER, fence=fence())
+                self._api.apply(Decision, stamped, force=True, manager=_MANAGER, fence=term)
             ):
                 self._record[name] = gist(tree)
             else:

@@ -29,10 +29,10 @@ _LONGEST_NAME = 253
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """Who decided: the process, and how often leadership had changed hands by then."""
+    """Who decided."""
 
     manager: str
-    epoch: int | None = None
+    """The process."""
 
 
 def record_name(controller: str, noun: Noun, name: str) -> str:
@@ -73,8 +73,6 @@ def record(
         "summary": summary(result, acts),
         "manager": stamp.manager,
     }
-    if stamp.epoch is not None:
-        tree["epoch"] = stamp.epoch
     if attempts:
         tree["attempts"] = attempts
     wait = result.wait

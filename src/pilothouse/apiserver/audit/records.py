@@ -21,12 +21,16 @@ from pilothouse.apiserver.audit import bodies, confidential
 from pilothouse.apiserver.audit.policy import Level, Policy
 from pilothouse.apiserver.audit.sight import Sight
 from pilothouse.apiserver.exchange import Request, User
+from pilothouse.apiserver.fencing import HEADER
 from pilothouse.apiserver.grammar import Place, is_true, locate, verb_of
 
 KIND, API_VERSION = "Event", "audit.k8s.io/v1"
 INSTANCE = "pilothouse.io/instance"
+FENCE = "pilothouse.io/fence"
+"""The leadership under which a write was made."""
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
 _LONGEST_AGENT = 1024
+_LONGEST_FENCE = 512
 _NAMING = frozenset({"create", "update"})
 _REMEMBERED = 4096
 _NOBODY = Raw(b"{}")
@@ -78,7 +82,7 @@ class Recorder:
         self._instance = instance
         self._stamps = _Stamps()
         self._subjects: dict[tuple[str, tuple[str, ...], str, str, bool], _Subject | None] = {}
-        self._annotations: dict[tuple[bool, str] | None, Raw] = {}
+        self._annotations: dict[tuple[bool, str, str] | str, Raw] = {}
 
     def line(self, sight: Sight) -> bytes | None:
         """The record of a stage; None where the policy wants none."""
@@ -151,13 +155,16 @@ class Recorder:
 
     def _annotated(self, request: Request) -> Raw:
         verdict = request.verdict
-        key = None if verdict is None else (verdict.allowed, verdict.reason)
+        fence = request.headers.get(HEADER, "")[:_LONGEST_FENCE]
+        key = fence if verdict is None else (verdict.allowed, verdict.reason, fence)
         found = self._annotations.get(key)
         if found is None:
             notes = {INSTANCE: self._instance}
             if verdict is not None:
                 decision = "allow" if verdict.allowed else "forbid"
                 notes = {_DECISION: decision, _REASON: verdict.reason, **notes}
+            if fence:
+                notes[FENCE] = fence
             if len(self._annotations) >= _REMEMBERED:
                 self._annotations.clear()
             found = self._annotations[key] = Raw(_encode(notes))
