@@ -41,8 +41,12 @@ class Server:
         server.identity = Identity(options, folder, server.keyring, authorities, clock)
         server.live = LiveContext(server.identity.tls())
         server.identity.admit(URL)
-        server.renewal = Renewal(server.identity, server.live, server.authorities, URL)
+        server.dismissals = 0
+        server.renewal = Renewal(server.identity, server.live, server.authorities, URL, server.dismiss)
         return server
+
+    def dismiss(self) -> None:
+        self.dismissals += 1
 
     async def authorities(self):
         return await self.keys.authorities(datetime.datetime.fromtimestamp(self.clock.now(), datetime.UTC))
@@ -129,6 +133,7 @@ async def test_authorities_are_exchanged_without_shutting_anyone_out(tmp_path):
     assert server.admin() != old_admin
     with pytest.raises(ssl.SSLCertVerificationError):
         shake(server.live.listening, old_trust)
+    assert server.dismissals == 0
 
     keyring.keep_authorities(keyring.authorities(now).finish())
     assert await server.renewal.renew()
@@ -137,6 +142,8 @@ async def test_authorities_are_exchanged_without_shutting_anyone_out(tmp_path):
     assert shake(server.live.listening, new_trust, server.admin(), tmp_path)[1]
     with pytest.raises(ssl.SSLError):
         shake(server.live.listening, new_trust, old_admin, tmp_path)
+    # Nor does whoever is in already stay by a certificate of the old one.
+    assert server.dismissals == 1
 
 
 async def test_a_short_lived_authority_is_mentioned_in_time(tmp_path, caplog):

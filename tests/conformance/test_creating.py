@@ -175,3 +175,11 @@ async def test_a_finalizer_that_others_might_use_is_warned_of_once(dbs: Database
     again = await http.patch(dbs.at("a"), {"metadata": {"labels": {"a": "b"}}})
     assert (again.status, again.warnings) == (200, [])
     await http.patch(dbs.at("a"), {"metadata": {"finalizers": None}})
+
+
+async def test_a_built_in_kind_is_not_created_at_a_name(http: Http, ns: str) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    answer = await http.post(f"/api/v1/namespaces/{ns}/configmaps/a", body)
+
+    assert answer.status == 405
+    assert (await http.get(f"/api/v1/namespaces/{ns}/configmaps/a")).status == 404

@@ -72,6 +72,23 @@ async def test_it_says_what_is_wrong(case, serve, dial):
     assert (await (await dial(place)).get("/api")).status == 200
 
 
+async def test_headers_that_do_not_end_end_the_connection(serve, dial):
+    place = await serve(ok)
+    wire = await dial(place)
+    wire.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    # Fewer lines than are taken, none too long, but two megabytes of them.
+    for number in range(40):
+        wire.writer.write(b"X-%d: %b\r\n" % (number, b"y" * 60_000))
+    assert b" 200 " not in await wire.rest()
+    assert (await (await dial(place)).get("/api")).status == 200
+
+
+async def test_long_headers_of_request_after_request_are_no_problem(serve, dial):
+    wire = await dial(await serve(ok))
+    for _ in range(30):
+        assert (await wire.get("/api", f"X: {'y' * 60_000}")).status == 200
+
+
 async def test_a_body_that_breaks_off_ends_the_connection(serve, dial):
     place = await serve(ok)
     wire = await dial(place)

@@ -11,17 +11,19 @@ Invariants:
 * Whatever comes in, an answer goes out or the connection ends; each wait has a deadline.
 * A read or a stream is cancelled when its client goes away; a write is carried through.
 * A stream's bytes go straight to the transport. Whoever writes looks at ``Sink.buffered`` and holds back.
+* A certificate is looked at when a connection begins, so a connection ends with its certificate.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from time import perf_counter
+from time import perf_counter, time
 from urllib.parse import parse_qs
 
 from aiohttp import web
@@ -56,6 +58,8 @@ TAKING_SECONDS = 60.0
 """How long a client may take to receive the rest of an answer, or to send the rest of a body nobody wants."""
 MAX_LINE = 64 * 1024
 MAX_HEADERS = 256
+MAX_HEAD = 1024 * 1024
+"""Bytes of all lines before the body, which anybody may send."""
 MAX_AUDIT_ID = 64
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ONE_WRITE = 64 * 1024
@@ -104,7 +108,19 @@ class Doing(Enum):
 class Connection(web.RequestHandler):
     """Serves one connection, one request after the other."""
 
-    __slots__ = ("_boundary", "_certified", "_doing", "_expired", "_incoming", "_peer", "_shared", "_task")
+    __slots__ = (
+        "_boundary",
+        "_certificate_end",
+        "_certified",
+        "_dismissed",
+        "_doing",
+        "_expired",
+        "_heading",
+        "_incoming",
+        "_peer",
+        "_shared",
+        "_task",
+    )
 
     def __init__(self, server: web.Server, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -126,12 +142,18 @@ class Connection(web.RequestHandler):
         self._incoming: StreamReader = EMPTY_PAYLOAD
         self._peer = ""
         self._certified: User | None = None
+        self._certificate_end: asyncio.TimerHandle | None = None
+        self._dismissed = False
+        self._heading = 0
+        """Bytes of a head that is not complete yet."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._shared.connections.add(self)
         if certificate := transport.get_extra_info("peercert"):
             encoded = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
             self._certified = certified_user(certificate, encoded)
+            left = ssl.cert_time_to_seconds(certificate["notAfter"]) - time()
+            self._certificate_end = self._loop.call_later(max(left, 0.0), self.dismiss)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         super().connection_made(transport)
@@ -140,7 +162,9 @@ class Connection(web.RequestHandler):
         prompting, boundary = self._shared.prompting, self._boundary
         if prompting is None:
             super().data_received(data)
-        elif not (boundary.clear and self._idle() and self._reply_at_once(prompting, data)):
+        elif boundary.clear and self._idle() and self._reply_at_once(prompting, data):
+            return
+        else:
             at_boundary, queued = boundary.clear, len(self._messages)
             super().data_received(data)
             arrived = [_head(message) for message, _ in islice(self._messages, queued, None)]
@@ -152,6 +176,17 @@ class Connection(web.RequestHandler):
             if not isinstance(message, RawRequestMessage):
                 # The parser gave up in the middle of a body, whose reader would otherwise wait for the rest.
                 self._incoming.set_exception(message.exc)
+        self._measure_head(len(data))
+
+    def _measure_head(self, more: int) -> None:
+        """See that a head which does not end is not kept for ever."""
+        waiting = self._waiter is not None and not self._messages
+        self._heading = self._heading + more if waiting else 0
+        if self._heading > MAX_HEAD:
+            self._end_with(
+                StatusError(431, "BadRequest", f"the request's headers are longer than {MAX_HEAD} bytes")
+            )
+            self.force_close()
 
     def _idle(self) -> bool:
         """Whether a request would be taken up at once: the task waits for one, and nothing is in its way."""
@@ -178,6 +213,8 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        if self._certificate_end is not None:
+            self._certificate_end.cancel()
         if self._doing is not Doing.WRITING and self._task is not None:
             self._task.cancel()
 
@@ -199,6 +236,16 @@ class Connection(web.RequestHandler):
         elif self._doing is Doing.STREAMING and self._task is not None:
             self._task.cancel()
 
+    def dismiss(self) -> None:
+        """The certificate is no longer good: finish what was begun, then end. Without one nothing happens."""
+        if self._certified is not None:
+            self._dismissed = True
+            self.drain()
+
+    @property
+    def _ending(self) -> bool:
+        return self._dismissed or self._shared.draining
+
     async def start(self) -> None:
         """Answer requests until the connection ends. (aiohttp runs this as the connection's task.)"""
         self._task = asyncio.current_task()
@@ -210,7 +257,7 @@ class Connection(web.RequestHandler):
             self._shared.deadlines.disarm(self)
 
     async def _serve(self) -> None:
-        while not (self._force_close or self._shared.draining):
+        while not (self._force_close or self._ending):
             if not self._messages:
                 self._waiter = self._loop.create_future()
                 try:
@@ -372,7 +419,9 @@ class Connection(web.RequestHandler):
             return False
         self._doing = Doing.SENDING
         unread = not payload.is_eof()
-        keep = not (message.should_close or message.upgrade or unread or self._shared.leaving)
+        keep = not (
+            message.should_close or message.upgrade or unread or self._dismissed or self._shared.leaving
+        )
         body = answer.body if request.method != "HEAD" else b""
         head = self._shared.heads.whole(
             answer.status,
@@ -431,10 +480,10 @@ class Connection(web.RequestHandler):
             return False
         self._doing = Doing.SENDING if answer.ends else Doing.STREAMING
         try:
-            if not self._shared.draining:
+            if not self._ending:
                 await answer.run(ChunkedSink(self) if chunked else PlainSink(self))
         except asyncio.CancelledError:
-            if self.transport is None or not self._shared.draining or self._task is None:
+            if self.transport is None or not self._ending or self._task is None:
                 raise
             self._task.uncancel()
         except Exception:
@@ -443,12 +492,10 @@ class Connection(web.RequestHandler):
             return False
         if chunked and self.transport is not None:
             self.transport.write(_LAST_CHUNK)
-        return chunked and not message.should_close and not self._shared.leaving
+        return chunked and not (message.should_close or self._dismissed or self._shared.leaving)
 
     def _refuse_garbage(self, problem: BaseException) -> None:
         """Answer what could not be parsed as HTTP. Where the next request would begin is unknown, so this is the end."""
-        if self.transport is None:
-            return
         if isinstance(problem, LineTooLong):
             error = StatusError(
                 431, "BadRequest", f"the request line or a header is longer than {MAX_LINE} bytes"
@@ -456,6 +503,11 @@ class Connection(web.RequestHandler):
         else:
             detail = str(problem.message if isinstance(problem, HttpProcessingError) else problem)
             error = bad_request(f"the request is not valid HTTP: {' '.join(detail.split())[:200]}")
+        self._end_with(error)
+
+    def _end_with(self, error: StatusError) -> None:
+        if self.transport is None:
+            return
         answer = refusal(error)
         heads = self._shared.heads
         head = heads.whole(

@@ -248,6 +248,9 @@ class Core:
             if call.verb in ("update", "patch") and not call.name:
                 raise errors.bad_request("name must be provided")
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
+        if call.verb == "create" and call.name and kind.native:
+            # As in Kubernetes: objects of its kinds are born in their collections, those of definitions at either place.
+            raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
         if kind.virtual:
             return await self._reviews.create(call)
         match call.verb:

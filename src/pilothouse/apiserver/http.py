@@ -116,6 +116,11 @@ class Edge:
         bound: int = listener.sockets[0].getsockname()[1]
         return bound
 
+    def dismiss(self) -> None:
+        """Have everybody who came in with a certificate come in again: it may be trusted no longer."""
+        for connection in list(self._shared.connections):
+            connection.dismiss()
+
     def leave(self) -> None:
         """Serve on, but be no longer ready, and end each connection with its next answer."""
         self._health.drain()

@@ -128,7 +128,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 port = await _listen(edge, options, live.listening)
                 url = addresses.url(options.host, port)
                 identity.admit(url)
-                renewal = Renewal(identity, live, lambda: keys.authorities(_now(clock)), url)
+                renewal = Renewal(identity, live, lambda: keys.authorities(_now(clock)), url, edge.dismiss)
                 advertised = addresses.advertised(options.host, port)
                 memory.settle()
                 try:

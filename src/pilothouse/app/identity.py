@@ -26,6 +26,8 @@ from pilothouse.pki.files import write_private
 from pilothouse.pki.inspecting import why_no_certificate, why_no_key
 from pilothouse.pki.keyring import Keyring, Pair
 
+_END_OF_CERTIFICATE = b"-----END CERTIFICATE-----"
+
 
 class Identity:
     """The server's certificates, its own or those it was given."""
@@ -98,6 +100,13 @@ class Identity:
         pair, extra = self.pair(), self._options.client_ca_file
         files = [pair.certificate, pair.key, *([extra] if extra is not None else [])]
         return (*map(read_file, files), self._authorities.trusted)
+
+    @property
+    def client_authorities(self) -> frozenset[bytes]:
+        """The certificates that those of clients are checked against."""
+        extra = self._options.client_ca_file
+        pem = self._authorities.trusted + (read_file(extra) if extra is not None else b"")
+        return frozenset(block.strip() for block in pem.split(_END_OF_CERTIFICATE) if block.strip())
 
     def admit(self, url: str) -> None:
         """Write the kubeconfigs of the administrator and the controller-manager, unless they are as they should be."""

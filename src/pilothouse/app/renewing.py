@@ -2,7 +2,8 @@
 
 Certificates that are about to expire are made again, and what somebody replaced is taken up: files on disk, or the
 authorities, which every instance that shares them changes at the same time. New connections get what is new, those that are
-open go on with what they have. So are the kubeconfigs kept valid.
+open go on with what they have; unless some authority is trusted no longer: then whoever came in with a certificate has to come
+in again. So are the kubeconfigs kept valid.
 
 Whatever can't be used is logged, and the server goes on with what it has.
 """
@@ -37,13 +38,16 @@ class Renewal:
         live: LiveContext,
         authorities: Callable[[], Awaitable[Authorities]],
         url: str,
+        dismiss: Callable[[], None],
     ) -> None:
-        """``authorities`` says which there are at the moment."""
+        """``authorities`` says which there are at the moment; ``dismiss`` ends the connections that a certificate opened."""
         self._identity = identity
         self._live = live
         self._authorities = authorities
         self._url = url
+        self._dismiss = dismiss
         self._seen = identity.looks
+        self._trusted = identity.client_authorities
         self._warned = WARN_BEFORE
 
     async def renew(self) -> bool:
@@ -51,7 +55,7 @@ class Renewal:
         identity = self._identity
         try:
             identity.adopt(await self._authorities())
-            seen = identity.looks
+            seen, trusted = identity.looks, identity.client_authorities
             identity.admit(self._url)
             if seen != self._seen:
                 self._live.replace(identity.tls())
@@ -61,7 +65,9 @@ class Renewal:
         self._warn()
         if seen == self._seen:
             return False
-        self._seen = seen
+        if self._trusted - trusted:
+            self._dismiss()
+        self._seen, self._trusted = seen, trusted
         log.info("new connections get the certificate in %s", identity.pair().certificate)
         return True
 
