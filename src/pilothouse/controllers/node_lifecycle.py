@@ -9,20 +9,24 @@ started therefore waits the grace period out once more before it judges.
 * While a node has either, its pods are not ready, so that services pass them by, and each is deleted when its toleration
   of the taint ends: after 300 seconds if it says nothing.
 * Heard of again and ready: the taints go.
+* If no node at all is heard of, it is rather we who hear nothing: no pod is deleted then, and the time of none begins to run.
+
+What a node says of itself keeps new pods away too, each with its taint: little memory, disk or process ids left, no network, cordoned.
+A taint that somebody else set with the effect ``NoExecute`` has the pods go that don't tolerate it, or not for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pilothouse.api.nouns import Lease, Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.tolerating import fits
 from pilothouse.base.times import format_time, parse_time
-from pilothouse.meta.conditions import find_condition, with_condition
+from pilothouse.meta.conditions import condition_is, find_condition, with_condition
 from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import After, Delete, Intent, Patch, SetStatus
+from pilothouse.runtime.intents import After, Delete, Intent, Patch, SetStatus, Wait
 from pilothouse.runtime.world import World
 
 LEASES: Final = "kube-node-lease"
@@ -32,6 +36,16 @@ UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 _OURS: Final = frozenset({UNREACHABLE, NOT_READY})
 _SILENT: Final = "NodeStatusUnknown"
+_SAID: Final = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+"""The taints of a node that says so."""
+_CORDONED: Final = "node.kubernetes.io/unschedulable"
+_KEPT: Final = frozenset({UNREACHABLE, NOT_READY, _CORDONED, *_SAID.values()})
+"""The taints that are looked after here."""
 
 
 def its_node(pod: Object, world: World) -> Names:
@@ -49,34 +63,57 @@ def of_that_name(lease: Object, world: World) -> Names:
 @controller(Node, also={Lease: of_that_name, Pod: its_node}, standalone=True)
 def node_lifecycle(node: Object, world: World) -> Iterator[Intent]:
     """A node that is not heard of is tainted, and its pods go elsewhere."""
-    lease = world.find(Lease, LEASES, node.name)
-    # A node that has not taken its lease yet counts from its own last word.
-    silent = world.now - (lease or node).arrived
-    lost = silent >= GRACE
-    ready = find_condition(node.status.get("conditions"), "Ready")
-    if lost:
-        status = _silenced(node, world.now)
-        yield SetStatus(node, status, because=f"nothing was heard of the node for {GRACE:g} seconds")
-        wanted = UNREACHABLE
+    silent = _silence(node, world)
+    status: Mapping[str, Any] = node.status
+    if silent >= GRACE:
+        silenced = _silenced(node, world.now)
+        if silenced != status:
+            yield SetStatus(node, silenced, because=f"nothing was heard of the node for {GRACE:g} seconds")
+        status = silenced
     else:
         yield After(GRACE - silent, because="the next sign of life is awaited")
-        if ready is None or ready.get("status") == "Unknown":
-            wanted = UNREACHABLE if ready is not None else NOT_READY
-        else:
-            wanted = "" if ready.get("status") == "True" else NOT_READY
-    taints = _tainted(node, wanted, world.now)
+    trouble = _trouble(status)
+    deaf = trouble == UNREACHABLE and not _anyone_heard(world)
+    taints = _tainted(node, _wanted(node, status, trouble, evicting=not deaf), world.now)
     if taints != list(node.spec.get("taints") or ()):
-        yield Patch(
-            node,
-            {"spec": {"taints": taints or None}},
-            exact=True,
-            because=f"the node is {'unreachable' if wanted == UNREACHABLE else 'not ready'}"
-            if wanted
-            else "the node is ready",
+        yield Patch(node, {"spec": {"taints": taints or None}}, exact=True, because=_told(trouble))
+    if deaf:
+        yield Wait(
+            "NobodyHeard",
+            because="no node at all is heard of, so its pods stay: more likely it is we who hear nothing",
+            remedy="see that the nodes run and reach the API server",
+            seconds=GRACE,
         )
-    if wanted:
-        for pod in world.where(Pod, "spec.nodeName", node.name):
-            yield from _moved(pod, taints, world.now)
+    pods = world.where(Pod, "spec.nodeName", node.name)
+    if trouble:
+        yield from _not_ready(pods, world.now)
+    for pod in pods:
+        yield from _moved(pod, taints, world.now)
+
+
+def _silence(node: Object, world: World) -> float:
+    """For how long nothing has been heard of a node."""
+    lease = world.find(Lease, LEASES, node.name)
+    # A node that has not taken its lease yet counts from its own last word.
+    return world.now - (lease or node).arrived
+
+
+def _anyone_heard(world: World) -> bool:
+    return any(_silence(node, world) < GRACE for node in world.all(Node))
+
+
+def _trouble(status: Mapping[str, Any]) -> str:
+    """The taint of a node of which nobody knows how it is, or that says itself it is not ready; empty if it is."""
+    ready = find_condition(status.get("conditions"), "Ready")
+    if ready is None:
+        return NOT_READY
+    return {"True": "", "Unknown": UNREACHABLE}.get(str(ready.get("status")), NOT_READY)
+
+
+def _told(trouble: str) -> str:
+    return {UNREACHABLE: "the node is unreachable", NOT_READY: "the node is not ready"}.get(
+        trouble, "the node is ready"
+    )
 
 
 def _silenced(node: Object, now: float) -> Tree:
@@ -98,59 +135,76 @@ def _silenced(node: Object, now: float) -> Tree:
     return {**node.status, "conditions": conditions}
 
 
-def _tainted(node: Object, wanted: str, now: float) -> list[Tree]:
-    """The node's taints, with those of ours that it should have; one that is there keeps its time."""
-    before = [dict(taint) for taint in node.spec.get("taints") or ()]
-    kept = [taint for taint in before if taint.get("key") not in _OURS or taint.get("key") == wanted]
-    if not wanted:
-        return kept
-    for effect in ("NoSchedule", "NoExecute"):
-        if not any(taint.get("key") == wanted and taint.get("effect") == effect for taint in kept):
-            kept.append({"key": wanted, "effect": effect, "timeAdded": format_time(now)})
-    return kept
+def _wanted(
+    node: Object, status: Mapping[str, Any], trouble: str, *, evicting: bool
+) -> list[tuple[str, str]]:
+    """The taints of ours that the node should have: key and effect."""
+    wanted = [(trouble, "NoSchedule")] if trouble else []
+    if trouble and evicting:
+        wanted.append((trouble, "NoExecute"))
+    wanted += [
+        (key, "NoSchedule") for kind, key in _SAID.items() if condition_is(status.get("conditions"), kind)
+    ]
+    if node.spec.get("unschedulable"):
+        wanted.append((_CORDONED, "NoSchedule"))
+    return wanted
+
+
+def _tainted(node: Object, wanted: list[tuple[str, str]], now: float) -> list[Tree]:
+    """The node's taints, with those wanted of ours; one that is there keeps its time."""
+    kept = [
+        _timed(taint, now)
+        for taint in node.spec.get("taints") or ()
+        if taint.get("key") not in _KEPT or (taint.get("key"), taint.get("effect")) in wanted
+    ]
+    there = {(taint.get("key"), taint.get("effect")) for taint in kept}
+    added = [
+        {"key": key, "effect": effect, "timeAdded": format_time(now)}
+        for key, effect in wanted
+        if (key, effect) not in there
+    ]
+    return kept + added
+
+
+def _timed(taint: Mapping[str, Any], now: float) -> Tree:
+    """A taint that has pods go says since when: from then on they are tolerant for so many seconds."""
+    if taint.get("effect") == "NoExecute" and not taint.get("timeAdded"):
+        return {**taint, "timeAdded": format_time(now)}
+    return dict(taint)
+
+
+def _not_ready(pods: Sequence[Object], now: float) -> Iterator[Intent]:
+    """Pods of a node that can't be counted on can't be either."""
+    condition = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "NodeNotReady",
+        "message": "Its node is not ready.",
+    }
+    for pod in pods:
+        if pod.is_true("Ready"):
+            conditions = with_condition(pod.status.get("conditions"), condition, now=format_time(now))
+            yield SetStatus(pod, {**pod.status, "conditions": conditions}, because="its node is not ready")
 
 
 def _moved(pod: Object, taints: list[Tree], now: float) -> Iterator[Intent]:
-    """A pod of a node that can't be counted on: not ready, and gone when its tolerations have run out."""
-    if pod.is_true("Ready"):
-        conditions = with_condition(
-            pod.status.get("conditions"),
-            {
-                "type": "Ready",
-                "status": "False",
-                "reason": "NodeNotReady",
-                "message": "Its node is not ready.",
-            },
-            now=format_time(now),
-        )
-        yield SetStatus(pod, {**pod.status, "conditions": conditions}, because="its node is not ready")
+    """A pod goes when its tolerations of the node's taints have run out."""
     if pod.deleting:
         return
-    since, seconds = _tolerated(pod, taints)
-    if seconds is None:
+    ends = [
+        (parse_time(taint["timeAdded"]) + seconds, seconds)
+        for taint in taints
+        if taint.get("effect") == "NoExecute" and (seconds := _bears(pod, taint)) is not None
+    ]
+    if not ends:
         return
-    left = since + seconds - now
-    if left > 0:
-        yield After(left, because=f"pod {pod.name} tolerates its node's state for {seconds:g} seconds")
+    end, seconds = min(ends)
+    if end > now:
+        because = f"pod {pod.name} tolerates its node's taints for {seconds:g} seconds"
+        yield After(end - now, because=because)
     else:
-        yield Delete(
-            pod,
-            because=f"its node has not been ready for {seconds:g} seconds",
-            event="TaintManagerEviction",
-        )
-
-
-def _tolerated(pod: Object, taints: list[Tree]) -> tuple[float, float | None]:
-    """Since when and for how long a pod bears with the taints that evict: the shortest; None is for ever."""
-    since, shortest = 0.0, None
-    for taint in taints:
-        if taint.get("effect") != "NoExecute":
-            continue
-        seconds = _bears(pod, taint)
-        if seconds is not None and (shortest is None or seconds < shortest):
-            shortest = seconds
-            since = parse_time(taint["timeAdded"]) if taint.get("timeAdded") else 0.0
-    return since, shortest
+        because = f"pod {pod.name} tolerated its node's taints for {seconds:g} seconds"
+        yield Delete(pod, because=because, event="TaintManagerEviction")
 
 
 def _bears(pod: Object, taint: Mapping[str, Any]) -> float | None:
