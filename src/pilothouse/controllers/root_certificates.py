@@ -49,11 +49,11 @@ def root_certificates(authority: str) -> Controller:
                 },
                 because=f"the namespace {namespace.name} has no {NAME}",
             )
-        elif found.get("data") != data:
+        elif found.get("data") != data or found.get("binaryData"):
             stray = {name: None for name in found.get("data") or {} if name != FILE}
             yield Patch(
                 found,
-                {"data": {**stray, **data}},
+                {"data": {**stray, **data}, "binaryData": None},
                 because=f"{NAME} does not have the authority's certificates",
             )
 
