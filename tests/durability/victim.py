@@ -21,7 +21,7 @@ class Victim(PilothouseServer):
 
     def kill(self) -> None:
         """SIGKILL: no handler runs, nothing is flushed, no connection is said goodbye to."""
-        self._process.kill()
+        self.process.kill()
 
-    def revive(self) -> None:
-        self._process, _ = self._start(self.target.url.removeprefix("https://"), *self._options)
+    def revive(self, *more: str) -> None:
+        super().revive(*self._options, *more)
