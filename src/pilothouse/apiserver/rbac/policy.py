@@ -296,7 +296,13 @@ def _ours() -> Iterable[Object]:
             "create", "autopilotruleobjects actionapprovals applicationactions autopilotrules", _OPENSTORAGE
         ),
         verbs("create", "decisions", _OWN),
-        verbs("approve sign", "signers", "certificates.k8s.io"),
+        # Of nodes alone, and the server signs: whoever takes the controllers over gets nobody else a certificate.
+        verbs(
+            "approve",
+            "signers",
+            "certificates.k8s.io",
+            names="kubernetes.io/kube-apiserver-client-kubelet",
+        ),
         verbs("deletecollection", "*", "*"),
     )
     yield plain(
