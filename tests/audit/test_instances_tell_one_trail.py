@@ -144,18 +144,22 @@ async def test_an_instance_that_can_not_be_asked_is_told_of(tmp_path: Path) -> N
     assert f"at {second.target.url} are missing" in warning
 
 
-async def test_an_instance_that_ends_properly_is_not_asked(tmp_path: Path) -> None:
+async def test_an_instance_that_was_stopped_is_told_of_until_it_is_back(tmp_path: Path) -> None:
     etcd = EtcdServer.start(tmp_path / "etcd")
     with contextlib.ExitStack() as stack:
         stack.callback(etcd.stop)
         first = PilothouseServer(tmp_path / "one", "etcd", etcd=etcd)
         stack.callback(first.close)
         second = PilothouseServer(tmp_path / "two", "etcd", etcd=etcd)
-        second.close()
+        stack.callback(second.close)
         async with Http.to(first.target) as client:
-            answer = await client.get(AUDIT)
+            assert (await client.get(AUDIT)).warnings == []
+            second.process.end()
+            (warning,) = (await client.get(AUDIT)).warnings
+            second.revive()
+            assert (await client.get(AUDIT)).warnings == []
 
-    assert answer.warnings == []
+    assert f"last at {second.target.url}, are missing: it is not running" in warning
 
 
 async def test_following_survives_the_restart_of_a_peer(tmp_path: Path) -> None:

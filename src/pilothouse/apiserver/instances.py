@@ -2,9 +2,12 @@
 
     instances = Instances(store, lambda: Instance("host-1-5f3a", "https://10.0.0.7:6443", authority))
     async with instances.announced():
-        await instances.others()
+        await instances.others()        # who else runs
+        await instances.absent()        # who has run, and does not
 
-Each keeps a key of its own, below a prefix that the API does not serve; the key goes away by itself when nobody renews it.
+Each keeps two keys of its own, below a prefix that the API does not serve. One goes away by itself soon after nobody renews it:
+the instance runs. The other stays for a month: the instance has something to tell, and whoever asks all of them for it
+has to know that one is missing.
 """
 
 from __future__ import annotations
@@ -14,14 +17,19 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 
 import msgspec
 
 from pilothouse.store.interface import Conflict, Store, StoreError
 
 PREFIX = "/pilothouse/instances/"
+RUNNING, KNOWN = f"{PREFIX}running/", f"{PREFIX}known/"
 LIFETIME = 30.0
 RENEWAL = 10.0
+REMEMBERED = 30 * 86_400.0
+"""As long as audit records are kept unless told otherwise."""
+_RENEWALS_A_DAY = round(86_400 / RENEWAL)
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +49,15 @@ class Instances:
         """``me`` is asked each time: its authorities may change."""
         self._store = store
         self._me = me
-        self._key = PREFIX + me().id
-        self._revision = 0
+        self._id = me().id
+        self._running = _Sign(store, RUNNING + self._id, LIFETIME)
+        self._known = _Sign(store, KNOWN + self._id, REMEMBERED)
 
     @asynccontextmanager
     async def announced(self) -> AsyncIterator[None]:
-        """The others know of this one while the context is open."""
-        await self._announce()
+        """The others know of this one while the context is open, and that it was there for a month after."""
+        await self._known.put(self._value())
+        await self._running.put(self._value())
         renewing = asyncio.create_task(self._renew())
         try:
             yield
@@ -55,38 +65,63 @@ class Instances:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             with contextlib.suppress(StoreError):
-                await self._store.delete(self._key, revision=self._revision)
+                await self._running.remove()
 
     async def others(self) -> list[Instance]:
-        """The other instances, by name. Raises ``StoreError``."""
-        page = await self._store.list(PREFIX)
+        """The other instances that run, by name. Raises ``StoreError``."""
+        return [each for each in await self._listed(RUNNING) if each.id != self._id]
+
+    async def absent(self) -> list[Instance]:
+        """Those that have run within a month and do not, by name, as they were last. Raises ``StoreError``."""
+        running = {each.id for each in await self._listed(RUNNING)}
+        return [each for each in await self._listed(KNOWN) if each.id not in running | {self._id}]
+
+    async def _listed(self, prefix: str) -> list[Instance]:
         found: list[Instance] = []
-        for entry in page.entries:
-            if entry.key != self._key:
-                try:
-                    found.append(msgspec.json.decode(entry.value, type=Instance))
-                except msgspec.DecodeError as problem:
-                    log.warning("%s is not what an instance writes: %s", entry.key, problem)
+        for entry in (await self._store.list(prefix)).entries:
+            try:
+                found.append(msgspec.json.decode(entry.value, type=Instance))
+            except msgspec.DecodeError as problem:
+                log.warning("%s is not what an instance writes: %s", entry.key, problem)
         return found
 
     async def _renew(self) -> None:
-        while True:
+        for turn in count(1):
             await asyncio.sleep(RENEWAL)
             try:
-                await self._announce()
+                await self._running.put(self._value())
+                if turn % _RENEWALS_A_DAY == 0:
+                    await self._known.put(self._value())
             except StoreError as problem:
                 log.info("this instance could not announce itself: %s", problem)
 
-    async def _announce(self) -> None:
-        value = msgspec.json.encode(self._me())
+    def _value(self) -> bytes:
+        return msgspec.json.encode(self._me())
+
+
+class _Sign:
+    """A key that one instance writes, and that goes away when it is not renewed."""
+
+    def __init__(self, store: Store, key: str, lifetime: float) -> None:
+        self._store = store
+        self._key = key
+        self._lifetime = lifetime
+        self._revision = 0
+
+    async def put(self, value: bytes) -> None:
+        """Make or renew it."""
         try:
             if self._revision:
                 self._revision = await self._store.update(
-                    self._key, value, revision=self._revision, ttl=LIFETIME
+                    self._key, value, revision=self._revision, ttl=self._lifetime
                 )
             else:
-                self._revision = await self._store.create(self._key, value, ttl=LIFETIME)
+                self._revision = await self._store.create(self._key, value, ttl=self._lifetime)
         except Conflict as changed:
-            # It expired while the store could not be reached, or a write was made whose answer was lost.
+            # It expired while the store could not be reached, a write was made whose answer was lost, or an earlier run
+            # has left it.
             self._revision = changed.current.revision if changed.current else 0
-            await self._announce()
+            await self.put(value)
+
+    async def remove(self) -> None:
+        await self._store.delete(self._key, revision=self._revision)

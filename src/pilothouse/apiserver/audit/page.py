@@ -55,6 +55,10 @@ class Page:
 
     async def _others(self, request: Request) -> list[Instance]:
         try:
+            for peer in await self._peers.absent():
+                request.warnings.append(
+                    f"the records of {peer.id}, last at {peer.url}, are missing: it is not running"
+                )
             return await self._peers.others()
         except PeerError as problem:
             request.warnings.append(str(problem))

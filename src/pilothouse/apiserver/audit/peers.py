@@ -12,8 +12,8 @@ authority that all instances share. What they are asked for is their own records
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -41,6 +41,9 @@ class Asking(Protocol):
     async def others(self) -> list[Instance]:
         """Whom there is to ask. Raises ``PeerError``."""
 
+    async def absent(self) -> list[Instance]:
+        """Who would have something to tell, and does not run. Raises ``PeerError``."""
+
     def lines(self, peer: Instance, params: Mapping[str, str]) -> Lines:
         """What a peer answers, line by line. Entering or reading raises ``PeerError``."""
 
@@ -49,6 +52,9 @@ class Alone:
     """A server that shares its store with nobody."""
 
     async def others(self) -> list[Instance]:
+        return []
+
+    async def absent(self) -> list[Instance]:
         return []
 
     def lines(self, peer: Instance, params: Mapping[str, str]) -> Lines:
@@ -77,10 +83,12 @@ class Peers:
             yield cls(instances, credential, session)
 
     async def others(self) -> list[Instance]:
-        try:
+        with _store_asked():
             return await self._instances.others()
-        except StoreError as problem:
-            raise PeerError(f"the store does not say who the other instances are: {problem}") from None
+
+    async def absent(self) -> list[Instance]:
+        with _store_asked():
+            return await self._instances.absent()
 
     @asynccontextmanager
     async def lines(self, peer: Instance, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -99,6 +107,14 @@ class Peers:
         pair = self._credential()
         context.load_cert_chain(pair.certificate, pair.key)
         return context
+
+
+@contextmanager
+def _store_asked() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as problem:
+        raise PeerError(f"the store does not say who the other instances are: {problem}") from None
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
