@@ -60,12 +60,41 @@ async def test_a_paused_leader_that_wakes_after_a_takeover_is_refused_every_writ
         await http.patch(dbs.at("a", "scale"), scale, headers=late),
         await http.patch(dbs.at("a", "status"), {"status": {"phase": "Lost"}}, headers=late),
         await http.delete(dbs.at("a"), headers=late),
+        await http.delete(dbs.path(), headers=late),
+        await http.apply(dbs.at("b"), database("b"), "late", headers=late),
+        await http.apply(dbs.at("a"), database("a", replicas=7), "late", force="true", headers=late),
     ]
 
     assert [(answer.status, answer.reason) for answer in answers] == [(409, "Fenced")] * len(answers)
     assert (await http.get(dbs.at("a"))).expect(200) == before
     assert (await http.get(dbs.at("b"))).status == 404
     (await http.patch(dbs.at("a"), {"spec": {"replicas": 3}}, headers=under(dbs, 1))).expect(200)
+
+
+async def test_it_moves_no_pod_and_ends_no_namespace(dbs: Databases, http: Http) -> None:
+    await elected(dbs, http, "one")
+    namespace = f"/api/v1/namespaces/{dbs.namespace}"
+    container = {"name": "main", "image": "busybox"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    (await http.post(f"{namespace}/serviceaccounts", account)).expect(201)
+    (await http.post(f"{namespace}/pods", pod)).expect(201)
+    before = [(await http.get(path)).expect(200) for path in (namespace, f"{namespace}/pods/p")]
+    await taken_over(dbs, http, "two")
+
+    late = under(dbs, 0)
+    named = {"metadata": {"name": "p"}}
+    binding = {"apiVersion": "v1", "kind": "Binding", **named, "target": {"kind": "Node", "name": "n1"}}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", **named}
+    answers = [
+        await http.post(f"{namespace}/pods/p/binding", binding, headers=late),
+        await http.post(f"{namespace}/pods/p/eviction", eviction, headers=late),
+        await http.put(f"{namespace}/finalize", {**before[0], "spec": {"finalizers": []}}, headers=late),
+        await http.delete(namespace, headers=late),
+    ]
+
+    assert [(answer.status, answer.reason) for answer in answers] == [(409, "Fenced")] * len(answers)
+    assert [(await http.get(path)).expect(200) for path in (namespace, f"{namespace}/pods/p")] == before
 
 
 async def test_renewals_of_the_lease_do_not_stop_its_holder(dbs: Databases, http: Http) -> None:
