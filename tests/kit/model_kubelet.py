@@ -1,4 +1,4 @@
-"""A kubelet and a scheduler that only pretend: every pod gets a node, runs, is ready, and goes when it should.
+"""A node, its kubelet and a scheduler that only pretend: every pod gets a node, runs, is ready, and goes when it should.
 
     async with model_kubelet(api):
         …
@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.nouns import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.times import format_time
@@ -22,11 +22,18 @@ from pilothouse.meta.errors import StatusError
 
 NODE = "model-node"
 _PAUSE = 0.1
+_HEARTBEAT = 10.0
 
 
 @contextlib.asynccontextmanager
 async def model_kubelet(api: Api) -> AsyncIterator[None]:
     """Pods are looked after within the context."""
+    if await api.find(Node, NODE) is None:
+        # Cordoned: a real scheduler, if there is one, leaves the pods to this one.
+        meta = {"name": NODE}
+        await api.create(
+            Node, {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"unschedulable": True}}
+        )
     task = asyncio.create_task(_look_after(api))
     try:
         yield
@@ -37,7 +44,11 @@ async def model_kubelet(api: Api) -> AsyncIterator[None]:
 
 
 async def _look_after(api: Api) -> None:
+    beat = asyncio.get_running_loop().time()
     while True:
+        if asyncio.get_running_loop().time() >= beat:
+            await _beat(api)
+            beat += _HEARTBEAT
         for pod in (await api.list(Pod)).objects:
             try:
                 await _step(api, pod)
@@ -46,6 +57,17 @@ async def _look_after(api: Api) -> None:
                 if refusal.code not in (404, 409):
                     raise
         await asyncio.sleep(_PAUSE)
+
+
+async def _beat(api: Api) -> None:
+    """The node is ready, says so, and is heard of: its status is written anew, which counts without a lease."""
+    moment = format_time(SystemClock().now())
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": moment, "lastTransitionTime": moment}
+    try:
+        await api.patch(Node, NODE, "", {"status": {"conditions": [ready]}}, subresource="status")
+    except StatusError as refusal:
+        if refusal.code != 409:
+            raise
 
 
 async def _step(api: Api, pod: Object) -> None:

@@ -17,6 +17,7 @@ from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.controllers.storage.claims import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
 from pilothouse.controllers.storage.volumes import volumes
+from pilothouse.controllers.stranded_pods import stranded_pods
 from pilothouse.runtime.declaring import Controller
 
 
@@ -39,6 +40,7 @@ def all_controllers(authority: str) -> tuple[Controller, ...]:
         scheduling,
         service_accounts,
         stateful_sets,
+        stranded_pods,
         volume_protection,
         volumes,
     )

@@ -276,7 +276,7 @@ class _Going:
         for other in others:
             if other.name:
                 found = await self._api.find(other.noun, other.name, other.namespace)
-                if found is not None and found.uid == other.uid:
+                if found is not None and other.uid in ("", found.uid):
                     return f"{other.noun.kind} {other.name} is there after all"
             else:
                 page = await self._api.page(other.noun, other.namespace, {"limit": "1"})

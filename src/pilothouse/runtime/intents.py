@@ -136,7 +136,8 @@ class After(Intent, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """Another object, by the name it had and the uid it was; without a name, any of its kind in the namespace."""
+    """Another object, by the name it had and the uid it was; without a uid, whoever has the name; without a name, any
+    of its kind in the namespace."""
 
     noun: Noun
     namespace: str

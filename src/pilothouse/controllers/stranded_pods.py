@@ -1,0 +1,62 @@
+"""A pod whose node is gone goes too, so that it can be made anew elsewhere.
+
+When somebody deletes a node, nobody is left to say that its pods have ended, and a set would wait for them for ever. Such a pod
+is marked first (condition ``DisruptionTarget``). If the node is not back after the quarantine, and the server says too that there
+is no node of that name, the pod is removed without waiting for anybody's word: deleting a node says that nothing runs there any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.objects import Object
+from pilothouse.base.times import format_time, parse_time
+from pilothouse.meta.conditions import with_condition
+from pilothouse.runtime.declaring import Names, controller
+from pilothouse.runtime.intents import After, Delete, Intent, Reference, SetStatus
+from pilothouse.runtime.world import World
+
+QUARANTINE: Final = 40.0
+TARGET: Final = "DisruptionTarget"
+REASON: Final = "DeletionByPodGC"
+
+
+def on_node(node: Object, world: World) -> Names:
+    """The pods of a node."""
+    return [pod.key for pod in world.where(Pod, "spec.nodeName", node.name)]
+
+
+@controller(Pod, also={Node: on_node}, standalone=True)
+def stranded_pods(pod: Object, world: World) -> Iterator[Intent]:
+    """A pod whose node is gone goes too."""
+    name = pod.spec.get("nodeName")
+    if not name:
+        return
+    marked = pod.condition(TARGET) or {}
+    stranded = marked.get("reason") == REASON and marked.get("status") == "True"
+    if world.find(Node, "", name) is not None:
+        if stranded:
+            yield _marked(pod, "False", f"node {name} is back", world.now)
+    elif not stranded:
+        yield _marked(pod, "True", f"PodGC: node {name} no longer exists", world.now)
+        yield After(QUARANTINE, because=f"node {name} may come back")
+    else:
+        left = parse_time(marked["lastTransitionTime"]) + QUARANTINE - world.now
+        if left > 0:
+            yield After(left, because=f"node {name} may come back")
+            return
+        yield Delete(
+            pod,
+            grace=0,
+            unless=(Reference(Node, "", name),),
+            because=f"its node {name} is gone",
+            event="NodeGone",
+        )
+
+
+def _marked(pod: Object, status: str, message: str, now: float) -> Intent:
+    condition = {"type": TARGET, "status": status, "reason": REASON, "message": message}
+    conditions = with_condition(pod.status.get("conditions"), condition, now=format_time(now))
+    return SetStatus(pod, {**pod.status, "conditions": conditions}, because=message)
