@@ -141,6 +141,17 @@ async def test_every_write_shows(server, dial):
     assert (await read(wire)).json()["reason"] == "NotFound"
 
 
+async def test_a_server_that_is_about_to_stop_says_so_here_too(server, dial):
+    wire = await dial(server.place)
+    for _ in range(3):
+        assert (await read(wire)).header("Connection") is None
+    assert server.asked == [MAP]
+    server.place.edge.leave()
+    last = await read(wire)
+    assert (last.status, last.header("Connection")) == (200, "close")
+    assert await wire.rest() == b""
+
+
 async def test_a_right_that_is_revoked_is_gone_with_the_next_request(server, dial):
     binding = await allow(server, "alice")
     wire = await dial(server.place)

@@ -194,7 +194,7 @@ class Connection(web.RequestHandler):
         return (
             waiter is not None
             and not waiter.done()
-            and not (self._messages or self._force_close or self._shared.draining)
+            and not (self._messages or self._force_close or self._shared.leaving)
         )
 
     def _reply_at_once(self, prompting: Prompting, data: bytes) -> bool:
