@@ -72,7 +72,8 @@ class Definitions:
 
     def check_create(self, kind: Kind) -> None:
         """405 for a new object of a kind whose definition is going."""
-        if f"{kind.group}/{kind.plural}" in self._terminating:
+        ours = (kind.group, kind.plural) in self._served_by_us
+        if ours and f"{kind.group}/{kind.plural}" in self._terminating:
             problem = errors.method_not_allowed("create", kind.plural, kind.group)
             problem.message = "create not allowed while custom resource definition is terminating"
             raise problem

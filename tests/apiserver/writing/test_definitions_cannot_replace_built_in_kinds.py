@@ -61,3 +61,14 @@ def test_nor_does_a_forged_status_or_its_deletion_touch_the_kind(server: CoreSer
     assert server.send("GET", path).status == 404
     assert [each["metadata"]["name"] for each in server.send("GET", LEASES).json["items"]] == ["a"]
     assert server.core.catalog.resource("coordination.k8s.io", "leases") is served
+
+
+def test_one_that_does_not_go_keeps_nothing_from_being_created(server: CoreServer) -> None:
+    kept = definition("leases", "Lease", "coordination.k8s.io")
+    kept["metadata"]["finalizers"] = ["example.com/kept"]
+    server.send("POST", DEFINITIONS, kept).expect(201)
+    path = f"{DEFINITIONS}/leases.coordination.k8s.io"
+    server.send("DELETE", path).expect(200)
+    server.settle()
+    assert "deletionTimestamp" in server.send("GET", path).expect(200)["metadata"]
+    server.send("POST", LEASES, {"metadata": {"name": "b"}}).expect(201)
