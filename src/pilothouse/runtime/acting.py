@@ -51,6 +51,10 @@ TellOf = Callable[[Object, str, str, bool], None]
 """Tells an event: about whom, its reason, its message, whether it is a warning."""
 
 
+class UnknownKind(LookupError):
+    """An intent is about a kind that neither its controller has named nor the server has been found to serve."""
+
+
 class Actor:
     """Carries out what one controller decides."""
 
@@ -93,8 +97,8 @@ class Actor:
                     return Act(intent, Outcome.SKIPPED, "it is gone already")
                 return Act(intent, Outcome.REFUSED, refusal.message)
             return Act(intent, Outcome.FAILED, refusal.message)
-        except TransportError as silence:
-            return Act(intent, Outcome.FAILED, str(silence))
+        except (TransportError, UnknownKind) as problem:
+            return Act(intent, Outcome.FAILED, str(problem))
 
     # What ``_Going`` shares among the intents of one decision is kept there; what outlives it is here.
 
@@ -107,10 +111,10 @@ class Actor:
         return self._manager
 
     def noun(self, api_version: str, kind: str) -> Noun:
-        """Raises LookupError for a kind that nobody knows."""
+        """Raises UnknownKind."""
         found = self._noun_of(api_version, kind)
         if found is None:
-            raise LookupError(f"the server has no kind {kind} of {api_version}")
+            raise UnknownKind(f"the server has no kind {kind} of {api_version}")
         return found
 
     def wrote(self, key: Key, noun: Noun, written: Object) -> None:

@@ -66,8 +66,8 @@ class Caches:
 
     def __init__(self, informers: Informers, controllers: Iterable[Controller]) -> None:
         self._informers = informers
-        self._nouns: dict[tuple[str, str], Noun] = dict(KNOWN)
         named = dict.fromkeys(noun for one in controllers for noun in one.nouns if noun != EVERY)
+        self._nouns = KNOWN | {(noun.api_version, noun.kind): noun for noun in named}
         self._full = {noun: Followed(informers.get(noun)) for noun in named}
         self._every: dict[Noun, Followed] = {}
 

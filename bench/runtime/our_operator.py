@@ -1,0 +1,45 @@
+"""The operator on our runtime: `python -m bench.runtime.our_operator KUBECONFIG`.
+
+It works on 64 objects at once; kopf has no such limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from bench.runtime.widgets import WIDGET
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.informers import Informers
+from pilothouse.client.kubeconfig import load
+from pilothouse.client.rest import Api
+from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.intents import Intent, SetStatus
+from pilothouse.runtime.leading import Alone
+from pilothouse.runtime.managing import Manager
+from pilothouse.runtime.world import World
+
+
+@controller(WIDGET, workers=64)
+def widgets(widget: Object, world: World) -> Iterator[Intent]:
+    """The status shows the value."""
+    value = widget.spec.get("value")
+    if widget.status.get("seen") != value:
+        yield SetStatus(widget, {"seen": value}, because=f"the value is {value}")
+
+
+async def main(kubeconfig: str) -> None:
+    clock, rng = SystemClock(), Random()
+    async with HttpTransport.open(load(Path(kubeconfig)), clock, agent="our-operator") as transport:
+        api = Api(transport, rng, manager="our-operator")
+        manager = Manager(api, [widgets], Informers(api, rng, clock), Alone(), clock, identity="bench")
+        await manager.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
