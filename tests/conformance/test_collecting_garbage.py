@@ -1,6 +1,6 @@
 """Cases 61 and 63: what the garbage collector and the namespace controller ask of a server.
 
-Both are the real ones, of kube-controller-manager, whatever server they are attached to.
+Both are the real ones, of kube-controller-manager, whatever server they are attached to; and again, on our server, our own.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import pytest
 from tests.conformance.test_deleting import HOLD, owner
 from tests.kit.databases import Databases, database
 from tests.kit.http import Http, Json
-from tests.kit.kube import controller_manager
+from tests.kit.kube import NAME, controller_manager
 from tests.kit.kubectl import Kubectl
+from tests.kit.managers import started
 from tests.kit.processes import Process
 from tests.kit.servers import Target
 from tests.kit.waiting import eventually
@@ -20,10 +21,22 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.conformance
 
 
-@pytest.fixture(scope="module", autouse=True)
-def controllers(target: Target, kinds: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    with controller_manager(target, tmp_path_factory.mktemp("controllers")) as process:
+@pytest.fixture(scope="module", autouse=True, params=["theirs", "ours"])
+def controllers(
+    request: pytest.FixtureRequest, target: Target, kinds: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("controllers")
+    if request.param == "theirs":
+        with controller_manager(target, folder) as process:
+            yield process
+        return
+    if target.name == NAME:
+        pytest.skip("on a real Kubernetes these controllers of ours stay off")
+    process = started(target.kubeconfig, folder, "--no-leader-elect", "--controllers=garbage,namespaces")
+    try:
         yield process
+    finally:
+        process.end()
 
 
 async def family(dbs: Databases) -> tuple[Json, Json]:

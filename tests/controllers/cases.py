@@ -300,6 +300,18 @@ CASES: Final = [
         ],
     ),
     Case(
+        "a namespace goes with all that is in it",
+        [stateful_set(claims=["data"]), disruption_budget(maxUnavailable=1)],
+        [
+            UP,
+            Run("delete namespace NAMESPACE --timeout=50s"),
+            Run("get namespace NAMESPACE", ("not found",), fails=True),
+            Until(PODS, ""),
+            Until(CLAIMS, ""),
+            Until("get sts,pdb,controllerrevisions,serviceaccounts,configmaps -o name", ""),
+        ],
+    ),
+    Case(
         "a budget without pods allows nothing",
         [disruption_budget(minAvailable=1)],
         [Until(BUDGET, "0/1/0/0/InsufficientPods")],

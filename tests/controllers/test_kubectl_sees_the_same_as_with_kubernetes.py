@@ -27,6 +27,7 @@ pytestmark = pytest.mark.long
 THEIRS = (
     "disruption-controller",
     "garbage-collector-controller",
+    "namespace-controller",
     "persistentvolumeclaim-protection-controller",
     "serviceaccount-controller",
     "statefulset-controller",
@@ -61,7 +62,7 @@ async def test_what_kubectl_shows(case: Case, api: Api, kubectl: Kubectl, tmp_pa
     await story.tell(Run("apply -f MANIFESTS"))
     for step in case.steps:
         await story.tell(step)
-    (await kubectl("delete", "namespace", namespace, "--wait=false")).ok()
+    (await kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")).ok()
 
 
 async def _has_account(kubectl: Kubectl, namespace: str) -> bool:

@@ -128,7 +128,7 @@ def test_orphaned_dependents_stay_and_forget_their_owner_before_it_goes() -> Non
     forgotten, released = garbage(going, a_world(going, pod))
     assert isinstance(forgotten, Patch)
     assert forgotten.seen == pod
-    assert forgotten.fields == {"metadata": {"ownerReferences": []}}
+    assert forgotten.fields == {"metadata": {"ownerReferences": None}}
     assert isinstance(released, Patch)
     assert released.seen == going
     assert released.fields == {"metadata": {"finalizers": None}}

@@ -175,7 +175,7 @@ def _let_go(owner: Object, world: World) -> Iterator[Intent]:
         kept = [dict(reference) for reference in one.owners if reference["uid"] != owner.uid]
         yield Patch(
             one,
-            {"metadata": {"ownerReferences": kept}},
+            {"metadata": {"ownerReferences": kept or None}},
             exact=True,
             because=f"{owner.kind} {owner.name} is deleted and leaves its dependents",
         )
