@@ -70,11 +70,10 @@ def measured(server: Server, folder: Path, *, idle: float) -> dict[str, float]:
 
 
 def _settle(process: Any) -> None:
-    """Wait until decisions come to an end."""
-    last = -1.0
-    while (count := sum(_values(shown(process, "/metrics")[1], "pilothouse_decisions_total"))) != last:
-        last = count
-        time.sleep(3)
+    """Wait until nothing is left to be decided, or to be written down a moment later."""
+    while sum(_values(shown(process, "/metrics")[1], "pilothouse_queue_depth")):
+        time.sleep(0.5)
+    time.sleep(5)
 
 
 def _figure(process: Any, name: str) -> float:
