@@ -40,6 +40,8 @@ JSON = "application/json"
 
 T = TypeVar("T")
 Body = Tree | Object | msgspec.Struct
+Propagation = Literal["", "Background", "Foreground", "Orphan"]
+"""What becomes of dependents; by default what the kind's own rule says."""
 Lines = AsyncIterator[list[bytes]]
 """Whole lines, as many at a time as have come."""
 
@@ -271,7 +273,7 @@ class Api:
         *,
         uid: str = "",
         revision: str = "",
-        propagation: Literal["", "Background", "Foreground", "Orphan"] = "",
+        propagation: Propagation = "",
         grace: int | None = None,
         **options: Unpack[Writing],
     ) -> Object | None:
@@ -293,7 +295,7 @@ class Api:
         *,
         labels: str = "",
         fields: str = "",
-        propagation: Literal["", "Background", "Foreground", "Orphan"] = "",
+        propagation: Propagation = "",
         grace: int | None = None,
         **options: Unpack[Writing],
     ) -> None:

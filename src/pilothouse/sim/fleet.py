@@ -1,74 +1,62 @@
-"""A fleet in a bottle: a server, managers, nodes, and a seed that decides what befalls them.
+"""A fleet in a bottle: a server, managers, nodes, pilots, and what befalls them.
 
-    report = simulate(Scenario("sets", [stateful_sets, garbage], script, settled), seed=7, weather=STORMY)
+    fleet = Fleet(scenario, actions, fortune, loop, seed=7, weather=STORMY)
+    await fleet.run()                # raises Violated or NotConverged
 
-A run has three parts. *Trouble*: the script does what users do, while managers crash, stand still and are started again, the
-server restarts, nodes are lost, and every request goes through a storm. *Calm*: nothing goes wrong any more, and within a
-bound everything has to come to rest, in the state that the scenario asks for. *Rest*: nothing is written any more, leases
-aside. All the while a witness sees every write and knows what must never be.
+A run has three parts. *Trouble*: users do what they do, while managers crash, stand still and are started again, the server
+restarts, nodes are lost, and every request goes through a storm. *Calm*: nothing goes wrong any more, and within a bound
+everything has to come to rest, in a state that the scenario accepts. *Rest*: nothing is written any more, leases aside. All
+the while a witness sees every write and knows what must never be.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 
 import msgspec
 
 from pilothouse.client.electing import Timing
 from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.promising import Promise
+from pilothouse.sim.faults import CALM, Fault, Fortune, Mishap, Weather
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.nodes import Habits, ModelNode
-from pilothouse.sim.processes import Process
-from pilothouse.sim.server import Server
-from pilothouse.sim.storms import Fault, Rates
-from pilothouse.sim.witness import Invariant, Violated, Witness
+from pilothouse.sim.pilots import ModelPilot
+from pilothouse.sim.processes import LEASE, Process, Through
+from pilothouse.sim.server import Server, Written
+from pilothouse.sim.witness import Reign, Witness
 
 BOUND = 1800.0
 """Seconds within which everything has come to rest once nothing goes wrong any more."""
-QUIET = 90.0
+QUIET = 60.0
 """Seconds without a write that count as rest."""
-RESTING = 600.0
+RESTING = 180.0
+"""Seconds that it is then watched."""
 
 
 class NotConverged(AssertionError):
     """It did not come to rest, or not where it should."""
 
 
-class Weather(msgspec.Struct, frozen=True):
-    """How bad it gets."""
+class Action(msgspec.Struct, frozen=True):
+    """Something that a user does."""
 
-    rates: Rates = Rates()
-    troubles: float = 0.0
-    """Seconds between two big ones (a crash, a pause, a restart, a lost node), on average; 0 is never."""
-    skew: float = 0.0
-    """By how much clocks may be wrong, either way."""
+    after: float
+    """Seconds since the one before."""
+    what: str
+    do: Callable[[Api], Awaitable[object]]
+
+    def __str__(self) -> str:
+        return f"a user: {self.what}"
 
 
-CALM = Weather()
-STORMY = Weather(
-    Rates(
-        lost_before=0.02,
-        lost_after=0.02,
-        conflict=0.02,
-        crash_before=0.005,
-        crash_after=0.005,
-        cut=0.02,
-        repeated=0.02,
-        delay=0.2,
-        lag=1.0,
-    ),
-    troubles=30.0,
-    skew=20.0,
-)
-
-Script = Callable[["Fleet"], Awaitable[None]]
 Settled = Callable[[Api], Awaitable[str]]
-"""What is not as it should be at the end; empty if all is."""
+"""What is not as it should be once all is quiet; empty if all is. It goes by what was asked for, not by what was done."""
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -76,55 +64,64 @@ class Scenario(msgspec.Struct, frozen=True):
 
     name: str
     controllers: Sequence[Controller]
-    script: Script
+    users: Callable[[random.Random], Sequence[Action]]
     settled: Settled
-    invariants: Sequence[Invariant] = ()
+    promises: Sequence[Promise] = ()
     managers: int = 2
     nodes: int = 2
-
-
-class Report(msgspec.Struct, frozen=True):
-    """A run that held."""
-
-    seed: int
-    digest: str
-    """Of every write, who made it and when: the same for the same seed."""
-    writes: int
-    seconds: float
-    """Simulated."""
-    troubles: list[str]
+    pilots: int = 0
+    through: Callable[[], Through] | None = None
+    """Something of the scenario's own between managers and server, such as a bug."""
 
 
 class Fleet:
     """Everything in the bottle."""
 
-    def __init__(self, scenario: Scenario, seed: int, weather: Weather, loop: SeededLoop) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        actions: Sequence[Action],
+        fortune: Fortune,
+        loop: SeededLoop,
+        *,
+        seed: int,
+        weather: Weather = CALM,
+    ) -> None:
         rng = random.Random(f"fleet {seed}")
-        self._rng = rng
         self._loop = loop
-        self._weather = weather
+        self._actions = actions
+        self._fortune = fortune
+        self._scenario = scenario
+        self._reign = Reign(*LEASE)
         self.clock = LoopClock(loop)
-        self.server = Server(self.clock, seed=seed)
+        self.server = Server(self.clock, seed=seed, heard=self._heard)
         self.api = self.server.api("user")
-        """What the script writes with: people have good connections."""
-        self.witness = Witness(self.server.store, scenario.invariants)
-        self.troubles: list[str] = []
-        self.managers = [
-            Process(
-                f"m{number}",
+        """What users write with: people have good connections."""
+        self.witness = Witness(self.server.store, scenario.promises, reign=self._reign)
+        self.told: list[str] = []
+        """What befell it, and what users did."""
+        extra: dict[str, Through] = {} if scenario.through is None else {"through": scenario.through()}
+        self.managers = {
+            name: Process(
+                name,
                 self.server,
                 scenario.controllers,
                 loop,
+                fortune,
                 seed=seed,
-                rates=weather.rates,
-                timing=Timing(15.0, 10.0, 2.0),
+                weather=weather,
+                timing=Timing(),
                 skew=rng.uniform(-weather.skew, weather.skew),
+                **extra,
             )
-            for number in range(scenario.managers)
+            for name in manager_names(scenario)
+        }
+        self.nodes = {name: self._node(name, seed) for name in node_names(scenario)}
+        self.pilots = [
+            ModelPilot(self.server.api(f"p{n}"), f"p{n}", self.clock) for n in range(scenario.pilots)
         ]
-        self.nodes = [self._node(number, seed) for number in range(scenario.nodes)]
-        self._node_tasks: dict[str, asyncio.Task[None]] = {}
-        self._scenario = scenario
+        self._plugged: dict[str, asyncio.Task[None]] = {}
+        self._striking: list[asyncio.Task[None]] = []
 
     @property
     def now(self) -> float:
@@ -133,26 +130,28 @@ class Fleet:
 
     async def run(self) -> None:
         """Trouble, calm, rest. Raises ``Violated`` or ``NotConverged``."""
+        await self.server.start()
         witness = asyncio.ensure_future(self.witness.run())
-        async with AsyncExitStack() as up:
-            await up.enter_async_context(self.server.running())
-            for node in self.nodes:
-                self._plug(node)
-            for manager in self.managers:
-                manager.start()
-            acting = asyncio.ensure_future(self._acts())
-            try:
-                await asyncio.wait((witness, acting), return_when=asyncio.FIRST_COMPLETED)
-                if witness.done():
-                    await witness
-                await acting
-            finally:
-                await self._end(acting, witness)
+        acting = asyncio.ensure_future(self._acts())
+        pilots = [asyncio.ensure_future(pilot.run()) for pilot in self.pilots]
+        for name in self.nodes:
+            self._plug(name)
+        for manager in self.managers.values():
+            manager.start()
+        try:
+            await asyncio.wait((witness, acting), return_when=asyncio.FIRST_COMPLETED)
+            if witness.done():
+                await witness
+            await acting
+        finally:
+            await self._end(acting, witness, *pilots)
 
     async def _acts(self) -> None:
-        trouble = asyncio.ensure_future(self._make_trouble())
+        trouble = asyncio.ensure_future(self._trouble())
         try:
-            await self._scenario.script(self)
+            for action in self._actions:
+                await asyncio.sleep(action.after)
+                await self._do(action)
         finally:
             trouble.cancel()
             await asyncio.gather(trouble, return_exceptions=True)
@@ -165,60 +164,79 @@ class Fleet:
                 f"{self.witness.writes - before} writes while nothing changed; the last was {self.witness.last}"
             )
 
-    async def _make_trouble(self) -> None:
-        if not self._weather.troubles:
-            return
-        kinds = [self._crash, self._pause, self._compact]
-        if self.nodes:
-            kinds.append(self._unplug)
+    async def _do(self, action: Action) -> None:
+        """People whose request is refused see why, and go on; those whose server is down try again."""
         while True:
-            await asyncio.sleep(self._rng.expovariate(1 / self._weather.troubles))
+            try:
+                await action.do(self.api)
+            except StatusError as refusal:
+                self._say(f"{action} (refused: {refusal.message})")
+            except TransportError:
+                await asyncio.sleep(1)
+                continue
+            else:
+                self._say(str(action))
+            return
+
+    async def _trouble(self) -> None:
+        for mishap in self._fortune.troubles():
+            await asyncio.sleep(max(0.0, mishap.number - self.now))
             self._revive()
-            await self._rng.choice(kinds)()
+            self._fortune.struck(mishap)
+            self._say(str(mishap))
+            task = asyncio.ensure_future(self._strike(mishap))
+            self._striking.append(task)
+        await asyncio.get_running_loop().create_future()
 
-    async def _crash(self) -> None:
-        manager = self._rng.choice(self.managers)
-        self._told(f"{manager.name} crashes")
-        manager.crash()
-        await manager.ended()
-        await asyncio.sleep(self._rng.uniform(0, 20))
-        manager.start()
+    async def _strike(self, mishap: Mishap) -> None:
+        match mishap.fault:
+            case Fault.RESTART:
+                await self.server.stop()
+                await asyncio.sleep(mishap.seconds)
+                await self.server.start()
+            case Fault.FORGET:
+                await self.server.store.compact(self.server.revision)
+            case Fault.UNPLUG:
+                await self._unplug(mishap.who)
+                await asyncio.sleep(mishap.seconds)
+                self._plug(mishap.who)
+            case _:
+                await self._strike_manager(self.managers[mishap.who], mishap)
 
-    async def _pause(self) -> None:
-        manager = self._rng.choice(self.managers)
-        seconds = self._rng.uniform(1, 45)
-        self._told(f"{manager.name} stands still for {seconds:.0f}s")
-        manager.storm.pause()
-        await asyncio.sleep(seconds)
-        manager.storm.resume()
-
-    async def _compact(self) -> None:
-        self._told("history is forgotten")
-        await self.server.store.compact(self.server.revision)
-
-    async def _unplug(self) -> None:
-        node = self._rng.choice(self.nodes)
-        seconds = self._rng.uniform(5, 120)
-        self._told(f"{node.name} is unplugged for {seconds:.0f}s")
-        task = self._node_tasks[node.name]
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(seconds)
-        self._plug(node)
+    async def _strike_manager(self, manager: Process, mishap: Mishap) -> None:
+        match mishap.fault:
+            case Fault.CRASH:
+                manager.crash()
+                await manager.ended()
+                await asyncio.sleep(mishap.seconds)
+                self._revive()
+            case Fault.PAUSE:
+                manager.pause()
+                await asyncio.sleep(mishap.seconds)
+                manager.resume()
+            case Fault.PARTITION:
+                manager.storm.part()
+                await asyncio.sleep(mishap.seconds)
+                manager.storm.rejoin()
+            case other:
+                raise ValueError(f"{other} does not strike a manager")
 
     def _revive(self) -> None:
         """Whoever died in the storm is started again, as an init system would."""
-        for manager in self.managers:
+        for manager in self.managers.values():
             if not manager.alive:
-                self._told(f"{manager.name} is started again")
                 manager.start()
 
     async def _clear_up(self) -> None:
-        for manager in self.managers:
+        for task in self._striking:
+            task.cancel()
+        await asyncio.gather(*self._striking, return_exceptions=True)
+        await self.server.start()
+        for manager in self.managers.values():
             manager.storm.calm()
-        for node in self.nodes:
-            if self._node_tasks[node.name].done():
-                self._plug(node)
+            manager.resume()
+        for name in self.nodes:
+            self._plug(name)
         self._revive()
 
     async def _come_to_rest(self) -> None:
@@ -227,7 +245,7 @@ class Fleet:
         while self.now < end:
             await asyncio.sleep(5)
             self._revive()
-            if self.witness.writes != writes or not all(manager.idle for manager in self.managers):
+            if self.witness.writes != writes or not self._idle:
                 writes, since = self.witness.writes, self.now
             elif self.now - since >= QUIET:
                 problem = await self._scenario.settled(self.api)
@@ -240,57 +258,51 @@ class Fleet:
             + (f"; {problem}" if problem else "")
         )
 
+    @property
+    def _idle(self) -> bool:
+        managers = self.managers.values()
+        return all(manager.idle for manager in managers) and any(manager.leads for manager in managers)
+
     async def _end(self, *tasks: asyncio.Future[None]) -> None:
-        for manager in self.managers:
+        for manager in self.managers.values():
             manager.crash()
-        everything = [*tasks, *self._node_tasks.values()]
+        everything = [*tasks, *self._plugged.values(), *self._striking]
         for task in everything:
             task.cancel()
         await asyncio.gather(*everything, return_exceptions=True)
-        for manager in self.managers:
+        for manager in self.managers.values():
             await manager.ended()
+        await self.server.stop()
 
-    def _node(self, number: int, seed: int) -> ModelNode:
-        name = f"n{number}"
-        return ModelNode(
-            self.server.api(name),
-            name,
-            self.clock,
-            random.Random(f"{name} {seed}"),
-            Habits(),
-            subnet=f"127.8.{number + 1}",
-        )
+    def _node(self, name: str, seed: int) -> ModelNode:
+        rng = random.Random(f"{name} {seed}")
+        subnet = f"127.8.{int(name[1:]) + 1}"
+        return ModelNode(self.server.api(name), name, self.clock, rng, Habits(), subnet=subnet)
 
-    def _plug(self, node: ModelNode) -> None:
-        task = asyncio.ensure_future(node.run())
-        task.set_name(node.name)
-        self._node_tasks[node.name] = task
+    def _plug(self, name: str) -> None:
+        present = self._plugged.get(name)
+        if present is None or present.done():
+            self._plugged[name] = self._loop.create_task(self.nodes[name].run(), name=name)
 
-    def _told(self, trouble: str) -> None:
-        self.troubles.append(f"{self.now:.1f}s {trouble}")
+    async def _unplug(self, name: str) -> None:
+        task = self._plugged[name]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def _heard(self, written: Written) -> None:
+        if written.agent.partition("-")[0] in self.managers and not written.path.startswith(_LEASES):
+            self._reign.wrote(written)
+
+    def _say(self, what: str) -> None:
+        self.told.append(f"{self.now:.0f}s {what}")
 
 
-def simulate(
-    scenario: Scenario,
-    *,
-    seed: int,
-    weather: Weather = STORMY,
-    crash: tuple[int, Fault] | None = None,
-) -> Report:
-    """One run. Raises ``Violated`` or ``NotConverged``, with the seed in the message.
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
-    ``crash`` has the first manager meet this fault at its write of this number.
-    """
-    with SeededLoop(seed) as loop:
-        fleet = Fleet(scenario, seed, weather, loop)
-        if crash is not None:
-            fleet.managers[0].storm.at_write(*crash)
-        try:
-            loop.run_until_complete(fleet.run())
-        except (Violated, NotConverged) as failure:
-            told = "; ".join(fleet.troubles[-20:]) or "nothing went wrong"
-            raise type(failure)(
-                f"{scenario.name}, seed {seed}: {failure}\n  what befell it: {told}"
-            ) from None
-        digest = hashlib.sha256("\n".join(fleet.server.trace).encode()).hexdigest()
-        return Report(seed, digest, fleet.witness.writes, fleet.now, fleet.troubles)
+
+def manager_names(scenario: Scenario) -> list[str]:
+    return [f"m{number}" for number in range(scenario.managers)]
+
+
+def node_names(scenario: Scenario) -> list[str]:
+    return [f"n{number}" for number in range(scenario.nodes)]

@@ -8,6 +8,8 @@ When nothing is ready to run, the loop jumps to the next alarm instead of sleepi
 in an order that the seed decides, as they would on a machine with other work to do; callbacks keep their order, for
 asyncio's own parts rely on it. The same seed gives the same run, if the program takes time and chance from the loop alone.
 
+A *process* is whatever was started in one ``process_of`` context. It can be frozen as a whole, as by SIGSTOP, and thawed.
+
 What would leave the bottle is an error that says so: threads, sockets, and waiting for something that nothing in here
 will ever do (``Stuck`` names the tasks that wait).
 """
@@ -15,12 +17,16 @@ will ever do (``Stuck`` names the tasks that wait).
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 import selectors
 import threading
 from collections.abc import Callable, Mapping
+from contextvars import Context, ContextVar, copy_context
 from itertools import count
 from typing import Any, NoReturn, cast
+
+_PROCESS: ContextVar[str] = ContextVar("process")
 
 
 class Stuck(RuntimeError):
@@ -40,9 +46,10 @@ class SeededLoop(asyncio.SelectorEventLoop):
         self.numbers = count(1)
         """Of the tasks, in the order they are made."""
         self._source = random.Random(f"order {seed}")
+        self._frozen: dict[str, list[asyncio.Handle]] = {}
         self.steps = 0
         """Turns of the loop so far."""
-        super().__init__(_Nothing(self._pass))
+        super().__init__(_Nothing())
         self.set_task_factory(_Numbered)
 
     def __enter__(self) -> SeededLoop:
@@ -76,14 +83,70 @@ class SeededLoop(asyncio.SelectorEventLoop):
     async def create_server(self, *args: Any, **named: Any) -> NoReturn:
         raise Escape("a server for the outside: there is no network in here")
 
-    def _run_once(self) -> None:
-        self.steps += 1
-        self._shuffle()
-        super()._run_once()  # type: ignore[misc]
+    def freeze(self, process: str) -> None:
+        """Have a process stand still, as by SIGSTOP: nothing that was started within ``process_of`` goes on."""
+        self._frozen.setdefault(process, [])
 
-    def _shuffle(self) -> None:
+    def thaw(self, process: str) -> None:
+        """It goes on where it was: what came due meanwhile all at once, in the order it came due."""
+        cast("Any", self)._ready.extend(self._frozen.pop(process, ()))
+
+    def _run_once(self) -> None:
+        """One turn. The base class's own sleeps, polls and measures; here there is nothing to poll."""
+        self.steps += 1
+        base = cast("Any", self)
+        ready, scheduled = base._ready, base._scheduled
+        self._sweep(base)
+        while True:
+            self._ring(ready, scheduled)
+            self._hold_back(ready)
+            if ready or base._stopping:
+                break
+            self._advance(scheduled)
+        self._shuffle(ready)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _sweep(self, base: Any) -> None:
+        """Alarms that were cancelled are thrown out once they are the greater part."""
+        scheduled = base._scheduled
+        if base._timer_cancelled_count > 100 and 2 * base._timer_cancelled_count > len(scheduled):
+            left = [alarm for alarm in scheduled if not alarm._cancelled]
+            for alarm in scheduled:
+                alarm._scheduled = not alarm._cancelled
+            heapq.heapify(left)
+            scheduled[:] = left
+            base._timer_cancelled_count = 0
+
+    def _advance(self, scheduled: list[Any]) -> None:
+        """Nothing is ready: it is as late as the next alarm says."""
+        if not scheduled:
+            waiting = sorted(task.get_name() for task in asyncio.all_tasks(self) if not task.done())
+            raise Stuck(f"nothing will ever wake: {', '.join(waiting) or 'nobody waits'}")
+        self._elapsed = max(self._elapsed, scheduled[0]._when)
+
+    def _ring(self, ready: Any, scheduled: list[Any]) -> None:
+        """What is due is ready."""
+        while scheduled and (scheduled[0]._when <= self._elapsed or scheduled[0]._cancelled):
+            alarm = heapq.heappop(scheduled)
+            alarm._scheduled = False
+            if alarm._cancelled:
+                cast("Any", self)._timer_cancelled_count -= 1
+            else:
+                ready.append(alarm)
+
+    def _hold_back(self, ready: Any) -> None:
+        if not self._frozen:
+            return
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            held = self._frozen.get(handle._context.get(_PROCESS, ""))
+            (ready if held is None else held).append(handle)
+
+    def _shuffle(self, ready: Any) -> None:
         """Tasks change places among themselves; whatever else is ready stays where it is."""
-        ready = cast("Any", self)._ready
         if len(ready) < 2:
             return
         handles = list(ready)
@@ -95,12 +158,12 @@ class SeededLoop(asyncio.SelectorEventLoop):
         for place, other in zip(places, chosen, strict=True):
             ready[place] = handles[other]
 
-    def _pass(self, seconds: float | None) -> None:
-        """Called where another loop would sleep."""
-        if seconds is None:
-            waiting = sorted(task.get_name() for task in asyncio.all_tasks(self) if not task.done())
-            raise Stuck(f"nothing will ever wake: {', '.join(waiting) or 'nobody waits'}")
-        self._elapsed += seconds
+
+def process_of(name: str) -> Context:
+    """The context of a process: what is started in it, and by that, can be frozen together."""
+    context = copy_context()
+    context.run(_PROCESS.set, name)
+    return context
 
 
 class _Numbered(asyncio.Task[Any]):
@@ -125,10 +188,9 @@ def _steps_a_task(handle: Any) -> bool:
 
 
 class _Nothing(selectors.BaseSelector):
-    """A selector to which nothing ever happens: where it would wait, time passes."""
+    """A selector to which nothing ever happens."""
 
-    def __init__(self, passing: Callable[[float | None], None]) -> None:
-        self._passing = passing
+    def __init__(self) -> None:
         self._keys: dict[int, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -141,8 +203,6 @@ class _Nothing(selectors.BaseSelector):
         return self._keys.pop(fileobj if isinstance(fileobj, int) else fileobj.fileno())
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None or timeout > 0:
-            self._passing(timeout)
         return []
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:

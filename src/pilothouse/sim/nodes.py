@@ -16,19 +16,19 @@ from typing import Final
 import msgspec
 
 from pilothouse.aio.together import together
-from pilothouse.api.nouns import Lease, Node, Pod
+from pilothouse.api.nouns import Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_micro_time, format_time
+from pilothouse.base.times import format_time
 from pilothouse.client.cache import Difference
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.errors import StatusError
+from pilothouse.sim import heartbeats
 
 LEASES: Final = "kube-node-lease"
-RENEWED: Final = 10.0
 _AGAIN: Final = 1.0
 
 
@@ -108,7 +108,7 @@ class ModelNode:
         """Renew the lease; and the condition, where somebody has declared this node lost."""
         while True:
             try:
-                await self._renew()
+                await heartbeats.renew(self._api, self.name, LEASES, self.name, self._clock)
                 node = await self._api.find(Node, self.name)
                 if node is None:
                     await self._register()
@@ -123,25 +123,15 @@ class ModelNode:
             except (StatusError, TransportError):
                 await asyncio.sleep(_AGAIN)
                 continue
-            await asyncio.sleep(RENEWED)
-
-    async def _renew(self) -> None:
-        spec = {
-            "holderIdentity": self.name,
-            "leaseDurationSeconds": 40,
-            "renewTime": format_micro_time(self._clock.now()),
-        }
-        if await self._api.find(Lease, self.name, LEASES) is None:
-            await self._api.create(
-                Lease, {"metadata": {"name": self.name, "namespace": LEASES}, "spec": spec}
-            )
-        else:
-            await self._api.patch(Lease, self.name, LEASES, {"spec": spec})
+            await asyncio.sleep(heartbeats.EVERY)
 
     async def _keep(self) -> None:
         """Attend to each pod that changes, one thing at a time."""
-        self._pods.subscribe(self._changed)
-        await asyncio.get_running_loop().create_future()
+        unsubscribe = self._pods.subscribe(self._changed)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            unsubscribe()
 
     def _changed(self, difference: Difference) -> None:
         pod = difference.new

@@ -1,9 +1,11 @@
 """A controller-manager in the bottle: a process that can crash, stand still, and be started again.
 
-    manager = Process("m1", server, controllers, loop, seed=7, rates=Rates(crash_after=0.01))
+    manager = Process("m1", server, controllers, loop, fortune, seed=7)
     manager.start()
-    manager.crash()
+    manager.crash()                  # as by kill -9
     manager.start()                  # another process, with a new identity and empty caches
+    manager.pause()                  # as by SIGSTOP: not one step more, whatever comes due
+    manager.resume()
 
 Everything in it is real: client, caches, election, engines. It reaches the server through its own storm, and has a clock of
 its own, which may be wrong.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pilothouse.aio.together import together
@@ -21,14 +23,23 @@ from pilothouse.client.electing import Timing
 from pilothouse.client.informers import Informers
 from pilothouse.client.leases import Leadership
 from pilothouse.client.rest import Api
+from pilothouse.client.transport import Transport
 from pilothouse.runtime.declaring import Controller
 from pilothouse.runtime.leading import Elected
 from pilothouse.runtime.managing import COMPONENT, Manager
-from pilothouse.sim.loop import LoopClock, SeededLoop
+from pilothouse.sim.faults import CALM, Fortune, Weather
+from pilothouse.sim.loop import LoopClock, SeededLoop, process_of
 from pilothouse.sim.server import Server
-from pilothouse.sim.storms import Crashed, Rates, Storm, Stormy
+from pilothouse.sim.storms import Crashed, Storm, Stormy
 
 LEASE = ("kube-system", COMPONENT)
+
+Through = Callable[[Transport], Transport]
+"""Something put between a manager and its server, by whoever looks for trouble of his own."""
+
+
+def _straight(transport: Transport) -> Transport:
+    return transport
 
 
 class Process:
@@ -40,28 +51,38 @@ class Process:
         server: Server,
         controllers: Sequence[Controller],
         loop: SeededLoop,
+        fortune: Fortune,
         *,
         seed: int,
-        rates: Rates = Rates(),
+        weather: Weather = CALM,
         timing: Timing = Timing(),
         skew: float = 0.0,
+        through: Through = _straight,
     ) -> None:
         self.name = name
         self.clock = LoopClock(loop)
         self.clock.skew = skew
+        self._loop = loop
         self._server = server
         self._controllers = controllers
         self._timing = timing
+        self._through = through
         self._rng = random.Random(f"{name} {seed}")
         self._task: asyncio.Task[None] | None = None
+        self._link: Stormy | None = None
         self.lives = 0
         self.manager: Manager | None = None
         self.leadership: Leadership | None = None
-        self.storm = Storm(random.Random(f"storm {name} {seed}"), rates, crash=self.crash)
+        self.storm = Storm(name, fortune, random.Random(f"storm {name} {seed}"), weather, crash=self.crash)
 
     @property
     def alive(self) -> bool:
         return self._task is not None and not self._task.done()
+
+    @property
+    def identity(self) -> str:
+        """Of this life: the name under which it writes, and stands for election."""
+        return f"{self.name}-{self.lives}"
 
     @property
     def idle(self) -> bool:
@@ -77,31 +98,43 @@ class Process:
     def start(self) -> None:
         """Another life."""
         self.lives += 1
-        api = Api(Stormy(self._server.transport(self.name), self.storm), self._rng, manager=COMPONENT)
-        identity = f"{self.name}-{self.lives}"
-        self.leadership = Leadership(api, *LEASE, identity, self.clock, self._rng, self._timing)
-        self.manager = Manager(
-            api,
-            self._controllers,
-            Informers(api, self._rng, self.clock),
-            Elected(self.leadership),
-            self.clock,
-            identity=identity,
+        self._link = Stormy(self._through(self._server.transport(self.identity)), self.storm)
+        self._task = self._loop.create_task(
+            self._live(self._link), name=self.identity, context=process_of(self.name)
         )
-        parts = {"election": self.leadership.run(), "manager": self.manager.run()}
-        self._task = asyncio.ensure_future(self._live(together(parts)))
-        self._task.set_name(identity)
 
     def crash(self) -> None:
         """It is gone, as by ``kill -9``: nothing is given up, nothing is finished."""
+        if self._link is not None:
+            self._link.dead = True
         if self._task is not None:
             self._task.cancel()
+        self.resume()
+
+    def pause(self) -> None:
+        """Not one step more."""
+        self._loop.freeze(self.name)
+
+    def resume(self) -> None:
+        """On from where it was; what came due meanwhile comes due now."""
+        self._loop.thaw(self.name)
 
     async def ended(self) -> None:
         """Wait until nothing of it is left."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _live(self, parts: Awaitable[None]) -> None:
+    async def _live(self, link: Stormy) -> None:
+        api = Api(link, self._rng, manager=COMPONENT)
+        leadership = Leadership(api, *LEASE, self.identity, self.clock, self._rng, self._timing)
+        manager = Manager(
+            api,
+            self._controllers,
+            Informers(api, self._rng, self.clock),
+            Elected(leadership),
+            self.clock,
+            identity=self.identity,
+        )
+        self.leadership, self.manager = leadership, manager
         with suppress(Crashed):
-            await parts
+            await together({"election": leadership.run(), "manager": manager.run()})

@@ -1,34 +1,41 @@
 """The API server in the bottle: the real core, over a store in memory, asked without a network.
 
-    async with Server(clock, seed=7).running() as server:
-        api = server.api("tester")
-        await api.create(ConfigMap, {...})
+    server = Server(clock, seed=7)
+    await server.start()
+    api = server.api("tester")
+    await api.create(ConfigMap, {...})
+    await server.stop()              # and start it again: the store keeps what it has, as a disk would
 
-It can be stopped and started again: the store keeps what it has, as a disk would.
+A request is carried out in the server's own process: whoever asked may crash or stand still meanwhile. Who wrote what is
+handed to ``heard``, with the revision that it got.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache, partial
+
+import msgspec
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Answer, Request, User
+from pilothouse.apiserver.exchange import Answer, Request, Response, User
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
 from pilothouse.client.loopback import Loopback
 from pilothouse.client.rest import Api
-from pilothouse.client.transport import Transport
+from pilothouse.client.transport import NotSent, Transport
 from pilothouse.meta.kind import Resource
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
+from pilothouse.sim.loop import process_of
 from pilothouse.store.memory import MemoryStore
 
 ADMIN = User("admin", groups=(MASTERS, "system:authenticated"))
@@ -36,13 +43,37 @@ ADMIN = User("admin", groups=(MASTERS, "system:authenticated"))
 _READS = frozenset({"GET", "HEAD"})
 
 
+class Written(msgspec.Struct, frozen=True):
+    """A write that was accepted and changed something."""
+
+    agent: str
+    method: str
+    path: str
+    revision: int
+
+
+class _Metadata(msgspec.Struct):
+    revision: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+_versioned = msgspec.json.Decoder(_Versioned)
+
+
 class Server:
     """A server and its store."""
 
-    def __init__(self, clock: Clock, *, seed: int) -> None:
+    def __init__(self, clock: Clock, *, seed: int, heard: Callable[[Written], None] = lambda _: None) -> None:
         self._clock = clock
         self._seed = seed
+        self._heard = heard
         self._starts = 0
+        self._up: AsyncExitStack | None = None
+        self._process = process_of("server")
+        self._answering: set[asyncio.Task[Answer]] = set()
         self.store = MemoryStore(clock=clock.now)
         self.core: Core | None = None
         self.trace: list[str] = []
@@ -56,6 +87,16 @@ class Server:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Server]:
         """Up within the context."""
+        await self.start()
+        try:
+            yield self
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Come up, over what the store has."""
+        if self._up is not None:
+            return
         self._starts += 1
         core = Core(
             self.store,
@@ -68,23 +109,38 @@ class Server:
             signing_key=signing_key(),
             authority=lambda: authority(self._clock.now()),
         )
-        async with core.running():
-            self.core = core
-            try:
-                yield self
-            finally:
-                self.core = None
+        self._up = AsyncExitStack()
+        await self._up.enter_async_context(core.running())
+        self.core = core
+
+    async def stop(self) -> None:
+        """Go down. Who watches is told that the stream ends; who asks is not answered."""
+        up, self._up, self.core = self._up, None, None
+        if up is not None:
+            await up.aclose()
 
     async def answer(self, request: Request) -> Answer:
-        """What the server says. Raises ``ConnectionRefusedError`` while it is down."""
+        """What the server says. Raises ``NotSent`` while it is down."""
         if self.core is None:
-            raise ConnectionRefusedError("the server is down")
-        answer = await self.core.answer(request)
-        if request.method not in _READS:
-            who = request.headers.get("User-Agent", "")
-            self.trace.append(
-                f"{self._clock.now():.6f} {who} {request.method} {request.path} {answer.status}"
-            )
+            raise NotSent("the server is down")
+        if request.method in _READS:
+            return await self.core.answer(request)
+        task = asyncio.get_running_loop().create_task(self._write(self.core, request), context=self._process)
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+        # Whoever asked may be gone before it is done.
+        return await asyncio.shield(task)
+
+    async def _write(self, core: Core, request: Request) -> Answer:
+        before = self.store.current
+        answer = await core.answer(request)
+        agent = request.headers.get("User-Agent", "")
+        told = f"{self._clock.now():.6f} {agent} {request.method} {request.path} {answer.status}"
+        self.trace.append(told)
+        if isinstance(answer, Response) and answer.status < 300:
+            revision = int(_versioned.decode(answer.body).metadata.revision or 0)
+            if revision > before:
+                self._heard(Written(agent, request.method, request.path, revision))
         return answer
 
     def transport(self, name: str, user: User = ADMIN) -> Transport:

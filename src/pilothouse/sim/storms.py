@@ -1,17 +1,13 @@
-"""What goes wrong between a client and the server, by a seed or by hand.
+"""What goes wrong between one process and the server.
 
-    storm = Storm(random.Random(7), Rates(lost_after=0.02, cut=0.05, delay=0.5))
-    api = Api(Stormy(server.transport(), storm), ...)
-    storm.pause()                # nothing passes, either way, as if the process had been stopped
-    storm.at_write(12, Fault.CRASH_AFTER)
+    storm = Storm("m0", fortune, Random(7), weather, crash=process.crash)
+    api = Api(Stormy(server.transport("m0"), storm), ...)
+    storm.part()                 # nothing passes, either way; requests hang until their deadline
+    storm.rejoin()
     storm.calm()                 # from here on nothing goes wrong
 
-Each fault is one that the real world has:
-
-* a request is lost before the server has it, or its answer is; or both are late;
-* the server answers with a conflict, as it would if somebody else had been faster;
-* the process dies before a write is sent, or after it is done and before it knows;
-* a watch is slow, breaks off, or tells again what it has told.
+Each fault is one that the real world has: see ``faults``. Nothing is ever lost from a watch that goes on, for the protocol
+does not allow it; one that breaks off, when history is forgotten meanwhile, is what makes a cache list anew.
 """
 
 from __future__ import annotations
@@ -19,42 +15,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from enum import Enum, auto
 from random import Random
 
 import msgspec
 
 from pilothouse.client.transport import Answer, Call, Interrupted, NotSent, Stream, Transport
 from pilothouse.meta.errors import StatusError
+from pilothouse.sim.faults import CALM, Fault, Fortune, Given, Mishap, Place, Weather
 
 READS = frozenset({"GET", "HEAD"})
-
-
-class Fault(Enum):
-    """What happens to a write."""
-
-    LOST_BEFORE = auto()
-    LOST_AFTER = auto()
-    CONFLICT = auto()
-    CRASH_BEFORE = auto()
-    CRASH_AFTER = auto()
-
-
-class Rates(msgspec.Struct, frozen=True):
-    """How often, of one request or piece of a watch; and how long, in seconds, at most."""
-
-    lost_before: float = 0.0
-    lost_after: float = 0.0
-    conflict: float = 0.0
-    crash_before: float = 0.0
-    crash_after: float = 0.0
-    cut: float = 0.0
-    """A watch breaks off."""
-    repeated: float = 0.0
-    """A piece of a watch comes twice."""
-    delay: float = 0.0
-    lag: float = 0.0
-    """Of a piece of a watch: meanwhile a cache shows what was."""
 
 
 class Crashed(BaseException):
@@ -62,50 +31,49 @@ class Crashed(BaseException):
 
 
 class Storm:
-    """The weather between one client and the server."""
+    """The weather between one process and the server, through all its lives."""
 
-    def __init__(self, rng: Random, rates: Rates, *, crash: Callable[[], None]) -> None:
+    def __init__(
+        self, who: str, fortune: Fortune, rng: Random, weather: Weather, *, crash: Callable[[], None]
+    ) -> None:
         """``crash`` ends the process."""
+        self._who = who
+        self._fortune = fortune
         self._rng = rng
-        self._rates = rates
+        self._weather = weather
         self._crash = crash
-        self._planned: dict[int, Fault] = {}
+        self._counts = dict.fromkeys(Place, 0)
         self._open = asyncio.Event()
         self._open.set()
-        self.writes = 0
+
+    @property
+    def writes(self) -> int:
         """How many have been begun."""
-        self.log: list[str] = []
-        """What went wrong so far."""
+        return self._counts[Place.WRITE]
 
     def calm(self) -> None:
         """Let nothing go wrong from here on."""
-        self._rates = Rates()
-        self._planned.clear()
-        self.resume()
+        self._weather = CALM
+        self._fortune = Given(())
+        self.rejoin()
 
-    def at_write(self, number: int, fault: Fault) -> None:
-        """Have this happen to the write of this number, counted from 0."""
-        self._planned[number] = fault
-
-    def pause(self) -> None:
+    def part(self) -> None:
         """Let nothing pass, in either direction."""
         self._open.clear()
 
-    def resume(self) -> None:
-        """What was held up goes on where it was."""
+    def rejoin(self) -> None:
+        """What was held up and is still waited for goes on."""
         self._open.set()
 
     async def pass_gate(self) -> None:
-        """Wait while paused."""
+        """Wait while parted."""
         await self._open.wait()
 
-    def next_fault(self, call: Call) -> Fault | None:
-        """What happens to a write."""
-        number, self.writes = self.writes, self.writes + 1
-        fault = self._planned.pop(number, None) or self._drawn()
-        if fault is not None:
-            self.log.append(f"{fault.name} {call.method} {call.path}")
-        return fault
+    def strikes(self, place: Place) -> Mishap | None:
+        """What happens to the next of its kind."""
+        number = self._counts[place]
+        self._counts[place] = number + 1
+        return self._fortune.at(self._who, place, number)
 
     def crash(self) -> Crashed:
         """End the process; gives what whoever waits for an answer gets."""
@@ -113,71 +81,47 @@ class Storm:
         return Crashed()
 
     async def delay(self) -> None:
-        if self._rates.delay:
-            await asyncio.sleep(self._rng.uniform(0, self._rates.delay))
+        if self._weather.delay:
+            await asyncio.sleep(self._rng.uniform(0, self._weather.delay))
 
     async def lag(self) -> None:
-        if self._rates.lag:
-            await asyncio.sleep(self._rng.uniform(0, self._rates.lag))
-
-    def cuts(self) -> bool:
-        return self._happens(self._rates.cut, "watch cut")
-
-    def repeats(self) -> bool:
-        return self._happens(self._rates.repeated, "watch repeated")
-
-    def loses_a_read(self) -> bool:
-        return self._happens(self._rates.lost_before, "read lost")
-
-    def _happens(self, rate: float, what: str) -> bool:
-        if not rate or self._rng.random() >= rate:
-            return False
-        self.log.append(what)
-        return True
-
-    def _drawn(self) -> Fault | None:
-        drawn, rates = self._rng.random(), self._rates
-        for fault, rate in (
-            (Fault.LOST_BEFORE, rates.lost_before),
-            (Fault.LOST_AFTER, rates.lost_after),
-            (Fault.CONFLICT, rates.conflict),
-            (Fault.CRASH_BEFORE, rates.crash_before),
-            (Fault.CRASH_AFTER, rates.crash_after),
-        ):
-            if drawn < rate:
-                return fault
-            drawn -= rate
-        return None
+        if self._weather.lag:
+            await asyncio.sleep(self._rng.uniform(0, self._weather.lag))
 
 
 class Stormy:
-    """A transport through a storm."""
+    """A transport through a storm, for one life of a process."""
 
     def __init__(self, inner: Transport, storm: Storm) -> None:
         self._inner = inner
         self._storm = storm
+        self.dead = False
+        """The process is: nothing that it still says is heard."""
 
     async def request(self, call: Call) -> Answer:
         storm = self._storm
-        fault = storm.next_fault(call) if call.method not in READS else None
+        struck = storm.strikes(Place.READ if call.method in READS else Place.WRITE)
+        fault = struck.fault if struck is not None else None
         await storm.pass_gate()
         await storm.delay()
+        self._live()
         match fault:
             case Fault.CRASH_BEFORE:
                 raise storm.crash()
             case Fault.LOST_BEFORE:
                 raise NotSent("lost on the way to the server")
+            case Fault.READ_LOST:
+                raise Interrupted("lost on the way")
             case Fault.CONFLICT:
                 return _conflict()
-            case None if call.method in READS and storm.loses_a_read():
-                raise Interrupted("lost on the way")
             case _:
                 pass
         answer = await self._inner.request(call)
-        await storm.pass_gate()
-        await storm.delay()
         if fault is Fault.CRASH_AFTER:
             raise storm.crash()
+        await storm.pass_gate()
+        await storm.delay()
+        self._live()
         if fault is Fault.LOST_AFTER:
             raise Interrupted("lost on the way back")
         return answer
@@ -185,6 +129,7 @@ class Stormy:
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[Stream]:
         await self._storm.pass_gate()
+        self._live()
         async with (
             self._inner.stream(call) as stream,
             aclosing(self._through(stream.chunks)) as chunks,
@@ -194,13 +139,21 @@ class Stormy:
     async def _through(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         storm = self._storm
         async for chunk in chunks:
+            struck = storm.strikes(Place.PIECE)
             await storm.lag()
+            if struck is not None and struck.fault is Fault.HELD:
+                await asyncio.sleep(struck.seconds)
             await storm.pass_gate()
+            self._live()
             yield chunk
-            if storm.repeats():
+            if struck is not None and struck.fault is Fault.REPEATED:
                 yield chunk
-            if storm.cuts():
+            if struck is not None and struck.fault is Fault.CUT:
                 raise Interrupted("the watch broke off")
+
+    def _live(self) -> None:
+        if self.dead:
+            raise Crashed
 
 
 def _conflict() -> Answer:

@@ -1,21 +1,23 @@
 """Somebody who sees every write, in order, and says at once when something is that must never be.
 
-    witness = Witness(server.store, [no_two_pods_of_one_ordinal])
+    witness = Witness(server.store, PROMISES["garbage"])
     await witness.run()                       # raises Violated
 
-An invariant is a function of all objects, called after each write to a kind that it names; it gives a sentence if it does not
-hold. It is about what *is* in the store, whoever wrote it, so it does not matter who believes what.
+Besides the promises of controllers (see ``runtime.promising``) it knows one of the runtime: what a manager wrote was accepted
+only while it held the lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from pilothouse.api.nouns import Lease, Noun, noun_of
+from pilothouse.api.nouns import CoreEvent, Lease, Noun, noun_of
 from pilothouse.api.objects import Object
+from pilothouse.runtime.promising import Promise
+from pilothouse.sim.server import Written
 from pilothouse.store.memory import MemoryStore
 
 
@@ -29,6 +31,8 @@ class State:
     def __init__(self) -> None:
         self._objects: dict[str, Object] = {}
         self._kinds: dict[Noun, dict[str, Object]] = {}
+        self._uids: dict[str, Object] = {}
+        self._made: dict[str, dict[str, None]] = {}
         self.revision = 0
 
     def put(self, key: str, value: bytes | None, revision: int) -> tuple[Object | None, Object | None]:
@@ -37,6 +41,7 @@ class State:
         before = self._objects.pop(key, None)
         if before is not None:
             del self._kinds[before.noun][key]
+            self._uids.pop(before.uid, None)
         if value is None:
             return before, None
         tree = msgspec.json.decode(value)
@@ -46,6 +51,9 @@ class State:
         after = Object(noun_of(tree["apiVersion"], tree["kind"]), tree)
         self._objects[key] = after
         self._kinds.setdefault(after.noun, {})[key] = after
+        self._uids[after.uid] = after
+        if before is None and (owner := after.controller) is not None:
+            self._made.setdefault(owner["uid"], {})[after.name] = None
         return before, after
 
     def all(self, noun: Noun, namespace: str = "") -> list[Object]:
@@ -56,34 +64,57 @@ class State:
     def find(self, noun: Noun, namespace: str, name: str) -> Object | None:
         return next((one for one in self.all(noun, namespace) if one.name == name), None)
 
+    def of(self, uid: str) -> Object | None:
+        return self._uids.get(uid)
+
+    def within(self, namespace: str) -> list[Object]:
+        return [one for one in self if one.namespace == namespace]
+
+    def made_for(self, uid: str) -> Sequence[str]:
+        return tuple(self._made.get(uid, ()))
+
     def __iter__(self) -> Iterator[Object]:
         return iter(self._objects.values())
 
 
-Check = Callable[[State, Object | None, Object | None], str | None]
-"""Given all objects, and the one that has just changed before and after; a sentence if it must not be."""
+class Reign:
+    """Who held the lease at which revision, and who wrote what."""
 
+    def __init__(self, namespace: str, name: str) -> None:
+        self._lease = (namespace, name)
+        self._revisions: list[int] = []
+        self._holders: list[str] = []
+        self._waiting: list[Written] = []
 
-@dataclass(frozen=True)
-class Invariant:
-    """Something that must hold after every write to these kinds; of none, to any."""
+    def take(self, lease: Object) -> None:
+        """The lease has changed."""
+        if lease.key == self._lease:
+            self._revisions.append(lease.revision)
+            self._holders.append(str(lease.spec.get("holderIdentity") or ""))
 
-    name: str
-    check: Check
-    nouns: tuple[Noun, ...] = ()
+    def wrote(self, written: Written) -> None:
+        """A manager's write was accepted; it is judged when the lease is known at its revision."""
+        self._waiting.append(written)
 
-
-def invariant(*nouns: Noun) -> Callable[[Check], Invariant]:
-    """Make an invariant of a function; its name is the function's."""
-    return lambda check: Invariant(check.__name__.replace("_", " "), check, nouns)
+    def judge(self, revision: int) -> str | None:
+        """A sentence if one wrote while another reigned, up to this revision."""
+        ripe = [one for one in self._waiting if one.revision <= revision]
+        self._waiting = [one for one in self._waiting if one.revision > revision]
+        for one in ripe:
+            at = bisect_right(self._revisions, one.revision) - 1
+            holder = self._holders[at] if at >= 0 else ""
+            if holder != one.agent:
+                return f"{one.method} {one.path} of {one.agent} was accepted while {holder or 'nobody'} led"
+        return None
 
 
 class Witness:
     """Follows a store, and judges."""
 
-    def __init__(self, store: MemoryStore, invariants: Sequence[Invariant]) -> None:
+    def __init__(self, store: MemoryStore, promises: Sequence[Promise], *, reign: Reign) -> None:
         self._store = store
-        self._invariants = invariants
+        self._promises = promises
+        self._reign = reign
         self.state = State()
         self.writes = 0
         """How many there were, leases aside."""
@@ -97,17 +128,23 @@ class Witness:
                 for change in batch.changes:
                     before, after = self.state.put(change.key, change.value, change.revision)
                     self._judge(before, after)
+                if problem := self._reign.judge(self.state.revision):
+                    raise Violated(f"only who leads writes: {problem}")
 
     def _judge(self, before: Object | None, after: Object | None) -> None:
         changed = after or before
         if changed is None:
             return
-        if changed.noun != Lease:
+        if changed.noun == Lease:
+            if after is not None:
+                self._reign.take(after)
+        elif changed.noun != CoreEvent or after is not None:
+            # The server itself forgets events when they are old.
             self.writes += 1
             self.last = f"{changed!r}"
-        for each in self._invariants:
+        for each in self._promises:
             if each.nouns and changed.noun not in each.nouns:
                 continue
             problem = each.check(self.state, before, after)
             if problem:
-                raise Violated(f"{each.name}: {problem} (after the write of {changed!r})")
+                raise Violated(f"{each.name}: {problem}")

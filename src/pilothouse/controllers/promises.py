@@ -1,0 +1,109 @@
+"""What our controllers promise, whatever goes wrong: the simulator holds it against every write.
+
+    PROMISES["garbage"]           # those of one controller
+    every()                       # those of all
+
+Each is about what is in the store. What people do by themselves, such as deleting a pod by force, is not promised about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pilothouse.api.nouns import ConfigMap, Namespace, PersistentVolumeClaim, Pod, StatefulSet
+from pilothouse.api.objects import Object
+from pilothouse.runtime.promising import Facts, Promise, promise
+
+
+@promise(Pod)
+def a_pod_that_runs_is_ended_by_its_node(
+    facts: Facts, before: Object | None, after: Object | None
+) -> str | None:
+    """Whoever takes it away sooner may have two of them run at once."""
+    if before is None or (after is not None and after.uid == before.uid):
+        return None
+    bound = before.spec.get("nodeName") and before.status.get("phase") not in ("Failed", "Succeeded")
+    if bound and not before.deleting:
+        return f"pod {before.name} is taken away while it runs on {before.spec['nodeName']}"
+    return None
+
+
+@promise(Pod)
+def pods_of_an_ordered_set_are_made_in_order(
+    facts: Facts, before: Object | None, after: Object | None
+) -> str | None:
+    """The next comes when those before it have been there: lost ones may come back in any order."""
+    if before is not None or after is None or (owner := after.controller) is None:
+        return None
+    owning = facts.of(owner["uid"])
+    if owning is None or owning.noun != StatefulSet:
+        return None
+    if owning.spec.get("podManagementPolicy") == "Parallel":
+        return None
+    name, _, ordinal = after.name.rpartition("-")
+    first = int(owning.at("spec", "ordinals", "start", default=0))
+    made = facts.made_for(owner["uid"])
+    missing = [f"{name}-{n}" for n in range(first, int(ordinal)) if f"{name}-{n}" not in made]
+    if missing:
+        return f"pod {after.name} is made, and {', '.join(missing)} never was"
+    return None
+
+
+@promise(PersistentVolumeClaim)
+def a_claim_that_nobody_owns_stays(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+    """Data outlives whoever used it, unless it was said otherwise."""
+    if before is None or before.deleting or before.owners or not _goes(after):
+        return None
+    if _namespace_goes(facts, before):
+        return None
+    return f"claim {before.name} is deleted, and belonged to nobody"
+
+
+@promise(ConfigMap)
+def what_has_a_living_owner_stays(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+    """Of a kind that nobody but the garbage collector deletes."""
+    if before is None or before.deleting or not _goes(after) or _namespace_goes(facts, before):
+        return None
+    living = [
+        owner["name"]
+        for owner in before.owners
+        if (found := facts.of(owner["uid"])) is not None and not found.deleting
+    ]
+    return f"{before.name} is deleted, and {', '.join(living)} lives" if living else None
+
+
+@promise(Namespace)
+def a_namespace_goes_when_it_is_empty(
+    facts: Facts, before: Object | None, after: Object | None
+) -> str | None:
+    if before is None or after is not None:
+        return None
+    left = facts.within(before.name)
+    return f"the namespace {before.name} is gone, and {left[0]!r} is in it" if left else None
+
+
+PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
+    "stateful-sets": (
+        a_pod_that_runs_is_ended_by_its_node,
+        pods_of_an_ordered_set_are_made_in_order,
+        a_claim_that_nobody_owns_stays,
+    ),
+    "garbage": (what_has_a_living_owner_stays,),
+    "namespaces": (a_namespace_goes_when_it_is_empty,),
+}
+"""By the name of the controller."""
+
+
+def every() -> tuple[Promise, ...]:
+    """All of them."""
+    return tuple(each for promises in PROMISES.values() for each in promises)
+
+
+def _goes(after: Object | None) -> bool:
+    return after is None or after.deleting
+
+
+def _namespace_goes(facts: Facts, one: Object) -> bool:
+    namespace = facts.find(Namespace, "", one.namespace)
+    return namespace is None or namespace.deleting

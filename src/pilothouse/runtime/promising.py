@@ -1,0 +1,58 @@
+"""What a controller promises about the world, whatever goes wrong: said beside it, held against it by the simulator.
+
+    @promise(Namespace)
+    def a_namespace_goes_when_it_is_empty(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+        if before is not None and after is None and (left := facts.within(before.name)):
+            return f"{before.name} went while there still was {left[0]!r}"
+        return None
+
+A promise is judged after every write to a kind that it names, by what *is* in the store, whoever wrote it: so it does not
+matter who believes what. It says in a sentence what must not be, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object
+
+
+class Facts(Protocol):
+    """Everything that is, and a little of what was."""
+
+    def all(self, noun: Noun, namespace: str = "") -> Sequence[Object]: ...
+
+    def find(self, noun: Noun, namespace: str, name: str) -> Object | None: ...
+
+    def of(self, uid: str) -> Object | None:
+        """The object of this uid, if it is still there."""
+        ...
+
+    def within(self, namespace: str) -> Sequence[Object]:
+        """Everything in a namespace."""
+        ...
+
+    def made_for(self, uid: str) -> Sequence[str]:
+        """The names of all that were ever made with this object as the controlling owner."""
+        ...
+
+
+Check = Callable[[Facts, Object | None, Object | None], str | None]
+"""Given the facts, and what has just changed, before and after; a sentence if it must not be."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What holds after every write to these kinds; of none, to any."""
+
+    name: str
+    check: Check
+    nouns: tuple[Noun, ...] = ()
+
+
+def promise(*nouns: Noun) -> Callable[[Check], Promise]:
+    """Make a promise of a function; its name is the function's."""
+    return lambda check: Promise(check.__name__.replace("_", " "), check, nouns)

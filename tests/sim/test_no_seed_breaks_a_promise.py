@@ -1,0 +1,53 @@
+"""Many seeds, each run twice: promises hold, everything comes to rest where it should, and the two runs are the same."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pilothouse.sim.scenarios import SCENARIOS
+from pilothouse.sim.simulating import Failed, shrunk, simulate_twice
+
+QUICK = 308
+"""Seeds in all, shared among the scenarios."""
+LONG = 2002
+_AT_ONCE = 11
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Those whom trouble befalls say a great deal about it."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def shares(first: int, seeds: int) -> list[tuple[str, range]]:
+    each = seeds // len(SCENARIOS)
+    return [
+        (name, range(start, min(start + _AT_ONCE, first + each)))
+        for name in SCENARIOS
+        for start in range(first, first + each, _AT_ONCE)
+    ]
+
+
+def hold(name: str, seeds: range) -> None:
+    for seed in seeds:
+        try:
+            report = simulate_twice(SCENARIOS[name], seed=seed)
+        except Failed as failure:
+            raise shrunk(failure) from None
+        assert report.writes > 0
+
+
+@pytest.mark.parametrize(("name", "seeds"), shares(0, QUICK), ids=str)
+def test_no_seed_breaks_a_promise(name: str, seeds: range) -> None:
+    hold(name, seeds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "seeds"), shares(QUICK, LONG), ids=str)
+def test_no_seed_of_many_breaks_a_promise(name: str, seeds: range) -> None:
+    hold(name, seeds)
