@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pilothouse.api.nouns import ConfigMap, Namespace, PersistentVolumeClaim, Pod, StatefulSet
+from pilothouse.api.nouns import ConfigMap, Namespace, PersistentVolumeClaim, Pod, Secret, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.runtime.promising import Facts, Promise, promise
 
@@ -33,7 +33,7 @@ def a_pod_that_runs_is_ended_by_its_node(
 def pods_of_an_ordered_set_are_made_in_order(
     facts: Facts, before: Object | None, after: Object | None
 ) -> str | None:
-    """The next comes when those before it have been there: lost ones may come back in any order."""
+    """The next comes when those before it have been ready; lost ones may come back in any order."""
     if before is not None or after is None or (owner := after.controller) is None:
         return None
     owning = facts.of(owner["uid"])
@@ -43,10 +43,10 @@ def pods_of_an_ordered_set_are_made_in_order(
         return None
     name, _, ordinal = after.name.rpartition("-")
     first = int(owning.at("spec", "ordinals", "start", default=0))
-    made = facts.made_for(owner["uid"])
-    missing = [f"{name}-{n}" for n in range(first, int(ordinal)) if f"{name}-{n}" not in made]
+    ready = facts.once_ready(owner["uid"])
+    missing = [f"{name}-{n}" for n in range(first, int(ordinal)) if f"{name}-{n}" not in ready]
     if missing:
-        return f"pod {after.name} is made, and {', '.join(missing)} never was"
+        return f"pod {after.name} is made, and {', '.join(missing)} never was ready"
     return None
 
 
@@ -60,9 +60,9 @@ def a_claim_that_nobody_owns_stays(facts: Facts, before: Object | None, after: O
     return f"claim {before.name} is deleted, and belonged to nobody"
 
 
-@promise(ConfigMap)
+@promise(ConfigMap, Secret)
 def what_has_a_living_owner_stays(facts: Facts, before: Object | None, after: Object | None) -> str | None:
-    """Of a kind that nobody but the garbage collector deletes."""
+    """Of kinds that no other controller deletes."""
     if before is None or before.deleting or not _goes(after) or _namespace_goes(facts, before):
         return None
     living = [

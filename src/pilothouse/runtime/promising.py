@@ -35,8 +35,8 @@ class Facts(Protocol):
         """Everything in a namespace."""
         ...
 
-    def made_for(self, uid: str) -> Sequence[str]:
-        """The names of all that were ever made with this object as the controlling owner."""
+    def once_ready(self, uid: str) -> Sequence[str]:
+        """The names of all that this object controlled and that were ever ready."""
         ...
 
 

@@ -52,8 +52,8 @@ def _one(scenario: Scenario, seed: int, *, shrinks: bool) -> int:
 def _many(scenarios: list[Scenario], seeds: range, *, shrinks: bool) -> int:
     began = told = time.monotonic()
     simulated = mishaps = 0.0
-    failed = done = 0
-    for scenario, seed in zip(cycle(scenarios), seeds, strict=False):
+    failed = 0
+    for done, (scenario, seed) in enumerate(zip(cycle(scenarios), seeds, strict=False), 1):
         try:
             report = simulate_twice(scenario, seed=seed)
             simulated += 2 * report.seconds
@@ -61,7 +61,6 @@ def _many(scenarios: list[Scenario], seeds: range, *, shrinks: bool) -> int:
         except (Failed, Unrepeatable) as failure:
             failed += 1
             print(shrunk(failure) if shrinks and isinstance(failure, Failed) else failure, flush=True)
-        done += 1
         now = time.monotonic()
         if now - told >= _TELL_EVERY or done == len(seeds):
             told = now

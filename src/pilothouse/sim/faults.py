@@ -38,6 +38,7 @@ class Fault(Enum):
     CONFLICT = "is refused, as if somebody else had been faster"
     CRASH_BEFORE = "is the last thing it wants to do: it crashes before"
     CRASH_AFTER = "is the last thing it does: it crashes before the answer"
+    STALL = "is in its hand when it stands still"
     # with a read
     READ_LOST = "is lost"
     # with a piece of a watch
@@ -79,6 +80,7 @@ class Rates(msgspec.Struct, frozen=True):
     conflict: float = 0.0
     crash_before: float = 0.0
     crash_after: float = 0.0
+    stall: float = 0.0
     read_lost: float = 0.0
     cut: float = 0.0
     repeated: float = 0.0
@@ -107,6 +109,7 @@ STORMY = Weather(
         conflict=0.02,
         crash_before=0.005,
         crash_after=0.005,
+        stall=0.005,
         read_lost=0.02,
         cut=0.02,
         repeated=0.02,
@@ -126,6 +129,7 @@ _PLACES = {
         Fault.CONFLICT,
         Fault.CRASH_BEFORE,
         Fault.CRASH_AFTER,
+        Fault.STALL,
     ),
     Place.READ: (Fault.READ_LOST,),
     Place.PIECE: (Fault.CUT, Fault.REPEATED, Fault.HELD),
@@ -133,6 +137,7 @@ _PLACES = {
 _LASTING = {
     Fault.CRASH: (0.0, 20.0),
     Fault.PAUSE: (1.0, 45.0),
+    Fault.STALL: (1.0, 45.0),
     Fault.PARTITION: (1.0, 60.0),
     Fault.RESTART: (0.0, 20.0),
     Fault.UNPLUG: (5.0, 120.0),

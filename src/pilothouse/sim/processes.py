@@ -73,7 +73,7 @@ class Process:
         self.lives = 0
         self.manager: Manager | None = None
         self.leadership: Leadership | None = None
-        self.storm = Storm(name, fortune, random.Random(f"storm {name} {seed}"), weather, crash=self.crash)
+        self.storm = Storm(name, fortune, random.Random(f"storm {name} {seed}"), weather, self)
 
     @property
     def alive(self) -> bool:

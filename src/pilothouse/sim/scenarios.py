@@ -8,6 +8,7 @@ left out is judged as well as one with all.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Final
@@ -20,6 +21,7 @@ from pilothouse.api.nouns import (
     Noun,
     Pod,
     PodDisruptionBudget,
+    Secret,
     Service,
     ServiceAccount,
     StatefulSet,
@@ -37,6 +39,7 @@ from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.sim.fleet import Action, Scenario
 
 _SPACE: Final = "db"
+_PERSISTENT: Final = 30
 Do = Callable[[Api], Awaitable[object]]
 
 
@@ -101,7 +104,7 @@ async def sets_settled(api: Api) -> str:
 
 
 def owner_users(rng: Random) -> Sequence[Action]:
-    """A family of config maps, whose heads are deleted in one way or another, and which get new heads."""
+    """A family of config maps and secrets, whose heads are deleted in one way or another, and which get new heads."""
     doing: list[Action] = [
         Action(15, f"create the namespace {_SPACE}", _create(Namespace, _namespace(_SPACE)))
     ]
@@ -111,11 +114,13 @@ def owner_users(rng: Random) -> Sequence[Action]:
         doing.append(
             Action(rng.uniform(0, 3), f"create {name} of {parents or 'nobody'}", _child(name, parents))
         )
-    for _ in range(rng.randint(2, 5)):
-        after, name = rng.uniform(0, 25), rng.choice(names)
-        if rng.random() < 0.3:
-            parents = [rng.choice(names)]
-            doing.append(Action(after, f"create {name} of {parents}", _child(name, parents)))
+    for _ in range(rng.randint(4, 10)):
+        after, name, other = rng.uniform(0, 12), rng.choice(names), rng.choice(names)
+        kind = rng.random()
+        if kind < 0.35:
+            doing.append(Action(after, f"create {name} of {other}", _child(name, [other])))
+        elif kind < 0.6:
+            doing.append(Action(after, f"have {name} belong to {other} too", _adopt(name, other)))
         else:
             how: Propagation = rng.choice(("Background", "Foreground", "Orphan"))
             doing.append(Action(after, f"delete {name}, {how}", _delete_head(name, how)))
@@ -124,7 +129,7 @@ def owner_users(rng: Random) -> Sequence[Action]:
 
 async def owners_settled(api: Api) -> str:
     """Nothing is left of which all owners are gone, and nothing is still going."""
-    found = (await api.list(ConfigMap, _SPACE)).objects
+    found = [*(await api.list(ConfigMap, _SPACE)).objects, *(await api.list(Secret, _SPACE)).objects]
     uids = {one.uid for one in found}
     for one in found:
         if one.deleting:
@@ -323,33 +328,63 @@ def _delete_head(name: str, how: Propagation) -> Do:
     """Only what belongs to nobody is deleted by people: the rest is what the promises are about."""
 
     async def do(api: Api) -> Object | None:
-        found = await api.find(ConfigMap, name, _SPACE)
+        found = await api.find(_kind(name), name, _SPACE)
         if found is None or found.owners:
             return None
-        return await api.delete(ConfigMap, name, _SPACE, propagation=how, uid=found.uid)
+        return await api.delete(_kind(name), name, _SPACE, propagation=how, uid=found.uid)
 
     return do
 
 
 def _child(name: str, parents: Sequence[str]) -> Do:
     async def do(api: Api) -> Object:
-        owners = []
-        for parent in parents:
-            found = await api.find(ConfigMap, parent, _SPACE)
-            if found is not None and parent != name:
-                owners.append(
-                    {
-                        "apiVersion": "v1",
-                        "kind": "ConfigMap",
-                        "name": parent,
-                        "uid": found.uid,
-                        "blockOwnerDeletion": True,
-                    }
-                )
+        found = [await api.find(_kind(parent), parent, _SPACE) for parent in parents if parent != name]
+        owners = [_owner(one) for one in found if one is not None]
         metadata = {"name": name, "namespace": _SPACE, "ownerReferences": owners}
-        return await api.create(ConfigMap, {"metadata": metadata})
+        # As whoever looks after it would: it is made again as soon as there is none.
+        for _ in range(_PERSISTENT):
+            if await api.find(_kind(name), name, _SPACE) is None:
+                break
+            await asyncio.sleep(0.2)
+        return await api.create(_kind(name), {"metadata": metadata})
 
     return do
+
+
+def _adopt(name: str, parent: str) -> Do:
+    async def do(api: Api) -> Object | None:
+        child = await api.find(_kind(name), name, _SPACE)
+        found = await api.find(_kind(parent), parent, _SPACE)
+        # Nobody is made a descendant of his own: then neither could go.
+        if (
+            child is None
+            or found is None
+            or name <= parent
+            or any(o["uid"] == found.uid for o in child.owners)
+        ):
+            return None
+        metadata = {
+            "ownerReferences": [*child.owners, _owner(found)],
+            "resourceVersion": child.resource_version,
+        }
+        return await api.patch(_kind(name), name, _SPACE, {"metadata": metadata})
+
+    return do
+
+
+def _kind(name: str) -> Noun:
+    """Half of the family are of another kind, of which is heard by another watch."""
+    return Secret if int(name[1:]) % 2 else ConfigMap
+
+
+def _owner(one: Object) -> Tree:
+    return {
+        "apiVersion": "v1",
+        "kind": one.kind,
+        "name": one.name,
+        "uid": one.uid,
+        "blockOwnerDeletion": True,
+    }
 
 
 def _namespace(name: str) -> Tree:

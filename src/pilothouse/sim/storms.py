@@ -1,6 +1,6 @@
 """What goes wrong between one process and the server.
 
-    storm = Storm("m0", fortune, Random(7), weather, crash=process.crash)
+    storm = Storm("m0", fortune, Random(7), weather, process)
     api = Api(Stormy(server.transport("m0"), storm), ...)
     storm.part()                 # nothing passes, either way; requests hang until their deadline
     storm.rejoin()
@@ -13,9 +13,11 @@ does not allow it; one that breaks off, when history is forgotten meanwhile, is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from contextvars import Context
 from random import Random
+from typing import Protocol
 
 import msgspec
 
@@ -30,18 +32,25 @@ class Crashed(BaseException):
     """The process is dead: nothing in it goes on, and nothing is tidied up."""
 
 
+class Victim(Protocol):
+    """The process that it befalls."""
+
+    def crash(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
 class Storm:
     """The weather between one process and the server, through all its lives."""
 
-    def __init__(
-        self, who: str, fortune: Fortune, rng: Random, weather: Weather, *, crash: Callable[[], None]
-    ) -> None:
-        """``crash`` ends the process."""
+    def __init__(self, who: str, fortune: Fortune, rng: Random, weather: Weather, victim: Victim) -> None:
         self._who = who
         self._fortune = fortune
         self._rng = rng
         self._weather = weather
-        self._crash = crash
+        self._victim = victim
         self._counts = dict.fromkeys(Place, 0)
         self._open = asyncio.Event()
         self._open.set()
@@ -77,8 +86,16 @@ class Storm:
 
     def crash(self) -> Crashed:
         """End the process; gives what whoever waits for an answer gets."""
-        self._crash()
+        self._victim.crash()
         return Crashed()
+
+    async def stall(self, seconds: float) -> None:
+        """Have the process stand still right here."""
+        loop = asyncio.get_running_loop()
+        self._victim.pause()
+        # In a context of nobody's: an alarm of the process's own would stand still with it.
+        loop.call_later(seconds, self._victim.resume, context=Context())
+        await asyncio.sleep(0)
 
     async def delay(self) -> None:
         if self._weather.delay:
@@ -108,6 +125,9 @@ class Stormy:
         match fault:
             case Fault.CRASH_BEFORE:
                 raise storm.crash()
+            case Fault.STALL if struck is not None:
+                await storm.stall(struck.seconds)
+                self._live()
             case Fault.LOST_BEFORE:
                 raise NotSent("lost on the way to the server")
             case Fault.READ_LOST:

@@ -32,7 +32,7 @@ class State:
         self._objects: dict[str, Object] = {}
         self._kinds: dict[Noun, dict[str, Object]] = {}
         self._uids: dict[str, Object] = {}
-        self._made: dict[str, dict[str, None]] = {}
+        self._ready: dict[str, dict[str, None]] = {}
         self.revision = 0
 
     def put(self, key: str, value: bytes | None, revision: int) -> tuple[Object | None, Object | None]:
@@ -52,8 +52,8 @@ class State:
         self._objects[key] = after
         self._kinds.setdefault(after.noun, {})[key] = after
         self._uids[after.uid] = after
-        if before is None and (owner := after.controller) is not None:
-            self._made.setdefault(owner["uid"], {})[after.name] = None
+        if (owner := after.controller) is not None and after.is_true("Ready"):
+            self._ready.setdefault(owner["uid"], {})[after.name] = None
         return before, after
 
     def all(self, noun: Noun, namespace: str = "") -> list[Object]:
@@ -70,8 +70,8 @@ class State:
     def within(self, namespace: str) -> list[Object]:
         return [one for one in self if one.namespace == namespace]
 
-    def made_for(self, uid: str) -> Sequence[str]:
-        return tuple(self._made.get(uid, ()))
+    def once_ready(self, uid: str) -> Sequence[str]:
+        return tuple(self._ready.get(uid, ()))
 
     def __iter__(self) -> Iterator[Object]:
         return iter(self._objects.values())

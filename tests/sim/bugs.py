@@ -1,0 +1,142 @@
+"""Bugs put in on purpose, each one that somebody has shipped: what the simulator is worth is how soon it finds them.
+
+    for bug in BUGS:
+        bug.scenario              # to simulate
+
+Each is an ordinary scenario with one thing changed: a controller that decides otherwise, or a client that says less than ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
+
+import msgspec
+
+from pilothouse.api.objects import Object
+from pilothouse.client.fence import HEADER
+from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.intents import Delete, Intent, Patch, SetStatus, Update
+from pilothouse.runtime.world import World
+from pilothouse.sim.fleet import Scenario
+from pilothouse.sim.scenarios import SCENARIOS
+
+
+class Bug(NamedTuple):
+    """One bug."""
+
+    name: str
+    scenario: Scenario
+
+
+def _deciding(scenario: str, controller: str, wrong: Callable[[Controller], Controller]) -> Scenario:
+    """A scenario with one controller exchanged."""
+    right = SCENARIOS[scenario]
+    controllers = [wrong(one) if one.name == controller else one for one in right.controllers]
+    return msgspec.structs.replace(right, controllers=controllers)
+
+
+def _saying(scenario: str, change: Callable[[Call], Call]) -> Scenario:
+    """A scenario whose managers' requests are changed on the way."""
+    return msgspec.structs.replace(
+        SCENARIOS[scenario], through=lambda: lambda transport: _Changing(transport, change)
+    )
+
+
+class _Changing:
+    def __init__(self, inner: Transport, change: Callable[[Call], Call]) -> None:
+        self._inner = inner
+        self._change = change
+
+    async def request(self, call: Call) -> Answer:
+        return await self._inner.request(self._change(call))
+
+    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+        return self._inner.stream(call)
+
+
+def _without_preconditions(call: Call) -> Call:
+    if call.method != "DELETE" or not call.body:
+        return call
+    options = msgspec.json.decode(call.body)
+    options.pop("preconditions", None)
+    return dataclasses.replace(call, body=msgspec.json.encode(options))
+
+
+def _without_fence(call: Call) -> Call:
+    headers = {name: value for name, value in call.headers.items() if name.lower() != HEADER.lower()}
+    return dataclasses.replace(call, headers=headers)
+
+
+def _intents(change: Callable[[Intent], Intent]) -> Callable[[Controller], Controller]:
+    """A controller whose intents are changed."""
+
+    def wrong(right: Controller) -> Controller:
+        def decide(one: Object, world: World) -> Iterator[Intent]:
+            yield from map(change, right.decide(one, world))
+
+        return dataclasses.replace(right, decide=decide)
+
+    return wrong
+
+
+def _unasked(intent: Intent) -> Intent:
+    """What a cache shows is taken for the truth."""
+    if isinstance(intent, (Delete, Update, Patch)):
+        return msgspec.structs.replace(intent, unless=())
+    return intent
+
+
+def _at_once(intent: Intent) -> Intent:
+    """Nobody waits until the process has ended."""
+    if isinstance(intent, Delete) and intent.seen.kind == "Pod":
+        return msgspec.structs.replace(intent, grace=0)
+    return intent
+
+
+def _all_at_once(right: Controller) -> Controller:
+    """The policy is not looked at."""
+
+    def decide(one: Object, world: World) -> Iterator[Intent]:
+        spec = {**one.spec, "podManagementPolicy": "Parallel"}
+        yield from right.decide(Object.of({**one.tree, "spec": spec}), world)
+
+    return dataclasses.replace(right, decide=decide)
+
+
+def _remembering(right: Controller) -> Controller:
+    """What was once told to be done is taken for done."""
+    done: set[tuple[str, str]] = set()
+
+    def decide(one: Object, world: World) -> Iterator[Intent]:
+        for intent in right.decide(one, world):
+            if (one.uid, intent.verb) not in done:
+                done.add((one.uid, intent.verb))
+                yield intent
+
+    return dataclasses.replace(right, decide=decide)
+
+
+def _restless(intent: Intent) -> Intent:
+    """A status that never is what it was."""
+    if isinstance(intent, SetStatus):
+        generation = int(intent.seen.status.get("observedGeneration") or 0) + 1
+        return msgspec.structs.replace(intent, status={**intent.status, "observedGeneration": generation})
+    return intent
+
+
+BUGS = (
+    Bug("an old leader's writes are not fenced off", _saying("sets", _without_fence)),
+    Bug("pods are taken away before they have ended", _deciding("sets", "stateful-sets", _intents(_at_once))),
+    Bug("an ordered set makes its pods in any order", _deciding("sets", "stateful-sets", _all_at_once)),
+    Bug("a lost write is taken for done", _deciding("namespaces", "service-accounts", _remembering)),
+    Bug("deletes name no uid", _saying("owners", _without_preconditions)),
+    Bug("garbage is collected by the cache alone", _deciding("owners", "garbage", _intents(_unasked))),
+    Bug(
+        "a budget says something new each time",
+        _deciding("budgets", "disruption-budgets", _intents(_restless)),
+    ),
+)
