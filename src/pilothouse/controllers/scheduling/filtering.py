@@ -12,7 +12,6 @@ from typing import Final
 
 from pilothouse.api.objects import Object
 from pilothouse.api.tolerating import UNSCHEDULABLE, forbidding, tolerates
-from pilothouse.base.quantity import Quantity
 from pilothouse.controllers.scheduling import neighbours, spreading, volumes
 from pilothouse.controllers.scheduling.node_affinity import admits
 from pilothouse.controllers.scheduling.places import Place
@@ -24,7 +23,6 @@ UNSELECTED: Final = "node(s) didn't match Pod's node affinity/selector"
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY: Final = "Too many pods"
 SCARCE: Final = "Insufficient "
-_NONE: Final = Quantity(0)
 
 _REMEDIES: Final = {
     CORDONED: "kubectl uncordon a node",
@@ -81,5 +79,5 @@ def remedy(obstacle: str) -> str:
 def _scarce(pod: Object, place: Place) -> Iterator[str]:
     free = place.free()
     for name, amount in sorted(requested(pod).items()):
-        if amount and amount > free.get(name, _NONE):
+        if amount and amount > free.get(name, 0):
             yield TOO_MANY if name == PODS else f"{SCARCE}{name}"

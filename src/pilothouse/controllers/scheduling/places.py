@@ -16,8 +16,7 @@ from typing import Final
 from pilothouse.api.nouns import Node, PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import ended
-from pilothouse.base.quantity import Quantity
-from pilothouse.controllers.scheduling.requests import Amounts, added, allocatable, requested
+from pilothouse.controllers.scheduling.requests import Amounts, allocatable, requested
 from pilothouse.controllers.storage.matching import SELECTED_NODE
 from pilothouse.runtime.world import World
 
@@ -31,6 +30,8 @@ class Place:
 
     node: Object
     pods: tuple[Object, ...]
+    asked: tuple[Amounts, ...]
+    """What each of its pods requests."""
 
     @property
     def name(self) -> str:
@@ -40,17 +41,12 @@ class Place:
     def labels(self) -> Mapping[str, str]:
         return self.node.labels
 
-    def used(self) -> Amounts:
-        """What its pods have asked for."""
-        total: Amounts = {}
-        for pod in self.pods:
-            total = added(total, requested(pod))
-        return total
-
     def free(self) -> Amounts:
         """What is left; less than nothing where more is used than there is."""
-        used = self.used()
-        return {name: amount - used.get(name, Quantity(0)) for name, amount in allocatable(self.node).items()}
+        return {
+            name: amount - sum(one.get(name, 0) for one in self.asked)
+            for name, amount in allocatable(self.node).items()
+        }
 
 
 def places(world: World, placed: Object) -> list[Place]:
@@ -62,7 +58,11 @@ def places(world: World, placed: Object) -> list[Place]:
         where = pod.spec.get("nodeName") or kept_for(pod, world)
         if where:
             pods.setdefault(where, []).append(pod)
-    return [Place(node, tuple(pods.get(node.name, ()))) for node in world.all(Node)]
+    return [_place(node, pods.get(node.name, [])) for node in world.all(Node)]
+
+
+def _place(node: Object, pods: list[Object]) -> Place:
+    return Place(node, tuple(pods), tuple(map(requested, pods)))
 
 
 def kept_for(pod: Object, world: World) -> str:

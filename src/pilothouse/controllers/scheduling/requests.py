@@ -1,37 +1,44 @@
 """What a pod takes from a node.
 
-    requested(pod)            # {"cpu": Quantity, "memory": Quantity, "pods": Quantity}
+    requested(pod)            # {"cpu": 500_000_000, "pods": 1_000_000_000}
     host_ports(pod)           # {("0.0.0.0", "TCP", 8080)}
 
 Containers run together, init containers one after the other before them, and sidecars (init containers that restart) from
 their turn on to the end; a pod needs the most that it ever has at once, and its overhead.
+
+Amounts are whole numbers of nano-units, as quantities are: with each pod that is placed, those of all pods are added up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from pilothouse.api.objects import Object
-from pilothouse.base.quantity import Quantity, parse_quantity
+from pilothouse.base.quantity import NANO, parse_quantity
 
-Amounts = dict[str, Quantity]
+Amounts = dict[str, int]
 
 PODS: Final = "pods"
 ANYWHERE: Final = "0.0.0.0"
-_NONE: Final = Quantity(0)
-_ONE: Final = parse_quantity("1")
 Port = tuple[str, str, int]
 """Address, protocol and number."""
 
 
 def amounts(given: Mapping[str, Any] | None) -> Amounts:
-    """Quantities by resource. Raises QuantityError."""
-    return {name: parse_quantity(value) for name, value in (given or {}).items()}
+    """Nano-units by resource. Raises QuantityError."""
+    return {name: _nanos(value) for name, value in given.items()} if given else {}
 
 
-def added(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
-    return {name: one.get(name, _NONE) + other.get(name, _NONE) for name in {**one, **other}}
+def added(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+
+
+@lru_cache(maxsize=4096)
+def _nanos(value: str | int | float) -> int:
+    """The same few amounts are asked for by all pods."""
+    return parse_quantity(value).nanos
 
 
 def requested(pod: Object) -> Amounts:
@@ -39,7 +46,10 @@ def requested(pod: Object) -> Amounts:
     spec = pod.spec
     together: Amounts = {}
     for container in spec.get("containers") or ():
-        together = added(together, _requests(container))
+        for name, amount in _requests(container).items():
+            together[name] = together.get(name, 0) + amount
+    if not spec.get("initContainers"):
+        return _whole(pod, together)
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in spec.get("initContainers") or ():
@@ -49,10 +59,17 @@ def requested(pod: Object) -> Amounts:
             starting = _most(starting, sidecars)
         else:
             starting = _most(starting, added(sidecars, its))
-    needed = _most(added(together, sidecars), starting)
+    return _whole(pod, _most(added(together, sidecars), starting))
+
+
+def _whole(pod: Object, needed: Amounts) -> Amounts:
+    """With what is asked for by the pod and not by its containers."""
+    spec = pod.spec
     # What the pod asks for as a whole comes before what its containers add up to.
     needed |= _requests(spec)
-    return {**added(needed, amounts(spec.get("overhead"))), PODS: _ONE}
+    if overhead := spec.get("overhead"):
+        needed = added(needed, amounts(overhead))
+    return {**needed, PODS: NANO}
 
 
 def allocatable(node: Object) -> Amounts:
@@ -89,5 +106,5 @@ def _requests(part: Mapping[str, Any]) -> Amounts:
     return amounts((part.get("resources") or {}).get("requests"))
 
 
-def _most(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
-    return {name: max(one.get(name, _NONE), other.get(name, _NONE)) for name in {**one, **other}}
+def _most(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}

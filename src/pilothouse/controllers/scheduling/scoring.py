@@ -13,11 +13,10 @@ from typing import Final
 
 from pilothouse.api.objects import Object
 from pilothouse.api.tolerating import discouraging
-from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.controllers.scheduling.neighbours import Neighbours
 from pilothouse.controllers.scheduling.node_affinity import preference
 from pilothouse.controllers.scheduling.places import Place
-from pilothouse.controllers.scheduling.requests import allocatable, requested
+from pilothouse.controllers.scheduling.requests import Amounts, allocatable, amounts, requested
 from pilothouse.controllers.scheduling.spreading import Spread
 
 _TAINTS: Final = 3
@@ -25,7 +24,7 @@ _AFFINITY: Final = 2
 _NEIGHBOURS: Final = 2
 _SPREAD: Final = 2
 _USE: Final = 1
-_GUESSED: Final = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
+_GUESSED: Final = amounts({"cpu": "100m", "memory": "200Mi"})
 """What a pod that asks for nothing is taken to use, so that such pods don't pile up."""
 
 
@@ -37,7 +36,8 @@ def best(pod: Object, places: Sequence[Place], near: Neighbours, spread: Spread)
         (_NEIGHBOURS, [near.preference(place) for place in places]),
         (_SPREAD, [spread.preference(place) for place in places]),
     )
-    totals = [_USE * _room(pod, place) for place in places]
+    its = requested(pod)
+    totals = [_USE * _room(its, place) for place in places]
     for weight, wish in wishes:
         for index, points in enumerate(_scaled(wish)):
             totals[index] += weight * points
@@ -52,20 +52,16 @@ def _scaled(points: Sequence[int]) -> list[float]:
     return [100 * (one - least) / (most - least) for one in points]
 
 
-def _room(pod: Object, place: Place) -> float:
-    """How much is left with the pod there (0 to 100), and how evenly (0 to 100)."""
+def _room(its: Amounts, place: Place) -> float:
+    """How much is left with a pod there that requests so much (0 to 100), and how evenly (0 to 100)."""
     there = allocatable(place.node)
     shares = []
     for name in _GUESSED:
-        total = there.get(name, Quantity(0)).to_float()
+        total = there.get(name, 0)
         if total > 0:
-            used = sum(_guessed(one, name) for one in (*place.pods, pod))
+            used = sum(one.get(name) or _GUESSED[name] for one in (*place.asked, its))
             shares.append(min(1.0, used / total))
     if not shares:
         return -float(len(place.pods))
     left = 100 * (1 - sum(shares) / len(shares))
     return left + 100 * (1 - (max(shares) - min(shares)) / 2)
-
-
-def _guessed(pod: Object, name: str) -> float:
-    return (requested(pod).get(name) or _GUESSED[name]).to_float()
