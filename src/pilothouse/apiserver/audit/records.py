@@ -34,6 +34,7 @@ _LONGEST_FENCE = 512
 _NAMING = frozenset({"create", "update"})
 _REMEMBERED = 4096
 _NOBODY = Raw(b"{}")
+_MARKS = ('"auditID":"', '"requestReceivedTimestamp":"', '"stageTimestamp":"')
 _encode = msgspec.json.Encoder().encode
 
 
@@ -74,6 +75,31 @@ class _Subject(msgspec.Struct, frozen=True):
     managed_fields: bool
 
 
+class _Form(msgspec.Struct, frozen=True):
+    """A record in which the request's number and the two moments are left open."""
+
+    before_id: str
+    before_received: str
+    tail: str
+
+    @classmethod
+    def of(cls, line: bytes) -> _Form:
+        """Of a record that is filled in."""
+        text = line.decode()
+        number, received, staged = (text.index(mark) + len(mark) for mark in _MARKS)
+        return cls(
+            text[:number],
+            text[text.index('"', number) : received],
+            text[text.index('"', staged) :],
+        )
+
+    def filled(self, number: str, received: str, staged: str) -> bytes:
+        """The record of another request of the same form."""
+        return (
+            f'{self.before_id}{number}{self.before_received}{received}","stageTimestamp":"{staged}{self.tail}'
+        ).encode()
+
+
 class Recorder:
     """Makes records by a policy. ``instance`` is put into each, so that a merged trail tells who served what."""
 
@@ -83,9 +109,53 @@ class Recorder:
         self._stamps = _Stamps()
         self._subjects: dict[tuple[str, tuple[str, ...], str, str, bool], _Subject | None] = {}
         self._annotations: dict[tuple[bool, str, str] | str, Raw] = {}
+        self._forms: dict[tuple[object, ...], _Form | None] = {}
 
     def line(self, sight: Sight) -> bytes | None:
         """The record of a stage; None where the policy wants none."""
+        request, number = sight.request, sight.arrival.audit_id
+        if request.method != "GET" or request.body or request.impersonator:
+            return self._written(sight)
+        if sight.answer is not None or sight.status >= 400:
+            return self._written(sight)
+        if not number.replace("-", "").isalnum():
+            # A client may give its own, which has to be escaped.
+            return self._written(sight)
+        # Reads that succeed repeat one another: their records differ in the number, the moments and nothing else.
+        user, verdict, headers = request.user, request.verdict, request.headers
+        key = (
+            sight.arrival.target,
+            user.name,
+            user.uid,
+            user.groups,
+            tuple(user.extra.items()) if user.extra else (),
+            request.peer,
+            (verdict.allowed, verdict.reason) if verdict is not None else None,
+            sight.status,
+            sight.stage,
+            headers.get("User-Agent"),
+            headers.get("X-Forwarded-For"),
+            headers.get("X-Real-Ip"),
+            headers.get(HEADER),
+        )
+        try:
+            form = self._forms[key]
+        except KeyError:
+            form = self._formed(sight, key)
+        if form is None:
+            return None
+        stamps = self._stamps
+        return form.filled(number, stamps.text(sight.arrival.received), stamps.text(sight.moment))
+
+    def _formed(self, sight: Sight, key: tuple[object, ...]) -> _Form | None:
+        if len(self._forms) >= _REMEMBERED:
+            self._forms.clear()
+        line = self._written(sight)
+        form = None if line is None else _Form.of(line)
+        self._forms[key] = form
+        return form
+
+    def _written(self, sight: Sight) -> bytes | None:
         request, arrival, stage, status = sight.request, sight.arrival, sight.stage, sight.status
         actor = request.impersonator or request.user
         subject = self._subject(actor, request)
