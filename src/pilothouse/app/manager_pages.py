@@ -31,7 +31,8 @@ def manager_pages(
     def standing() -> str:
         if leadership is None or leadership.fence is not None:
             return f"{identity} leads"
-        holder = leadership.holder
+        # A lease that still names this process, which no longer relies on it, is nobody's.
+        holder = "" if leadership.holder == identity else leadership.holder
         return f"{identity} stands by; {holder or 'nobody'} leads"
 
     def health() -> Page:
