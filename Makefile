@@ -6,7 +6,7 @@ WORKERS = auto
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup up test test-long kubernetes conformance soak bench check clean
+.PHONY: help setup up test test-long kubernetes conformance simulate soak bench check clean
 
 help:
 	@echo "make up           start an API server and a controller-manager, data in ./.data"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
 	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"
 	@echo "make conformance  the protocol cases against a real kube-apiserver, built here"
+	@echo "make simulate     fleets in a bottle: SEEDS=1000 of them, from FIRST=0 on, of one SCENARIO= or all in turn"
 	@echo "make soak         the long tests with their full counts"
 	@echo "make bench        measurements beside a real kube-apiserver and etcd"
 	@echo "make check        what has to hold before a change goes in"
@@ -45,6 +46,9 @@ kubernetes: setup
 
 conformance: setup kubernetes
 	PILOTHOUSE_TARGET=kube $(PYTEST) -n $(WORKERS) tests/conformance
+
+simulate: setup
+	@$(BIN)/python -m pilothouse.sim --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(if $(SCENARIO),--scenario $(SCENARIO))
 
 soak: setup kubernetes
 	PILOTHOUSE_SOAK=1 $(PYTEST) -m long --timeout=14400

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pilothouse.api.nouns import ConfigMap, Namespace, PersistentVolumeClaim, Pod, Secret, StatefulSet
+from pilothouse.api.nouns import ConfigMap, Namespace, Node, PersistentVolumeClaim, Pod, Secret, StatefulSet
 from pilothouse.api.objects import Object
+from pilothouse.controllers.scheduling.requests import added, allocatable, requested
 from pilothouse.runtime.promising import Facts, Promise, promise
 
 
@@ -83,6 +84,50 @@ def a_namespace_goes_when_it_is_empty(
     return f"the namespace {before.name} is gone, and {left[0]!r} is in it" if left else None
 
 
+@promise(Pod)
+def no_node_has_more_than_it_can_take(
+    facts: Facts, before: Object | None, after: Object | None
+) -> str | None:
+    """Of pods that the scheduler has placed; whoever names a node himself answers for it himself."""
+    if after is None or before is None or before.spec.get("nodeName") or not after.spec.get("nodeName"):
+        return None
+    node = facts.find(Node, "", after.spec["nodeName"])
+    if node is None:
+        return None
+    there = [pod for pod in facts.all(Pod) if pod.spec.get("nodeName") == node.name and not _over(pod)]
+    total = requested(there[0])
+    for pod in there[1:]:
+        total = added(total, requested(pod))
+    room = allocatable(node)
+    for name, amount in total.items():
+        if name in room and room[name] < amount:
+            return f"node {node.name} is given {amount} of {name} and has {room[name]}, with pod {after.name}"
+    return None
+
+
+@promise(Pod)
+def a_pod_is_placed_once(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+    if before is None or after is None or before.uid != after.uid:
+        return None
+    was, is_now = before.spec.get("nodeName"), after.spec.get("nodeName")
+    return f"pod {after.name} is moved from {was} to {is_now}" if was and was != is_now else None
+
+
+@promise(PersistentVolumeClaim)
+def a_volume_has_one_claim(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+    if after is None or after.status.get("phase") != "Bound":
+        return None
+    name = after.spec.get("volumeName")
+    bound = [
+        one
+        for one in facts.all(PersistentVolumeClaim)
+        if one.spec.get("volumeName") == name and one.status.get("phase") == "Bound"
+    ]
+    return (
+        f"{' and '.join(one.name for one in bound)} both have the volume {name}" if len(bound) > 1 else None
+    )
+
+
 PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
     "stateful-sets": (
         a_pod_that_runs_is_ended_by_its_node,
@@ -91,6 +136,8 @@ PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
     ),
     "garbage": (what_has_a_living_owner_stays,),
     "namespaces": (a_namespace_goes_when_it_is_empty,),
+    "scheduling": (no_node_has_more_than_it_can_take, a_pod_is_placed_once),
+    "claims": (a_volume_has_one_claim,),
 }
 """By the name of the controller."""
 
@@ -98,6 +145,10 @@ PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
 def every() -> tuple[Promise, ...]:
     """All of them."""
     return tuple(each for promises in PROMISES.values() for each in promises)
+
+
+def _over(pod: Object) -> bool:
+    return pod.status.get("phase") in ("Failed", "Succeeded")
 
 
 def _goes(after: Object | None) -> bool:

@@ -159,6 +159,9 @@ class Fortune(Protocol):
 
     def struck(self, mishap: Mishap) -> None: ...
 
+    def calm(self) -> None:
+        """The time of trouble is over."""
+
 
 class Drawn:
     """By a seed."""
@@ -166,6 +169,7 @@ class Drawn:
     def __init__(self, seed: int, weather: Weather, *, managers: Sequence[str], nodes: Sequence[str]) -> None:
         self._seed = seed
         self._rates = weather.rates
+        self._is_calm = False
         self._rngs: dict[tuple[str, Place], Random] = {}
         self._troubles = _troubles(Random(f"troubles {seed}"), weather.troubles, managers, nodes)
         self._happened: list[Mishap] = []
@@ -174,7 +178,12 @@ class Drawn:
     def happened(self) -> Sequence[Mishap]:
         return self._happened
 
+    def calm(self) -> None:
+        self._is_calm = True
+
     def at(self, who: str, place: Place, number: int) -> Mishap | None:
+        if self._is_calm:
+            return None
         rng = self._rngs.get((who, place))
         if rng is None:
             rng = self._rngs[who, place] = Random(f"{who} {place.value} {self._seed}")
@@ -199,7 +208,10 @@ class Drawn:
 class Given:
     """These, and nothing else."""
 
-    def __init__(self, mishaps: Iterable[Mishap]) -> None:
+    def __init__(self, mishaps: Iterable[Mishap], *, whenever: bool = False) -> None:
+        """``whenever`` has them happen in the calm as well."""
+        self._whenever = whenever
+        self._is_calm = False
         self._troubles: list[Mishap] = []
         self._at: dict[tuple[str, Place, int], Mishap] = {}
         self._happened: list[Mishap] = []
@@ -214,10 +226,13 @@ class Given:
         return self._happened
 
     def at(self, who: str, place: Place, number: int) -> Mishap | None:
-        mishap = self._at.get((who, place, number))
+        mishap = self._at.get((who, place, number)) if self._whenever or not self._is_calm else None
         if mishap is not None:
             self._happened.append(mishap)
         return mishap
+
+    def calm(self) -> None:
+        self._is_calm = True
 
     def troubles(self) -> Sequence[Mishap]:
         return sorted(self._troubles, key=lambda each: each.number)

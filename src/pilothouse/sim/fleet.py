@@ -232,6 +232,7 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*self._striking, return_exceptions=True)
         await self.server.start()
+        self._fortune.calm()
         for manager in self.managers.values():
             manager.storm.calm()
             manager.resume()

@@ -19,6 +19,8 @@ from pilothouse.api.nouns import (
     Namespace,
     Node,
     Noun,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     Secret,
@@ -34,8 +36,14 @@ from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_lifecycle import node_lifecycle
 from pilothouse.controllers.promises import PROMISES, every
+from pilothouse.controllers.root_certificates import root_certificates
+from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.storage.claims import claims
+from pilothouse.controllers.storage.protection import claim_protection, volume_protection
+from pilothouse.controllers.storage.volumes import volumes
+from pilothouse.controllers.stranded_pods import stranded_pods
 from pilothouse.sim.fleet import Action, Scenario
 
 _SPACE: Final = "db"
@@ -257,6 +265,79 @@ def house_users(rng: Random) -> Sequence[Action]:
     return [first, *doing[:14]]
 
 
+def place_users(rng: Random) -> Sequence[Action]:
+    """Pods that need room come and go; there is not always enough."""
+    doing = [Action(15, f"create the namespace {_SPACE}", _create(Namespace, _namespace(_SPACE)))]
+    for _ in range(rng.randint(5, 12)):
+        after, name = rng.uniform(0, 15), f"p{rng.randint(0, 7)}"
+        if rng.random() < 0.7:
+            cpu = rng.randint(1, 5)
+            doing.append(Action(after, f"create pod {name} of {cpu}", _create(Pod, _pod(name, cpu=cpu))))
+        else:
+            doing.append(Action(after, f"delete pod {name}", _delete(Pod, name, _SPACE)))
+    return doing
+
+
+async def places_settled(api: Api) -> str:
+    """Who has a node is ready, and who has none would not fit."""
+    pods = (await api.list(Pod, _SPACE)).objects
+    free = {node.name: 8 for node in (await api.list(Node)).objects}
+    for pod in pods:
+        if node := pod.spec.get("nodeName"):
+            free[node] -= _cpu(pod)
+            if pod.deleting or not pod.is_true("Ready"):
+                return f"pod {pod.name} is not ready"
+    for pod in pods:
+        if not pod.spec.get("nodeName") and _cpu(pod) <= max(free.values()):
+            return f"pod {pod.name} has no node, and would fit: {free}"
+    return ""
+
+
+def volume_users(rng: Random) -> Sequence[Action]:
+    """Volumes and claims come and go."""
+    doing = [Action(15, f"create the namespace {_SPACE}", _create(Namespace, _namespace(_SPACE)))]
+    for _ in range(rng.randint(5, 12)):
+        after, number, size = rng.uniform(0, 15), rng.randint(0, 3), rng.randint(1, 3)
+        match rng.choice(("volume", "volume", "claim", "claim", "delete")):
+            case "volume":
+                tree = _volume(f"v{number}", size)
+                doing.append(
+                    Action(after, f"create volume v{number} of {size}Gi", _create(PersistentVolume, tree))
+                )
+            case "claim":
+                tree = _claim(f"c{number}", size)
+                doing.append(
+                    Action(after, f"create claim c{number} of {size}Gi", _create(PersistentVolumeClaim, tree))
+                )
+            case _:
+                name = f"c{number}"
+                doing.append(
+                    Action(after, f"delete claim {name}", _delete(PersistentVolumeClaim, name, _SPACE))
+                )
+    return doing
+
+
+async def volumes_settled(api: Api) -> str:
+    """No claim waits beside a volume that would do, and each that has one is known to it."""
+    held = {one.name: one for one in (await api.list(PersistentVolume)).objects}
+    waiting = []
+    for claim in (await api.list(PersistentVolumeClaim, _SPACE)).objects:
+        if claim.status.get("phase") != "Bound":
+            waiting.append(claim)
+            continue
+        volume = held.get(claim.spec["volumeName"])
+        if volume is None or volume.at("spec", "claimRef", "uid") != claim.uid:
+            return f"claim {claim.name} is bound to {claim.spec['volumeName']}, which does not know it"
+    free = [one for one in held.values() if not one.spec.get("claimRef") and not one.deleting]
+    for claim in waiting:
+        for volume in free:
+            if _size(claim.at("spec", "resources", "requests", "storage")) <= _size(
+                volume.at("spec", "capacity", "storage")
+            ):
+                return f"claim {claim.name} waits, and volume {volume.name} would do"
+    return ""
+
+
 _SCENARIOS = (
     Scenario(
         "sets",
@@ -293,8 +374,22 @@ _SCENARIOS = (
         nodes=2,
     ),
     Scenario(
+        "places", (scheduling, garbage, service_accounts), place_users, places_settled, every(), nodes=3
+    ),
+    Scenario(
+        "volumes",
+        (claims, volumes, claim_protection, volume_protection, service_accounts),
+        volume_users,
+        volumes_settled,
+        PROMISES["claims"],
+        nodes=0,
+    ),
+    Scenario(
         "house",
         (
+            root_certificates("the authority"),
+            scheduling,
+            stranded_pods,
             disruption_budgets,
             endpoints,
             garbage,
@@ -417,11 +512,47 @@ def _set(name: str, replicas: int, policy: str) -> Tree:
     }
 
 
-def _pod(name: str) -> Tree:
+def _pod(name: str, *, cpu: int = 0) -> Tree:
+    """One that says what it needs is placed by the scheduler, any other by whoever makes it."""
+    container: Tree = {"name": "c", "image": "app:1"}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": str(cpu)}}
+    placed = {} if cpu else {"nodeName": "n1"}
     return {
         "metadata": {"name": name, "namespace": _SPACE, "labels": {"app": "web"}},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "app:1"}]},
+        "spec": {**placed, "containers": [container]},
     }
+
+
+def _cpu(pod: Object) -> int:
+    return int(pod.spec["containers"][0].get("resources", {}).get("requests", {}).get("cpu", 0))
+
+
+def _volume(name: str, size: int) -> Tree:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": f"{size}Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": f"/{name}"},
+        },
+    }
+
+
+def _claim(name: str, size: int) -> Tree:
+    return {
+        "metadata": {"name": name, "namespace": _SPACE},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "resources": {"requests": {"storage": f"{size}Gi"}},
+        },
+    }
+
+
+def _size(text: str) -> int:
+    return int(text.removesuffix("Gi"))
 
 
 def _service(name: str) -> Tree:

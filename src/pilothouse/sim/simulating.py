@@ -86,7 +86,7 @@ def simulate_twice(scenario: Scenario, *, seed: int, weather: Weather = STORMY) 
 
 def struck(scenario: Scenario, *mishaps: Mishap, seed: int = 0) -> Report:
     """One run in which nothing goes wrong but this. Raises ``Failed``."""
-    return run(scenario, actions(scenario, seed), Given(mishaps), seed=seed, weather=CALM)
+    return run(scenario, actions(scenario, seed), Given(mishaps, whenever=True), seed=seed, weather=CALM)
 
 
 def actions(scenario: Scenario, seed: int) -> Sequence[Action]:

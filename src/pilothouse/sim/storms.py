@@ -4,7 +4,7 @@
     api = Api(Stormy(server.transport("m0"), storm), ...)
     storm.part()                 # nothing passes, either way; requests hang until their deadline
     storm.rejoin()
-    storm.calm()                 # from here on nothing goes wrong
+    storm.calm()                 # from here on nothing is late
 
 Each fault is one that the real world has: see ``faults``. Nothing is ever lost from a watch that goes on, for the protocol
 does not allow it; one that breaks off, when history is forgotten meanwhile, is what makes a cache list anew.
@@ -23,7 +23,7 @@ import msgspec
 
 from pilothouse.client.transport import Answer, Call, Interrupted, NotSent, Stream, Transport
 from pilothouse.meta.errors import StatusError
-from pilothouse.sim.faults import CALM, Fault, Fortune, Given, Mishap, Place, Weather
+from pilothouse.sim.faults import CALM, Fault, Fortune, Mishap, Place, Weather
 
 READS = frozenset({"GET", "HEAD"})
 
@@ -61,9 +61,8 @@ class Storm:
         return self._counts[Place.WRITE]
 
     def calm(self) -> None:
-        """Let nothing go wrong from here on."""
+        """Let nothing be late from here on."""
         self._weather = CALM
-        self._fortune = Given(())
         self.rejoin()
 
     def part(self) -> None:

@@ -1,0 +1,70 @@
+"""The modelled node at a live server, ours or a real Kubernetes: pods get ready, and nothing runs.
+
+    python -m pilothouse.sim.node --kubeconfig admin.kubeconfig --name n1 --name n2
+
+    async with joined(api, "n1", "n2"):          # in a test
+        ...
+
+It is for suites and trials that need pods which are ready, and no containers: see ``nodes`` for what it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.kubeconfig import load
+from pilothouse.client.rest import Api
+from pilothouse.sim.nodes import Habits, ModelNode
+
+PROMPT = Habits(starting=(0.05, 0.2), stopping=(0.05, 0.2))
+"""For those who wait."""
+
+
+@asynccontextmanager
+async def joined(api: Api, *names: str, habits: Habits = PROMPT) -> AsyncIterator[list[ModelNode]]:
+    """These nodes are there within the context. They stay registered after it, as machines that were switched off."""
+    clock = SystemClock()
+    nodes = [
+        ModelNode(api, name, clock, random.Random(name), habits, subnet=f"10.88.{number}")
+        for number, name in enumerate(names)
+    ]
+    tasks = [asyncio.create_task(node.run(), name=node.name) for node in nodes]
+    try:
+        yield nodes
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _join(kubeconfig: Path, names: list[str]) -> None:
+    async with HttpTransport.open(
+        load(kubeconfig), SystemClock(), agent="pilothouse-model-node"
+    ) as transport:
+        api = Api(transport, random.Random(), manager="pilothouse-model-node")
+        await api.version()
+        async with joined(api, *names):
+            print(f"{', '.join(names)}: joined; pods get ready, and nothing runs", flush=True)
+            await asyncio.get_running_loop().create_future()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m pilothouse.sim.node", description="A node of no machine."
+    )
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--name", action="append", default=[], help="of a node; may be given again")
+    given = parser.parse_args()
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_join(given.kubeconfig, given.name or ["model-node"]))
+
+
+if __name__ == "__main__":
+    main()
