@@ -22,7 +22,7 @@ from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
 
 _AT_ONCE = 32
-_LEASES = 'resource="leases"'
+_LEASES = ',resource="leases"'
 
 
 async def fill(server: Server, pods: int) -> None:
@@ -91,4 +91,4 @@ def _requests(server: Server) -> dict[str, float]:
     with urllib.request.urlopen(f"{server.target.url}/metrics", context=context, timeout=10) as answer:
         text = answer.read().decode()
     found = re.findall(r"^apiserver_request_total(\{.*\}) (\S+)$", text, re.M)
-    return {labels: float(value) for labels, value in found if 'resource=""' not in labels}
+    return {labels: float(value) for labels, value in found if ',resource=""' not in labels}

@@ -61,7 +61,7 @@ class Trees:
     """The objects of a cache that are decoded at this time, at most so many. They leave out who manages which field
     (``metadata.managedFields``), often half of an object, in which caches have no interest."""
 
-    def __init__(self, limit: int = 2000) -> None:
+    def __init__(self, limit: int = 1000) -> None:
         self._limit = limit
         self._decoded: deque[Object] = deque()
 
