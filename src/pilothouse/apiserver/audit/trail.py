@@ -113,6 +113,10 @@ class Trail:
             self.counts.dropped += 1
             return
         if status < 400 and request.method in _READING and not self._answers_wanted:
+            if not queue and not request.body:
+                # Its line is short work, and shorter now than when the request has to be fetched from memory again.
+                self._keep(self._line(Sight(arrival, request, stage, self.now(), status)))
+                return
             answer = None
         if request.crashed:
             stage = PANIC
@@ -177,14 +181,23 @@ class Trail:
             line = self._line(sight)
             self._held -= sight.size
             if line is not None:
-                self._lines.append(line)
-                self._held += len(line)
+                self._keep(line)
                 size += len(line)
                 if size > _TURN_BYTES:
                     break
         if queue:
             self._loop.call_soon(self._turn)
         self._something.set()
+
+    def _keep(self, line: bytes | None) -> None:
+        """Have a line written."""
+        if line is None:
+            return
+        if not self._lines:
+            self._idle.clear()
+            self._something.set()
+        self._lines.append(line)
+        self._held += len(line)
 
     def _line(self, sight: Sight) -> bytes | None:
         try:
