@@ -99,6 +99,7 @@ class Watcher:
             async with asyncio.timeout(OPENING):
                 opened = self._api.watch(self._noun, self._namespace, query, partial=self._partial)
                 lines = await stack.enter_async_context(opened)
+            watch.opened()
             end = loop.time() + opening.seconds + LEEWAY
             while watch.is_open:
                 try:

@@ -189,6 +189,11 @@ class Watch:
             return []
         return [self._complete(revision)]
 
+    def opened(self) -> None:
+        """The server has begun to answer. On a collection where nothing happens that is all there is to hear for long."""
+        if isinstance(self.state, Watching):
+            self.problem = ""
+
     def took(self, lines: Iterable[bytes]) -> list[Change]:
         """Lines of a watch have come."""
         changes: list[Change] = []
