@@ -1,6 +1,6 @@
 """How fast decisions become acts, beside kopf, and what a manager takes when it stands.
 
-    python -m bench.runtime [--widgets 500] [--rounds 3] [--pods 10000] [--idle 30] [--only speed|standing]
+    python -m bench.runtime [--widgets 500] [--rounds 3] [--pods 10000] [--idle 30] [--only speed|standing|simulating]
 
 *Speed*: widgets are there, an operator starts, and each widget's status comes to show its value; counted from the first to
 the last, as a watch sees them. The two take turns on one server (SQLite). Ours also writes a record of each decision.
@@ -21,7 +21,7 @@ from tests.kit.ours import PilothouseServer
 from tests.kit.processes import Process
 from tests.kit.servers import Server
 
-from bench.runtime import standing
+from bench.runtime import simulating, standing
 from bench.runtime.widgets import Watching, define, give
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
@@ -65,11 +65,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--idle", type=float, default=30.0)
-    parser.add_argument("--only", choices=["speed", "standing"], default="")
+    parser.add_argument("--only", choices=["speed", "standing", "simulating"], default="")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if chosen.only != "standing":
+        if chosen.only in ("", "speed"):
             server = PilothouseServer(folder / "speed", "sqlite")
             try:
                 rates = asyncio.run(speed(server, folder, chosen.widgets, chosen.rounds))
@@ -80,7 +80,7 @@ def main() -> None:
                     f"{statistics.median(found):10.1f} reconciles/s, {who} ({', '.join(f'{r:.1f}' for r in found)})"
                 )
             print(f"{statistics.median(rates['ours']) / statistics.median(rates['kopf']):10.1f} times kopf")
-        if chosen.only != "speed":
+        if chosen.only in ("", "standing"):
             server = PilothouseServer(folder / "standing", "sqlite")
             try:
                 asyncio.run(standing.fill(server, chosen.pods))
@@ -88,6 +88,9 @@ def main() -> None:
                     print(f"{figure:10.2f} {what}")
             finally:
                 server.close()
+        if chosen.only in ("", "simulating"):
+            for what, figure in simulating.measured().items():
+                print(f"{figure:10.0f} {what}")
 
 
 if __name__ == "__main__":
