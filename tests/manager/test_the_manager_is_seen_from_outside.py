@@ -55,7 +55,8 @@ async def page(process: Process, path: str, *texts: str) -> str:
         status, text = await asyncio.to_thread(shown, process, path)
         return text if status == 200 and all(each in text for each in texts) else None
 
-    return await eventually(said)
+    # Whoever follows a server that was away comes back after a pause of up to half a minute.
+    return await eventually(said, seconds=90)
 
 
 async def test_one_leads_and_one_stands_by_and_takes_over_at_once(
