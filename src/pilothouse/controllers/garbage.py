@@ -41,7 +41,17 @@ def relatives(changed: Object, world: World) -> Names:
             yield Key(noun, dependent.namespace, dependent.name)
 
 
-@controller(EVERY, also={EVERY: relatives}, standalone=True)
+def concerns_relatives(before: Object, after: Object) -> bool:
+    """Whose it is, whether it goes, and what holds it: a heartbeat or a status is none of it."""
+    return (
+        before.uid != after.uid
+        or before.deleting != after.deleting
+        or before.owners != after.owners
+        or before.finalizers != after.finalizers
+    )
+
+
+@controller(EVERY, also={EVERY: relatives}, heeds=concerns_relatives, standalone=True)
 def garbage(one: Object, world: World) -> Iterator[Intent]:
     """An object goes when its last owner has gone."""
     if one.deleting:

@@ -49,6 +49,15 @@ Names = Iterable[Key | tuple[str, str]]
 Mapper = Callable[[Object, World], Names]
 
 
+Heeds = Callable[[Object, Object], bool]
+"""Whether a change of an object, before and after, is any of the controller's business."""
+
+
+def any_change(before: Object, after: Object) -> bool:
+    """Every change is."""
+    return True
+
+
 def same_name(changed: Object, world: World) -> Names:
     """The primary object has the name of the changed one."""
     return ((changed.namespace, changed.name),)
@@ -70,6 +79,8 @@ class Controller:
     """The condition that says on the object when it waits: see ``conditioning``."""
     workers: int = 8
     """How many objects are decided about at once."""
+    heeds: Heeds = any_change
+    """Changes that it has nothing to do with, such as another heartbeat, are no reason to decide."""
     serial: bool = False
     """Decides about one object at a time, and about each with all that the decisions before it wrote in view."""
 
@@ -98,6 +109,7 @@ def controller(
     standalone: bool = False,
     condition: str = "",
     workers: int = 8,
+    heeds: Heeds = any_change,
     serial: bool = False,
 ) -> Callable[[Decide], Controller]:
     """Make a controller of a function that decides. Its name is the function's, in dashes, unless given."""
@@ -113,6 +125,7 @@ def controller(
             standalone=standalone,
             condition=condition,
             workers=1 if serial else workers,
+            heeds=heeds,
             serial=serial,
         )
 

@@ -148,6 +148,8 @@ class Engine:
             if parked := self._parked.pop(noun, None):
                 for key in parked:
                     self._queue.add(key, self._priority)
+            if before is not None and after is not None and not controller.heeds(before, after):
+                return
             for one in (before, after):
                 if one is None:
                     continue

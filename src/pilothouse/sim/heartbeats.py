@@ -9,6 +9,7 @@ from pilothouse.api.nouns import Lease
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_micro_time
 from pilothouse.client.rest import Api
+from pilothouse.meta.errors import StatusError
 
 EVERY = 10.0
 """Seconds."""
@@ -21,7 +22,9 @@ async def renew(api: Api, name: str, namespace: str, holder: str, clock: Clock) 
         "leaseDurationSeconds": 40,
         "renewTime": format_micro_time(clock.now()),
     }
-    if await api.find(Lease, name, namespace) is None:
-        await api.create(Lease, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
-    else:
+    try:
         await api.patch(Lease, name, namespace, {"spec": spec})
+    except StatusError as refusal:
+        if refusal.code != 404:
+            raise
+        await api.create(Lease, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})

@@ -143,5 +143,7 @@ def _no_collecting() -> Iterator[None]:
     try:
         yield
     finally:
+        # Everything that the run has left is young, so that this looks at nothing else.
+        gc.collect(0)
         if enabled:
             gc.enable()

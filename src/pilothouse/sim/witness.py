@@ -21,6 +21,10 @@ from pilothouse.sim.server import Written
 from pilothouse.store.memory import MemoryStore
 
 
+MOST = 20_000
+"""Writes of one run, of which there are hundreds otherwise: so many are made by somebody who never stops."""
+
+
 class Violated(AssertionError):
     """Something is that must never be."""
 
@@ -142,6 +146,8 @@ class Witness:
             # The server itself forgets events when they are old.
             self.writes += 1
             self.last = f"{changed!r}"
+            if self.writes > MOST:
+                raise Violated(f"there are more than {MOST} writes, and no end; the last was {self.last}")
         for each in self._promises:
             if each.nouns and changed.noun not in each.nouns:
                 continue
