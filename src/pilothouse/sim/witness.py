@@ -20,7 +20,6 @@ from pilothouse.runtime.promising import Promise
 from pilothouse.sim.server import Written
 from pilothouse.store.memory import MemoryStore
 
-
 MOST = 20_000
 """Writes of one run, of which there are hundreds otherwise: so many are made by somebody who never stops."""
 
