@@ -101,6 +101,16 @@ class Journal:
     async def run(self, fence: Callable[[], Fence | None]) -> None:
         """Write until cancelled. Raises ``Deposed`` once another leads."""
         await self._remember()
+        if self._events:
+            # What was done in an earlier term, and not told by its end.
+            self._news.set()
+        try:
+            await self._keep_writing(fence)
+        finally:
+            # Whoever leads next decides about everything anew.
+            self._decisions.clear()
+
+    async def _keep_writing(self, fence: Callable[[], Fence | None]) -> None:
         failures = 0
         while True:
             await self._news.wait()
