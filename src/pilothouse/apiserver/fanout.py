@@ -154,6 +154,9 @@ class Fanout:
 
     async def serve(self, watcher: Watcher) -> None:
         """Keep a watcher supplied until it ends."""
+        if self._closing:
+            # Asked for before all were ended, and begun after: nobody would ever end it.
+            return
         watcher.group.members[watcher] = None
         try:
             self._schedule(watcher)
