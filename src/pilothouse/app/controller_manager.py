@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pilothouse
-from pilothouse.aio.ordering import Group, Ordered, Part
+from pilothouse.aio.ordering import Group, Ordered
 from pilothouse.app.addresses import plain_url
 from pilothouse.app.controllers import all_controllers, chosen
 from pilothouse.app.manager_pages import manager_pages
@@ -71,11 +71,10 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
         else:
             leadership = None
             manager = Manager(api, controllers, informers, Alone(), clock, identity=identity)
-        elections: list[Part] = [leadership.run] if leadership is not None else []
-        parts = [
-            *([Group("election", elections, _PATIENCE)] if elections else []),
-            Group("controllers", [manager.run], _PATIENCE),
-        ]
+        parts = [Group("controllers", [manager.run], _PATIENCE)]
+        if leadership is not None:
+            # Who leads from the start fills the caches once, and not again because they are older than the term.
+            parts.insert(0, Group("election", [leadership.run], _PATIENCE, ready=leadership.begun))
         host, _ = options.listen
         async with serving(*options.listen, manager_pages(manager, informers, leadership, identity)) as port:
             names = ", ".join(one.name for one in controllers) or "none"

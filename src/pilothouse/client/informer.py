@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import math
 from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
@@ -75,6 +76,12 @@ class Informer:
         self._order = count()
         self._synced = asyncio.Event()
         self._revision = 0
+        self._as_of = -math.inf
+
+    @property
+    def as_of(self) -> float:
+        """When the reading was begun that last filled the cache, by the loop's clock: it has all that there was then."""
+        return self._as_of
 
     @property
     def revision(self) -> int:
@@ -106,6 +113,10 @@ class Informer:
         self._followers.append(advanced)
         return lambda: self._followers.remove(advanced)
 
+    def restart(self) -> None:
+        """Have everything read anew. What is in the cache stays until then."""
+        self._watcher.restart()
+
     async def synced(self) -> None:
         """Wait until the cache has been filled."""
         await self._synced.wait()
@@ -131,6 +142,7 @@ class Informer:
                         obj.arrived = now
                     differences = self.cache.replace(objects)
                     self._revision = revision
+                    self._as_of = self._watcher.began
                     self._synced.set()
                     for difference in differences:
                         self._publish(difference)

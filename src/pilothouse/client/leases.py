@@ -59,6 +59,7 @@ class Leadership:
         self._election = Election(identity, timing, rng, clock.now)
         self._subscribers: list[tuple[Gained, Lost]] = []
         self._told: Fence | None = None
+        self._begun = asyncio.Event()
         self.problem = ""
         """Why the Lease can't be read or written; empty while it can."""
 
@@ -77,6 +78,10 @@ class Leadership:
         """Be told when a term begins and when it has ended. Neither may take long."""
         self._subscribers.append((gained, lost))
 
+    async def begun(self) -> None:
+        """Wait until the Lease has been tried for once, whatever came of it."""
+        await self._begun.wait()
+
     async def run(self) -> None:
         """Stand by and lead, until cancelled."""
         while True:
@@ -84,6 +89,7 @@ class Leadership:
             self._tell()
             match act:
                 case Rest(seconds):
+                    self._begun.set()
                     await asyncio.sleep(seconds)
                 case _:
                     await self._carry_out(act)

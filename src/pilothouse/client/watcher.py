@@ -3,13 +3,15 @@
     watcher = Watcher(api, Pod, Random(), Trees(), namespace="default")
     await watcher.run(deliver)          # deliver([Restarted([...])]), later deliver([Applied(pod), ...])
 
-It goes on until it is cancelled, whatever happens to the server; ``problem`` says what is wrong meanwhile.
+It goes on until it is cancelled, whatever happens to the server; ``problem`` says what is wrong meanwhile. Who can't rely on
+what a watch has brought so far has everything read anew with ``restart``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from random import Random
@@ -55,11 +57,21 @@ class Watcher:
         self._view = {"labelSelector": labels, "fieldSelector": fields}
         self._trees = trees
         self._partial = partial
+        self._anew = False
+        self._patience: asyncio.Timeout | None = None
+        self.began = -math.inf
+        """When the last reading of everything was begun, by the loop's clock."""
 
     @property
     def problem(self) -> str:
         """Why nothing is heard; empty while all is well."""
         return self._watch.problem
+
+    def restart(self) -> None:
+        """Have everything read anew, at once unless the server is being given a pause."""
+        self._anew = True
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def run(self, deliver: Callable[[list[Change]], None]) -> None:
         """Hand on what happens, as many changes at a time as have come. Endless."""
@@ -77,7 +89,13 @@ class Watcher:
 
     async def _step(self, deliver: Callable[[list[Change]], None]) -> None:
         watch = self._watch
-        match watch.next():
+        if self._anew:
+            self._anew = False
+            watch.restart()
+        act = watch.next()
+        if isinstance(act, OpenWatch) and act.initial or isinstance(act, ReadPage) and not act.token:
+            self.began = asyncio.get_running_loop().time()
+        match act:
             case ReadPage() as page:
                 query = {**self._view, **page.query()}
                 got = await self._api.page(
@@ -101,13 +119,16 @@ class Watcher:
                 lines = await stack.enter_async_context(opened)
             watch.opened()
             end = loop.time() + opening.seconds + LEEWAY
-            while watch.is_open:
+            while watch.is_open and not self._anew:
                 try:
-                    async with asyncio.timeout_at(min(end, loop.time() + opening.silence)):
+                    async with asyncio.timeout_at(min(end, loop.time() + opening.silence)) as self._patience:
                         batch = await anext(lines, None)
                 except TimeoutError:
-                    watch.silent()
+                    if not self._anew:
+                        watch.silent()
                     break
+                finally:
+                    self._patience = None
                 if batch is None:
                     watch.ended()
                 elif changes := watch.took(batch):

@@ -240,6 +240,10 @@ class Watch:
             case _:
                 self._fail(self._begin, refusal.message, at_least=float(refusal.retry_after))
 
+    def restart(self) -> None:
+        """Read everything anew. The watch may be well, and yet late."""
+        self._go_on(self._begin)
+
     def rested(self) -> None:
         """The pause is over."""
         if isinstance(self.state, Waiting):

@@ -36,6 +36,13 @@ class Followed:
     def revision(self) -> int:
         return self._informer.revision
 
+    @property
+    def as_of(self) -> float:
+        return self._informer.as_of
+
+    def restart(self) -> None:
+        self._informer.restart()
+
     def get(self, namespace: str, name: str) -> Object | None:
         return self._informer.cache.get(namespace, name)
 

@@ -1,12 +1,13 @@
 """One controller at work: what changes is decided about, what is decided is done, what was done is seen before the next.
 
     engine = Engine(controller, caches, actor, journal, clock)
-    await engine.run(office.fence)   # until cancelled; raises Deposed when another leads
+    await engine.run(office.fence, office.since)   # until cancelled; raises Deposed when another leads
 
 The caches go on while nobody leads, so that whoever takes over has them ready; an engine starts with everything there is,
 and then follows what changes. A decision that fails, or that the world has overtaken, comes again after a pause that grows;
 it holds up no other. Nothing is decided about a key while the caches lag behind what its last decision wrote; with a controller
-that is ``serial``, while they lag behind what any decision wrote.
+that is ``serial``, while they lag behind what any decision wrote. Nor is anything decided before they have been filled since
+the office was taken over: the watch of one who stands by may be late, and what the last leader wrote must be in view.
 """
 
 from __future__ import annotations
@@ -45,6 +46,15 @@ class Cache(View, Protocol):
 
     @property
     def revision(self) -> int: ...
+
+    @property
+    def as_of(self) -> float:
+        """When the reading was begun that last filled it, by the loop's clock."""
+        ...
+
+    def restart(self) -> None:
+        """Have everything read anew."""
+        ...
 
     def subscribe(self, changed: Changed) -> Callable[[], None]:
         """Be told of what is there, and then of every change, until the function returned is called."""
@@ -113,10 +123,11 @@ class Engine:
         """The keys that wait for a cache to catch up, by its kind."""
         return self._parked
 
-    async def run(self, fence: FenceOf) -> None:
-        """Decide and act until cancelled. Raises ``Deposed``."""
+    async def run(self, fence: FenceOf, since: float) -> None:
+        """Decide and act until cancelled, with all in view that was written before a moment. Raises ``Deposed``."""
         self.follow()
         try:
+            await self._filled(since)
             workers = range(self.controller.workers)
             await together({f"{self.controller.name} {number}": self._work(fence) for number in workers})
         finally:
@@ -189,6 +200,17 @@ class Engine:
                 await self._decide(key, fence)
             finally:
                 self._queue.done(key)
+
+    async def _filled(self, since: float) -> None:
+        """Wait until the caches have been filled since then."""
+        for cache in self._older(since):
+            cache.restart()
+        while self._older(since):
+            self._advanced.clear()
+            await self._advanced.wait()
+
+    def _older(self, since: float) -> list[Cache]:
+        return [cache for cache in self._caches().values() if cache.as_of < since]
 
     async def _caught_up(self) -> None:
         """Wait until the caches have seen all that was written."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -28,6 +29,10 @@ class Deposed(Exception):
 class Office(Protocol):
     """A place from which decisions are taken, by one at a time."""
 
+    @property
+    def since(self) -> float:
+        """When it was taken over, by the loop's clock: whoever held it before has written nothing since."""
+
     def fence(self) -> Fence | None:
         """What to act under; None where nothing is fenced. Raises ``Deposed``."""
 
@@ -37,6 +42,8 @@ class Office(Protocol):
 
 class Alone:
     """The office of a process that has no rivals."""
+
+    since = -math.inf
 
     def fence(self) -> Fence | None:
         return None
@@ -51,8 +58,13 @@ class Elected:
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
         self._term: Fence | None = None
+        self._since = -math.inf
         self._changed = asyncio.Event()
         leadership.subscribe(self._gained, self._lost)
+
+    @property
+    def since(self) -> float:
+        return self._since
 
     def fence(self) -> Fence | None:
         fence = self._leadership.fence
@@ -89,6 +101,7 @@ class Elected:
 
     def _gained(self, fence: Fence) -> None:
         self._term = fence
+        self._since = asyncio.get_running_loop().time()
         self._changed.set()
 
     def _lost(self) -> None:

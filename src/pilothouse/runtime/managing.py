@@ -143,7 +143,7 @@ class Manager:
 
     async def _decide(self) -> None:
         self._started.set()
-        fence = self._office.fence
+        fence, since = self._office.fence, self._office.since
         log.info("deciding: %s", ", ".join(engine.controller.name for engine in self.engines))
-        parts = {engine.controller.name: engine.run(fence) for engine in self.engines}
+        parts = {engine.controller.name: engine.run(fence, since) for engine in self.engines}
         await together({"journal": self.journal.run(fence), **parts})
