@@ -118,3 +118,19 @@ def test_a_bound_pod_that_is_gone_is_not_waited_for() -> None:
     expectations, key = Expectations(), Key(Pod, "", "")
     expectations.bound(key, Pod, a_version(5))
     assert expectations.missing(key, {Pod: Cache(None)}) == frozenset()
+
+
+def test_a_deleted_pod_is_waited_for_though_another_has_changed_it() -> None:
+    expectations, key = Expectations(), Key(Pod, "", "")
+    expectations.gone(key, Pod, a_version(5))
+    assert expectations.missing(key, {Pod: Cache(a_version(6))}) == {Pod}
+    assert expectations.missing(key, {Pod: Cache(None)}) == frozenset()
+
+
+def test_an_evicted_pod_is_waited_for_until_it_goes() -> None:
+    expectations, key = Expectations(), Key(Pod, "", "")
+    expectations.evicted(key, Pod, a_version(5))
+    assert expectations.missing(key, {Pod: Cache(a_version(6))}) == {Pod}
+    going = a_version(7)
+    going = Object.of({**going.tree, "metadata": {**going.meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    assert expectations.missing(key, {Pod: Cache(going)}) == frozenset()

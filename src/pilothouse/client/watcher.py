@@ -93,7 +93,7 @@ class Watcher:
             self._anew = False
             watch.restart()
         act = watch.next()
-        if isinstance(act, OpenWatch) and act.initial or isinstance(act, ReadPage) and not act.token:
+        if (isinstance(act, OpenWatch) and act.initial) or (isinstance(act, ReadPage) and not act.token):
             self.began = asyncio.get_running_loop().time()
         match act:
             case ReadPage() as page:

@@ -5,19 +5,26 @@
 The first that does not come off ends it: those after it may rest on it. What was meant for the version that was seen is
 refused by the server when there is another by now; then the decision is taken again, with that in view. What a decision
 wrote itself does not count as such a change: a second write to the same object goes on from the first.
+
+Of a write whose answer was lost nobody knows what became. The server is asked, for as long as it takes, so that the next decision
+has it in view if it was carried out.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree
+from pilothouse.base.backoff import Backoff
+from pilothouse.client.access import AccessError
 from pilothouse.client.fence import FENCED, Fence
 from pilothouse.client.rest import Api
 from pilothouse.client.subresources import bind, evict
-from pilothouse.client.transport import TransportError
+from pilothouse.client.transport import NotSent, TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.declaring import Key
 from pilothouse.runtime.expecting import Expectations
@@ -36,12 +43,18 @@ from pilothouse.runtime.intents import (
     Tell,
     Update,
     Wait,
+    subject,
 )
 from pilothouse.runtime.leading import Deposed
 from pilothouse.runtime.outcomes import Act, Outcome
 
 _CHANGED: Final = frozenset({"Conflict", "AlreadyExists", "NotFound", "Gone"})
 """Refusals that mean: the world is not what the decision saw."""
+
+_LOOKING: Final = Backoff(first=0.1, factor=2.0, longest=5.0)
+"""Between two attempts to see what became of a write."""
+
+log = logging.getLogger(__name__)
 
 NounOf = Callable[[str, str], Noun | None]
 """The noun of an apiVersion and a kind."""
@@ -89,6 +102,8 @@ class Actor:
     async def _attempt(self, intent: Intent, going: _Going) -> Act:
         try:
             return Act(intent, *await going.attempt(intent))
+        except Deposed:
+            raise
         except StatusError as refusal:
             if refusal.reason == FENCED:
                 raise Deposed(refusal.message) from refusal
@@ -96,9 +111,19 @@ class Actor:
                 if refusal.code == 404 and isinstance(intent, (Delete, Evict)):
                     return Act(intent, Outcome.SKIPPED, "it is gone already")
                 return Act(intent, Outcome.REFUSED, refusal.message)
+            if refusal.code >= 500:
+                await going.look(intent)
             return Act(intent, Outcome.FAILED, refusal.message)
-        except (TransportError, UnknownKind) as problem:
+        except TransportError as problem:
+            # What was not sent was not carried out; an apply may have been sent before.
+            if not isinstance(problem, NotSent) or isinstance(intent, Apply):
+                await going.look(intent)
             return Act(intent, Outcome.FAILED, str(problem))
+        except (UnknownKind, AccessError) as problem:
+            return Act(intent, Outcome.FAILED, str(problem))
+        except Exception as problem:
+            log.exception("%r can't be carried out", intent)
+            return Act(intent, Outcome.FAILED, f"{type(problem).__name__}: {problem}")
 
     # What ``_Going`` shares among the intents of one decision is kept there; what outlives it is here.
 
@@ -117,14 +142,9 @@ class Actor:
             raise UnknownKind(f"the server has no kind {kind} of {api_version}")
         return found
 
-    def wrote(self, key: Key, noun: Noun, written: Object) -> None:
-        self._expectations.wrote(key, noun, int(written.resource_version or 0))
-
-    def touched(self, key: Key, noun: Noun, seen: Object) -> None:
-        self._expectations.touched(key, noun, seen)
-
-    def bound(self, key: Key, noun: Noun, seen: Object) -> None:
-        self._expectations.bound(key, noun, seen)
+    @property
+    def expectations(self) -> Expectations:
+        return self._expectations
 
 
 class _Going:
@@ -133,6 +153,7 @@ class _Going:
     def __init__(self, actor: Actor, key: Key, fence: FenceOf) -> None:
         self._actor = actor
         self._api = actor.api
+        self._expectations = actor.expectations
         self._key = key
         self._fence_of = fence
         self._moved: dict[str, str] = {}
@@ -170,7 +191,7 @@ class _Going:
                     grace=intent.grace,
                     fence=self._fence,
                 )
-                self._actor.touched(self._key, self._noun(seen), seen)
+                self._expectations.evicted(self._key, self._noun(seen), seen)
                 return Outcome.DONE, ""
             case Bind():
                 return await self._bind(intent)
@@ -180,6 +201,39 @@ class _Going:
                 return Outcome.PENDING, ""
             case _:
                 raise TypeError(f"nobody knows how to carry out {intent!r}")
+
+    async def look(self, intent: Intent) -> None:
+        """See what became of a write of which nobody knows. Raises ``Deposed``."""
+        failures = 0
+        while True:
+            self._fence_of()
+            try:
+                await self._see(intent)
+            except StatusError as refusal:
+                if refusal.code < 500 and refusal.code != 429:
+                    log.warning("what became of %r can't be seen: %s", intent, refusal.message)
+                    return
+            except (TransportError, AccessError) as problem:
+                log.info("what became of %r can't be seen yet: %s", intent, problem)
+            else:
+                return
+            failures += 1
+            await asyncio.sleep(_LOOKING.after(failures))
+
+    async def _see(self, intent: Intent) -> None:
+        about = subject(intent)
+        if about is None or isinstance(intent, DeleteAll):
+            return
+        api_version, kind, namespace, name = about
+        noun = self._actor.noun(api_version, kind)
+        if isinstance(intent, Create) and not intent.object["metadata"].get("name"):
+            # It may have any name: what counts is how far the whole kind is.
+            page = await self._api.page(noun, namespace, {"limit": "1"})
+            self._expectations.wrote(self._key, noun, page.revision)
+        elif (found := await self._api.find(noun, name, namespace)) is not None:
+            self._expectations.wrote(self._key, noun, found.revision)
+        elif isinstance(intent, (Update, Patch, SetStatus, Delete, Evict, Bind)):
+            self._expectations.gone(self._key, noun, intent.seen)
 
     async def _create(self, intent: Create) -> tuple[Outcome, str]:
         tree = intent.object
@@ -256,7 +310,7 @@ class _Going:
             return Outcome.REFUSED, there
         seen = intent.seen
         noun = self._noun(seen)
-        await self._api.delete(
+        left = await self._api.delete(
             noun,
             seen.name,
             seen.namespace,
@@ -266,13 +320,16 @@ class _Going:
             grace=intent.grace,
             fence=self._fence,
         )
-        self._actor.touched(self._key, noun, seen)
+        if left is not None:
+            self._took(noun, left)
+        else:
+            self._expectations.gone(self._key, noun, seen)
         return Outcome.DONE, ""
 
     async def _bind(self, intent: Bind) -> tuple[Outcome, str]:
         seen = intent.seen
         await bind(self._api, seen.name, seen.namespace, intent.node, uid=seen.uid, fence=self._fence)
-        self._actor.bound(self._key, self._noun(seen), seen)
+        self._expectations.bound(self._key, self._noun(seen), seen)
         return Outcome.DONE, ""
 
     async def _found(self, others: Iterable[Reference]) -> str:
@@ -308,4 +365,4 @@ class _Going:
     def _took(self, noun: Noun, written: Object) -> None:
         if written.uid:
             self._moved[written.uid] = written.resource_version
-        self._actor.wrote(self._key, noun, written)
+        self._expectations.wrote(self._key, noun, written.revision)

@@ -250,15 +250,24 @@ class Engine:
         controller, error = self.controller, ""
         try:
             intents = controller(seen, world)
+            if controller.condition:
+                intents = conditioned(intents, seen, controller.condition, now=world.now)
         except Exception as problem:
             log.exception("%s: deciding about %s failed", controller.name, key)
             error = f"{type(problem).__name__}: {problem}"
-            intents = broken(error, seen, controller.condition, now=world.now) if controller.condition else []
-        else:
-            if controller.condition:
-                intents = conditioned(intents, seen, controller.condition, now=world.now)
+            intents = self._broken(error, seen, world.now)
         writer = self._scope if controller.serial else key
         return Result(await self._actor.carry_out(intents, seen, writer, fence), error)
+
+    def _broken(self, error: str, seen: Object, now: float) -> list[Intent]:
+        if not self.controller.condition:
+            return []
+        try:
+            return broken(error, seen, self.controller.condition, now=now)
+        except Exception:
+            # Its conditions may be what can't be read; then the record alone tells of it.
+            log.exception("%s: %r can't be told that it is broken", self.controller.name, seen)
+            return []
 
 
 def _trouble(result: Result) -> str:

@@ -1,6 +1,6 @@
 """Read your writes: a key is not decided about again before the caches have seen what its last decision wrote.
 
-    expectations.wrote(key, Pod, 1042)             # or .touched(key, Pod, seen) where no revision is told
+    expectations.wrote(key, Pod, 1042)             # or .gone(key, Pod, seen) where no revision is told
     expectations.missing(key, followed)            # {Pod} until the cache of pods has got as far
 
 There is no time-out. A cache that does not get on is a cache that is broken, and says so itself; deciding on an old view
@@ -30,22 +30,28 @@ class Followed(Protocol):
     def get(self, namespace: str, name: str) -> Object | None: ...
 
 
-class _Touched(msgspec.Struct, frozen=True):
-    noun: Noun
-    seen: Object
+class _Gone(msgspec.Struct, frozen=True):
+    """That another has changed the object meanwhile is not what is waited for, here and below."""
 
-    def met(self, cache: Followed) -> bool:
-        return cache.get(self.seen.namespace, self.seen.name) != self.seen
-
-
-class _Bound(msgspec.Struct, frozen=True):
     noun: Noun
     seen: Object
 
     def met(self, cache: Followed) -> bool:
         found = cache.get(self.seen.namespace, self.seen.name)
-        # Another's change of the pod is not what is waited for.
-        return found is None or found.uid != self.seen.uid or bool(found.spec.get("nodeName"))
+        return found is None or found.uid != self.seen.uid or self.shows(found)
+
+    def shows(self, found: Object) -> bool:
+        return False
+
+
+class _Evicted(_Gone, frozen=True):
+    def shows(self, found: Object) -> bool:
+        return found.deleting
+
+
+class _Bound(_Gone, frozen=True):
+    def shows(self, found: Object) -> bool:
+        return bool(found.spec.get("nodeName"))
 
 
 class Expectations:
@@ -53,20 +59,24 @@ class Expectations:
 
     def __init__(self) -> None:
         self._revisions: dict[Key, dict[Noun, int]] = {}
-        self._touched: dict[Key, list[_Touched | _Bound]] = {}
+        self._changes: dict[Key, list[_Gone]] = {}
 
     def wrote(self, key: Key, noun: Noun, revision: int) -> None:
         """The decision about a key changed something of a kind at this revision."""
         revisions = self._revisions.setdefault(key, {})
         revisions[noun] = max(revision, revisions.get(noun, 0))
 
-    def touched(self, key: Key, noun: Noun, seen: Object) -> None:
-        """The decision about a key changed or deleted an object, and the server did not say at which revision."""
-        self._touched.setdefault(key, []).append(_Touched(noun, seen))
+    def gone(self, key: Key, noun: Noun, seen: Object) -> None:
+        """The decision about a key had an object removed, and the server did not say at which revision."""
+        self._changes.setdefault(key, []).append(_Gone(noun, seen))
+
+    def evicted(self, key: Key, noun: Noun, seen: Object) -> None:
+        """The decision about a key had a pod evicted: it goes, or is gone."""
+        self._changes.setdefault(key, []).append(_Evicted(noun, seen))
 
     def bound(self, key: Key, noun: Noun, seen: Object) -> None:
         """The decision about a key had a pod assigned to a node."""
-        self._touched.setdefault(key, []).append(_Bound(noun, seen))
+        self._changes.setdefault(key, []).append(_Bound(noun, seen))
 
     def missing(self, key: Key, followed: Mapping[Noun, Followed]) -> frozenset[Noun]:
         """The kinds whose caches have yet to see something of this key's; if there is none, it is forgotten."""
@@ -78,10 +88,10 @@ class Expectations:
                 for noun, revision in revisions.items()
                 if noun in followed and followed[noun].revision < revision
             )
-        touched = self._touched.get(key)
-        if touched:
+        changes = self._changes.get(key)
+        if changes:
             missing.update(
-                one.noun for one in touched if one.noun in followed and not one.met(followed[one.noun])
+                one.noun for one in changes if one.noun in followed and not one.met(followed[one.noun])
             )
         if not missing:
             self.forget(key)
@@ -90,9 +100,9 @@ class Expectations:
     def forget(self, key: Key) -> None:
         """Expect nothing any more."""
         self._revisions.pop(key, None)
-        self._touched.pop(key, None)
+        self._changes.pop(key, None)
 
     def clear(self) -> None:
         """Expect nothing of any key."""
         self._revisions.clear()
-        self._touched.clear()
+        self._changes.clear()

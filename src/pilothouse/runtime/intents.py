@@ -151,9 +151,9 @@ def subject(intent: Intent) -> tuple[str, str, str, str] | None:
     match intent:
         case Create() | Apply():
             tree = intent.object
-            meta = tree["metadata"]
+            meta = tree.get("metadata") or {}
             name = meta.get("name") or meta.get("generateName", "")
-            return tree["apiVersion"], tree["kind"], meta.get("namespace", ""), name
+            return tree.get("apiVersion", ""), tree.get("kind", ""), meta.get("namespace", ""), name
         case Update() | Patch() | SetStatus() | Delete() | Evict() | Bind():
             seen = intent.seen
             return seen.api_version, seen.kind, seen.namespace, seen.name

@@ -21,6 +21,7 @@ from pilothouse.api.nouns import CoreEvent, Decision
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
+from pilothouse.client.access import AccessError
 from pilothouse.client.fence import FENCED, Fence
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
@@ -100,7 +101,7 @@ class Journal:
 
     async def run(self, fence: Callable[[], Fence | None]) -> None:
         """Write until cancelled. Raises ``Deposed`` once another leads."""
-        await self._remember()
+        await self._remembered()
         if self._events:
             # What was done in an earlier term, and not told by its end.
             self._news.set()
@@ -120,7 +121,7 @@ class Journal:
             try:
                 await self._write(fence)
                 failures = 0
-            except (StatusError, TransportError) as problem:
+            except (StatusError, TransportError, AccessError) as problem:
                 failures += 1
                 pause = _AGAIN.after(failures)
                 log.warning("decisions and events can't be written, again in %gs: %s", pause, problem)
@@ -128,6 +129,18 @@ class Journal:
                 await asyncio.sleep(pause)
             finally:
                 self._writing = False
+
+    async def _remembered(self) -> None:
+        """Have what is on record read, however long it takes: decisions do not wait for it."""
+        failures = 0
+        while True:
+            try:
+                return await self._remember()
+            except (StatusError, TransportError, AccessError) as problem:
+                failures += 1
+                pause = _AGAIN.after(failures)
+                log.warning("decisions on record can't be read, again in %gs: %s", pause, problem)
+                await asyncio.sleep(pause)
 
     async def _remember(self) -> None:
         try:
@@ -139,9 +152,14 @@ class Journal:
             self._keeps_decisions = False
             self._decisions.clear()
             return
-        for one in page.objects:
-            tree = gist(one.tree)
-            self._record[one.namespace, one.name] = tree
+        self._record = {one.key: gist(one.tree) for one in page.objects}
+        for name, tree in tuple(self._decisions.items()):
+            # Taken while this was read: it may be what is on record.
+            before = self._record.get(name)
+            if worth_writing(tree, before):
+                self._decisions[name] = carried_on(tree, before)
+            else:
+                del self._decisions[name]
 
     async def _write(self, fence: Callable[[], Fence | None]) -> None:
         while self._decisions:
