@@ -5,7 +5,8 @@
         pods = informers.get(Pod, labels="app=db")
         await pods.synced()
 
-Whoever asks for the same view gets the same informer. It is started when it is first asked for, or with the context.
+Whoever asks for the same view gets the same informer. It is started when it is first asked for, or with the context, and goes
+on until the context ends or it is dropped.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Informers:
         self._trees = Trees()
         self._informers: dict[View, Informer] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[Informer, asyncio.Task[None]] = {}
 
     def get(
         self, noun: Noun, namespace: str = "", *, labels: str = "", fields: str = "", partial: bool = False
@@ -61,6 +62,14 @@ class Informers:
             self._start(self._group, informer)
         return informer
 
+    def drop(
+        self, noun: Noun, namespace: str = "", *, labels: str = "", fields: str = "", partial: bool = False
+    ) -> None:
+        """Follow a view no more: the server has no such kind any more, say. Who asks for it later gets another informer."""
+        informer = self._informers.pop((noun, namespace, labels, fields, partial), None)
+        if informer is not None and (task := self._tasks.pop(informer, None)) is not None:
+            task.cancel()
+
     @property
     def problem(self) -> str:
         """What is wrong with which; empty while all is well."""
@@ -83,10 +92,9 @@ class Informers:
                 yield
             finally:
                 self._group = None
-                for task in tuple(self._tasks):
+                for task in tuple(self._tasks.values()):
                     task.cancel()
 
     def _start(self, group: asyncio.TaskGroup, informer: Informer) -> None:
-        task = group.create_task(informer.run())
-        self._tasks[task] = None
-        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
+        self._tasks[informer] = task = group.create_task(informer.run())
+        task.add_done_callback(lambda _: self._tasks.pop(informer, None))

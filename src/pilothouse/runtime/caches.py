@@ -92,6 +92,8 @@ class Caches:
         before = set(self._every)
         for noun in before - set(found.values()):
             del self._every[noun]
+            if noun not in self._full:
+                self._informers.drop(noun, partial=True)
         for noun in found.values():
             if noun not in self._every:
                 full = self._full.get(noun)

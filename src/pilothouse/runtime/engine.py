@@ -108,6 +108,7 @@ class Engine:
         self._parked: dict[Noun, dict[Key, None]] = {}
         self._advanced = asyncio.Event()
         self._followed: dict[Noun, Callable[[], None]] = {}
+        self._decides = False
 
     @property
     def queue(self) -> WorkQueue[Key]:
@@ -125,12 +126,14 @@ class Engine:
 
     async def run(self, fence: FenceOf, since: float) -> None:
         """Decide and act until cancelled, with all in view that was written before a moment. Raises ``Deposed``."""
+        self._decides = True
         self.follow()
         try:
             await self._filled(since)
             workers = range(self.controller.workers)
             await together({f"{self.controller.name} {number}": self._work(fence) for number in workers})
         finally:
+            self._decides = False
             for unsubscribe in self._followed.values():
                 unsubscribe()
             self._followed.clear()
@@ -139,8 +142,14 @@ class Engine:
             self._expectations.clear()
 
     def follow(self) -> None:
-        """Take up what there is, and hear of what changes; also of kinds that have come since."""
-        for noun, cache in self._caches().items():
+        """Take up what there is, and hear of what changes, while it decides; also of kinds that have come since. Nobody waits
+        for one that has gone."""
+        caches = self._caches() if self._decides else {}
+        for noun in [noun for noun in self._followed if noun not in caches]:
+            self._followed.pop(noun)()
+            self._unpark(noun)
+            self._advanced.set()
+        for noun, cache in caches.items():
             if noun in self._followed:
                 continue
             # What is there is told at once, and may wait until what has just changed is decided about.
@@ -156,9 +165,7 @@ class Engine:
 
         def hear(before: Object | None, after: Object | None) -> None:
             self._advanced.set()
-            if parked := self._parked.pop(noun, None):
-                for key in parked:
-                    self._queue.add(key, self._priority)
+            self._unpark(noun)
             if before is not None and after is not None and not controller.heeds(before, after):
                 return
             for one in (before, after):
@@ -172,6 +179,10 @@ class Engine:
                     self._map(mapper, one)
 
         return hear
+
+    def _unpark(self, noun: Noun) -> None:
+        for key in self._parked.pop(noun, ()):
+            self._queue.add(key, self._priority)
 
     def _add_owner(self, one: Object, kind: str, api_version: str, name: str) -> None:
         primary = self.controller.primary
