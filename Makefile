@@ -13,7 +13,7 @@ help:
 	@echo "make test         format, lint, types, imports, and the quick tests"
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
 	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"
-	@echo "make conformance  the protocol cases against a real kube-apiserver, built here"
+	@echo "make conformance  the protocol cases against a real kube-apiserver, and those of controllers against its own, built here"
 	@echo "make simulate     fleets in a bottle: SEEDS=1000 of them, from FIRST=0 on, of one SCENARIO= or all in turn"
 	@echo "make soak         the long tests with their full counts"
 	@echo "make bench        measurements beside a real kube-apiserver and etcd"
@@ -45,7 +45,7 @@ kubernetes: setup
 	@$(WITH_GO) scripts/tools/kubectl
 
 conformance: setup kubernetes
-	PILOTHOUSE_TARGET=kube $(PYTEST) -n $(WORKERS) tests/conformance
+	PILOTHOUSE_TARGET=kube $(PYTEST) -n $(WORKERS) tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py
 
 simulate: setup
 	@$(BIN)/python -m pilothouse.sim --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(if $(SCENARIO),--scenario $(SCENARIO))
