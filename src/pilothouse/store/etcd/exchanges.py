@@ -12,6 +12,7 @@ says what came and how it ended.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Protocol
 
@@ -34,7 +35,7 @@ class Carrier(Protocol):
         """End the exchange from our side."""
 
 
-class Exchange:
+class Exchange(ABC):
     """A stream of HTTP/2 as both kinds of calls have it."""
 
     __slots__ = ("deadline", "id", "owed", "unsent", "window")
@@ -51,17 +52,17 @@ class Exchange:
         """What waits for a window, and whether it is the last."""
 
     @property
+    @abstractmethod
     def done(self) -> bool:
         """Nobody waits for it any more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, data: bytes) -> bool:
         """Bytes of the answer. True if they leave nothing waiting for a reader."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, failed: CallFailed | None) -> None:
         """The end of the answer."""
-        raise NotImplementedError
 
 
 class Call(Exchange):
