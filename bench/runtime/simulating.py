@@ -13,7 +13,7 @@ from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.sim.faults import CALM, STORMY
 from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.scenarios import set_users
+from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.simulating import simulate
 
 HOUR = 3600.0

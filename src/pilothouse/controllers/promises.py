@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pilothouse.api.nouns import ConfigMap, Namespace, Node, PersistentVolumeClaim, Pod, Secret, StatefulSet
+from pilothouse.api.nouns import (
+    CertificateSigningRequest,
+    ConfigMap,
+    Namespace,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    Secret,
+    StatefulSet,
+)
 from pilothouse.api.objects import Object
 from pilothouse.controllers.scheduling.requests import added, allocatable, requested
 from pilothouse.runtime.promising import Facts, Promise, promise
@@ -128,6 +137,29 @@ def a_volume_has_one_claim(facts: Facts, before: Object | None, after: Object | 
     )
 
 
+@promise(CertificateSigningRequest)
+def a_verdict_on_a_request_stays(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+    """What people have denied is not approved after all."""
+    if before is None or after is None or before.uid != after.uid:
+        return None
+    if before.is_true("Denied") and (after.is_true("Approved") or after.status.get("certificate")):
+        return f"{after.name} was denied, and is approved"
+    return None
+
+
+@promise(CertificateSigningRequest)
+def only_nodes_get_certificates_by_themselves(
+    facts: Facts, before: Object | None, after: Object | None
+) -> str | None:
+    """Who asked is what the server wrote down: somebody with a bootstrap token, or a node."""
+    if after is None or not after.is_true("Approved"):
+        return None
+    groups = after.spec.get("groups") or ()
+    if any(each == "system:nodes" or each.startswith("system:bootstrappers") for each in groups):
+        return None
+    return f"{after.name} of {after.spec.get('username')} is approved"
+
+
 PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
     "stateful-sets": (
         a_pod_that_runs_is_ended_by_its_node,
@@ -138,6 +170,7 @@ PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
     "namespaces": (a_namespace_goes_when_it_is_empty,),
     "scheduling": (no_node_has_more_than_it_can_take, a_pod_is_placed_once),
     "claims": (a_volume_has_one_claim,),
+    "node-requests": (a_verdict_on_a_request_stays, only_nodes_get_certificates_by_themselves),
 }
 """By the name of the controller."""
 

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from pilothouse.apiserver.exchange import User
 from pilothouse.client.electing import Timing
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
@@ -28,7 +29,7 @@ from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.nodes import Habits, ModelNode
 from pilothouse.sim.pilots import ModelPilot
 from pilothouse.sim.processes import LEASE, Process, Through
-from pilothouse.sim.server import Server, Written
+from pilothouse.sim.server import ADMIN, Server, Written
 from pilothouse.sim.witness import Reign, Witness
 
 BOUND = 1800.0
@@ -50,6 +51,8 @@ class Action(msgspec.Struct, frozen=True):
     """Seconds since the one before."""
     what: str
     do: Callable[[Api], Awaitable[object]]
+    user: User = ADMIN
+    """Whoever does it."""
 
     def __str__(self) -> str:
         return f"a user: {self.what}"
@@ -168,7 +171,7 @@ class Fleet:
         """People whose request is refused see why, and go on; those whose server is down try again."""
         while True:
             try:
-                await action.do(self.api)
+                await action.do(self._api_of(action.user))
             except StatusError as refusal:
                 self._say(f"{action} (refused: {refusal.message})")
             except TransportError:
@@ -177,6 +180,9 @@ class Fleet:
             else:
                 self._say(str(action))
             return
+
+    def _api_of(self, user: User) -> Api:
+        return self.api if user == ADMIN else self.server.api("user", user=user)
 
     async def _trouble(self) -> None:
         for mishap in self._fortune.troubles():

@@ -1,0 +1,29 @@
+"""What users do to our controllers, drawn by a seed, and how the world has to look when it has come to rest.
+
+    SCENARIOS["sets"]                # a Scenario for simulate()
+
+One module a scenario. What has to be is said by what is asked for in the end, and not by what was done on the way: so a run
+with some of the actions left out is judged as well as one with all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pilothouse.sim.fleet import Scenario
+from pilothouse.sim.scenarios.budgets import BUDGETS
+from pilothouse.sim.scenarios.house import HOUSE
+from pilothouse.sim.scenarios.joining import JOINING
+from pilothouse.sim.scenarios.namespaces import NAMESPACES
+from pilothouse.sim.scenarios.nodes import NODES
+from pilothouse.sim.scenarios.owners import OWNERS
+from pilothouse.sim.scenarios.places import PLACES
+from pilothouse.sim.scenarios.services import SERVICES
+from pilothouse.sim.scenarios.sets import SETS
+from pilothouse.sim.scenarios.volumes import VOLUMES
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    each.name: each
+    for each in (SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING, HOUSE)
+}

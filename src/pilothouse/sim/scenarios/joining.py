@@ -1,0 +1,102 @@
+"""Nodes that ask for certificates, strangers who would like one too, and people who say no."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import lru_cache
+from random import Random
+from typing import Final
+
+from pilothouse.api.nouns import CertificateSigningRequest
+from pilothouse.api.objects import Object, Tree
+from pilothouse.apiserver.authorization import MASTERS
+from pilothouse.apiserver.exchange import User
+from pilothouse.client.rest import Api
+from pilothouse.controllers.node_requests import node_requests
+from pilothouse.controllers.promises import PROMISES
+from pilothouse.controllers.service_accounts import service_accounts
+from pilothouse.pki.requesting import new_key, request
+from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES
+from pilothouse.sim.fleet import Action, Scenario
+from pilothouse.sim.scenarios.doing import Do, create, delete
+
+_ALL: Final = "system:authenticated"
+_JOINING: Final = User("system:bootstrap:abcdef", groups=(MASTERS, "system:bootstrappers:bottle", _ALL))
+_STRANGER: Final = User("eve", groups=(MASTERS, _ALL))
+_VERDICT: Final = {"type": "Denied", "status": "True", "reason": "NotOurs", "message": "nobody knows it"}
+
+
+def node_askers(rng: Random) -> Sequence[Action]:
+    """Nodes join and renew, strangers ask for the same, and people deny, delete, and have it asked again."""
+    doing = [_asks(15, "a", _JOINING), _asks(1, "b", _STRANGER)]
+    for _ in range(rng.randint(4, 10)):
+        after, node = rng.uniform(0, 20), rng.choice("abcd")
+        match rng.choice(("join", "join", "renew", "stranger", "deny", "delete")):
+            case "join":
+                doing.append(_asks(after, node, _JOINING))
+            case "renew":
+                doing.append(_asks(after, node, User(f"{NODE}{node}", groups=(NODES, _ALL))))
+            case "stranger":
+                doing.append(_asks(after, node, _STRANGER))
+            case "deny":
+                doing.append(Action(after, f"deny {node}", _deny(f"csr-{node}")))
+            case _:
+                doing.append(
+                    Action(after, f"delete {node}'s", delete(CertificateSigningRequest, f"csr-{node}"))
+                )
+    return doing
+
+
+async def requests_settled(api: Api) -> str:
+    """Whoever may have a certificate has it, unless people said no; nobody else has one."""
+    for one in (await api.list(CertificateSigningRequest)).objects:
+        entitled = one.spec["username"] != _STRANGER.name and not one.is_true("Denied")
+        if entitled != bool(one.status.get("certificate")):
+            return f"{one.name} of {one.spec['username']} says {_verdicts(one) or 'nothing'}"
+    return ""
+
+
+def _asks(after: float, node: str, user: User) -> Action:
+    tree: Tree = {
+        "metadata": {"name": f"csr-{node}"},
+        "spec": {
+            "signerName": NODE_CLIENT,
+            "usages": ["client auth", "digital signature"],
+            "request": _request(node),
+        },
+    }
+    return Action(after, f"{user.name} asks for {node}'s", create(CertificateSigningRequest, tree), user=user)
+
+
+@lru_cache(maxsize=8)
+def _request(node: str) -> str:
+    """Made once, like the server's own keys: nothing that is decided depends on what is in it."""
+    return b64encode(request(new_key(), f"{NODE}{node}", NODES)).decode()
+
+
+def _deny(name: str) -> Do:
+    async def do(api: Api) -> Object | None:
+        found = await api.find(CertificateSigningRequest, name)
+        if found is None:
+            return None
+        metadata = {"resourceVersion": found.resource_version}
+        conditions = [*(found.status.get("conditions") or ()), _VERDICT]
+        fields = {"metadata": metadata, "status": {"conditions": conditions}}
+        return await api.patch(CertificateSigningRequest, name, "", fields, subresource="approval")
+
+    return do
+
+
+def _verdicts(one: Object) -> str:
+    return ", ".join(each["type"] for each in one.status.get("conditions") or ())
+
+
+JOINING = Scenario(
+    "joining",
+    (node_requests, service_accounts),
+    node_askers,
+    requests_settled,
+    PROMISES["node-requests"],
+    nodes=0,
+)

@@ -1,0 +1,53 @@
+"""Namespaces that come, are filled, go, and come again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from pilothouse.api.nouns import ConfigMap, Namespace, ServiceAccount
+from pilothouse.client.rest import Api
+from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.namespaces import namespaces
+from pilothouse.controllers.promises import PROMISES
+from pilothouse.controllers.service_accounts import service_accounts
+from pilothouse.sim.fleet import Action, Scenario
+from pilothouse.sim.scenarios.doing import create, delete, namespace
+
+
+def namespace_users(rng: Random) -> Sequence[Action]:
+    """Namespaces come, are filled, go, and come again."""
+    doing: list[Action] = []
+    for _ in range(rng.randint(4, 10)):
+        after, name = rng.uniform(0, 30), rng.choice(("red", "green"))
+        match rng.choice(("create", "create", "fill", "fill", "delete")):
+            case "create":
+                doing.append(Action(after, f"create {name}", create(Namespace, namespace(name))))
+            case "fill":
+                number = rng.randint(0, 3)
+                tree = {"metadata": {"name": f"c{number}", "namespace": name}, "data": {"a": "b"}}
+                doing.append(Action(after, f"create {name}/c{number}", create(ConfigMap, tree)))
+            case _:
+                doing.append(Action(after, f"delete {name}", delete(Namespace, name)))
+    return doing
+
+
+async def namespaces_settled(api: Api) -> str:
+    """No namespace is still going, and each has its account."""
+    accounts = {one.namespace for one in (await api.list(ServiceAccount)).objects if one.name == "default"}
+    for one in (await api.list(Namespace)).objects:
+        if one.deleting:
+            return f"the namespace {one.name} is still being deleted: {one.status}"
+        if one.name not in accounts:
+            return f"the namespace {one.name} has no default service account"
+    return ""
+
+
+NAMESPACES = Scenario(
+    "namespaces",
+    (namespaces, service_accounts, garbage),
+    namespace_users,
+    namespaces_settled,
+    (*PROMISES["namespaces"], *PROMISES["garbage"]),
+    nodes=0,
+)

@@ -1,0 +1,31 @@
+"""Sets on nodes that are lost and come back."""
+
+from __future__ import annotations
+
+from pilothouse.api.nouns import Node
+from pilothouse.client.rest import Api
+from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.node_lifecycle import node_lifecycle
+from pilothouse.controllers.promises import every
+from pilothouse.controllers.service_accounts import service_accounts
+from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.sim.fleet import Scenario
+from pilothouse.sim.scenarios.sets import set_users, sets_settled
+
+
+async def nodes_settled(api: Api) -> str:
+    """All nodes are ready, and so are the sets."""
+    for node in (await api.list(Node)).objects:
+        if not node.is_true("Ready") or node.spec.get("taints"):
+            return f"node {node.name} is not what it should be: {node.spec.get('taints')}, {node.status['conditions']}"
+    return await sets_settled(api)
+
+
+NODES = Scenario(
+    "nodes",
+    (node_lifecycle, stateful_sets, garbage, service_accounts),
+    set_users,
+    nodes_settled,
+    every(),
+    nodes=2,
+)

@@ -1,0 +1,99 @@
+"""Volumes, and claims that want them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
+from pilothouse.api.objects import Tree
+from pilothouse.client.rest import Api
+from pilothouse.controllers.promises import PROMISES
+from pilothouse.controllers.service_accounts import service_accounts
+from pilothouse.controllers.storage.claims import claims
+from pilothouse.controllers.storage.protection import claim_protection, volume_protection
+from pilothouse.controllers.storage.volumes import volumes
+from pilothouse.sim.fleet import Action, Scenario
+from pilothouse.sim.scenarios.doing import SPACE, create, delete, given_space
+
+
+def volume_users(rng: Random) -> Sequence[Action]:
+    """Volumes and claims come and go."""
+    doing = [given_space()]
+    for _ in range(rng.randint(5, 12)):
+        after, number, size = rng.uniform(0, 15), rng.randint(0, 3), rng.randint(1, 3)
+        match rng.choice(("volume", "volume", "claim", "claim", "delete")):
+            case "volume":
+                tree = _volume(f"v{number}", size)
+                doing.append(
+                    Action(after, f"create volume v{number} of {size}Gi", create(PersistentVolume, tree))
+                )
+            case "claim":
+                tree = _claim(f"c{number}", size)
+                doing.append(
+                    Action(after, f"create claim c{number} of {size}Gi", create(PersistentVolumeClaim, tree))
+                )
+            case _:
+                name = f"c{number}"
+                doing.append(
+                    Action(after, f"delete claim {name}", delete(PersistentVolumeClaim, name, SPACE))
+                )
+    return doing
+
+
+async def volumes_settled(api: Api) -> str:
+    """No claim waits beside a volume that would do, and each that has one is known to it."""
+    held = {one.name: one for one in (await api.list(PersistentVolume)).objects}
+    waiting = []
+    for claim in (await api.list(PersistentVolumeClaim, SPACE)).objects:
+        if claim.status.get("phase") != "Bound":
+            waiting.append(claim)
+            continue
+        volume = held.get(claim.spec["volumeName"])
+        if volume is None or volume.at("spec", "claimRef", "uid") != claim.uid:
+            return f"claim {claim.name} is bound to {claim.spec['volumeName']}, which does not know it"
+    free = [one for one in held.values() if not one.spec.get("claimRef") and not one.deleting]
+    for claim in waiting:
+        for volume in free:
+            if _size(claim.at("spec", "resources", "requests", "storage")) <= _size(
+                volume.at("spec", "capacity", "storage")
+            ):
+                return f"claim {claim.name} waits, and volume {volume.name} would do"
+    return ""
+
+
+def _volume(name: str, size: int) -> Tree:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": f"{size}Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": f"/{name}"},
+        },
+    }
+
+
+def _claim(name: str, size: int) -> Tree:
+    return {
+        "metadata": {"name": name, "namespace": SPACE},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "resources": {"requests": {"storage": f"{size}Gi"}},
+        },
+    }
+
+
+def _size(text: str) -> int:
+    return int(text.removesuffix("Gi"))
+
+
+VOLUMES = Scenario(
+    "volumes",
+    (claims, volumes, claim_protection, volume_protection, service_accounts),
+    volume_users,
+    volumes_settled,
+    PROMISES["claims"],
+    nodes=0,
+)
