@@ -95,7 +95,7 @@ _EVERY_PILOT = (
 _CONFINED = ("list* watch*", f"pilots.{NAV} secrets configmaps leases.{COORD}")
 _EVERY_NODE = (
     _ABOUT_ONESELF,
-    (READ, "services endpoints endpointslices.discovery.k8s.io"),
+    (READ, "nodes services endpoints endpointslices.discovery.k8s.io"),
     ("create update patch", f"events events.{EVENTS}"),
     ("create", f"tokenreviews.{WHO} subjectaccessreviews.{ACCESS} localsubjectaccessreviews.{ACCESS}"),
     ("create", f"certificatesigningrequests.{CERTS} nodes"),
@@ -122,7 +122,7 @@ ALLOWED: dict[str, tuple[tuple[str, str], ...]] = {
     "other pilot": (*_EVERY_PILOT, _CONFINED),
     "node": (
         *_EVERY_NODE,
-        (FIND, "nodes pods secrets"),
+        (FIND, "pods secrets"),
         ("get", "serviceaccounts persistentvolumeclaims persistentvolumes"),
         ("update patch", "nodes"),
         ("update patch", "nodes/status pods/status persistentvolumeclaims/status"),

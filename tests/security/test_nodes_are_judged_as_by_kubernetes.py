@@ -49,8 +49,12 @@ STRICTER = {
     ("create", "pods", "p1"),
 }
 """Where Kubernetes' authorizer says yes, and leaves it to NodeRestriction to refuse; and pods, which nodes don't make here."""
-WIDER = {("get", "serviceaccounts", "a1")}
-"""Where it says no and we say yes: the account of a pod names the secrets that its images are pulled with."""
+WIDER = {
+    ("get", "serviceaccounts", "a1"),
+    *((verb, "nodes", name) for verb in VERBS[:3] for name in ("n1", "n2")),
+}
+"""Where it says no and we say yes: the account of a pod names the secrets that its images are pulled with; and our node agent
+does what kube-proxy does, so it reads the nodes that it routes to."""
 CLUSTERWIDE = ("nodes", "persistentvolumes", "namespaces")
 
 

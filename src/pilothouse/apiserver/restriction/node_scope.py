@@ -1,15 +1,16 @@
 """What a node may ask for: itself, the pods that are bound to it, and what those refer to.
 
-The rules are those of Kubernetes' node authorizer, with two differences: what is not in scope is denied, so that no role
-can add to it; and a node makes no pods, as nothing here runs pods that the server does not know of first.
+The rules are those of Kubernetes' node authorizer, with three differences: what is not in scope is denied, so that no role
+can add to it; a node makes no pods, as nothing here runs pods that the server does not know of first; and it reads what
+kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards services and routes to other nodes itself.
 
 | | reads | writes |
 |---|---|---|
-| its Node | get; list and watch by name | create, update, patch, and of the status |
+| its Node | | create, update, patch, and of the status |
 | its pods | get; list and watch by ``spec.nodeName`` | delete, evict, their status |
 | their secrets and config maps | get; list and watch by name | |
 | their claims, volumes and accounts | get | the claims' status, the accounts' tokens |
-| services, endpoints and their slices | all | |
+| nodes, services, endpoints and their slices | all | |
 | its lease in ``kube-node-lease`` | get | create, update, patch, delete |
 | its certificate requests | get; list and watch by name | create |
 | events | | create, update, patch |
@@ -63,7 +64,10 @@ class NodeScope:
     def _node(self, node: str, asked: Attributes) -> Decision:
         if asked.verb == "create":
             return _YES if asked.name in ("", node) else _not_itself(node)
-        if asked.verb not in READS and asked.verb not in CHANGES:
+        if asked.verb in READS:
+            # Where others are, and which range lies behind each: a node routes to them.
+            return _YES
+        if asked.verb not in CHANGES:
             return _NO_VERB
         return _YES if asked.name == node else _not_itself(node)
 
