@@ -1,0 +1,107 @@
+"""A pod's /etc/hosts, and how it is changed while programs read it.
+
+    lines = hosts_lines(pod, "127.70.4.1", names)
+    for write in revisions(path.read_bytes(), lines):
+        os.pwrite(file, write.content, write.offset)
+
+The file is mounted into the pod, so it can't be replaced by another one: the pod would go on seeing the first. And it is read at
+any time, by programs that know nothing of us. So each line takes up a multiple of ``SLOT`` bytes, filled up with blanks, and
+stays where it is for as long as it is wanted; a change writes single lines, each with one write: first those that come, into
+free places or at the end, then comments over those that go. A reader at any moment between two writes sees whole lines, every name
+that stays, and a name whose address changes at the old address, at both, or at the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from pilothouse.api.objects import Object
+from pilothouse.node.addresses.names import DOMAIN, Name, spelt
+
+SLOT: Final = 128
+HEAD: Final = (
+    "# Kept up to date by pilothouse: pods and services by name.",
+    "127.0.0.1 localhost",
+    "::1 localhost ip6-localhost ip6-loopback",
+)
+
+
+class Write(NamedTuple):
+    """One write of a whole line."""
+
+    offset: int
+    content: bytes
+
+
+def hosts_lines(
+    pod: Object, address: str, names: Iterable[Name], *, of_node: Iterable[str] = ()
+) -> list[str]:
+    """What a pod's file says: itself, its aliases, and everyone by name. ``of_node``: the lines of the node's own file."""
+    lines = [*HEAD, *(line.strip() for line in of_node if line.strip() and not line.lstrip().startswith("#"))]
+    hostname = pod.spec.get("hostname") or pod.name
+    if subdomain := pod.spec.get("subdomain"):
+        lines.append(f"{address} {hostname}.{subdomain}.{pod.namespace}.svc.{DOMAIN} {hostname}")
+    else:
+        lines.append(f"{address} {hostname}")
+    for alias in pod.spec.get("hostAliases") or ():
+        if alias.get("hostnames"):
+            lines.append(f"{alias.get('ip')} {' '.join(alias['hostnames'])}")
+    lines += [f"{name.address} {spelt(name, within=pod.namespace)}" for name in sorted(names)]
+    return list(dict.fromkeys(lines))
+
+
+def revisions(current: bytes, lines: Sequence[str]) -> Iterator[Write]:
+    """The writes that make a file say these lines, in order. A file that is not of our making is begun anew."""
+    places = _places(current)
+    if places is None:
+        yield Write(0, b"".join(_padded(line) for line in lines) or _free(SLOT))
+        return
+    wanted = set(lines)
+    free: dict[int, list[int]] = {}
+    leaving: list[tuple[int, int]] = []
+    kept: set[str] = set()
+    for offset, size, line in places:
+        if line == "#":
+            free.setdefault(size, []).append(offset)
+        elif line in wanted and line not in kept:
+            kept.add(line)
+        else:
+            leaving.append((offset, size))
+    end = len(current)
+    for line in lines:
+        if line in kept:
+            continue
+        content = _padded(line)
+        room = free.get(len(content))
+        if room:
+            yield Write(room.pop(0), content)
+        else:
+            yield Write(end, content)
+            end += len(content)
+    for offset, size in leaving:
+        yield Write(offset, _free(size))
+
+
+def _places(current: bytes) -> list[tuple[int, int, str]] | None:
+    """Offset, size and text of each line; None if they are not laid out in slots."""
+    if not current or not current.endswith(b"\n"):
+        return None
+    places, offset = [], 0
+    for raw in current.split(b"\n")[:-1]:
+        size = len(raw) + 1
+        if size % SLOT:
+            return None
+        places.append((offset, size, raw.decode(errors="replace").rstrip(" ")))
+        offset += size
+    return places
+
+
+def _padded(line: str) -> bytes:
+    raw = line.encode()
+    size = -(-(len(raw) + 1) // SLOT) * SLOT
+    return raw.ljust(size - 1) + b"\n"
+
+
+def _free(size: int) -> bytes:
+    return b"#".ljust(size - 1) + b"\n"

@@ -1,0 +1,80 @@
+"""Who has which address, kept in a file, so that a pod keeps its own over agents.
+
+    ledger = Ledger.read(folder / "addresses.json")
+    ledger = ledger.with_entry(uid, Entry(address="127.70.4.1", pod="default/db-0"))
+    ledger.write(folder / "addresses.json")
+
+It is written before an address is given out: a crash in between loses an address for a while, and never gives one out twice.
+A file that can't be read stops the agent rather than having it give out addresses that are in use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.pki.files import write_private
+
+
+class BadLedger(Exception):
+    """The record of addresses can't be read."""
+
+
+class Port(msgspec.Struct, frozen=True, array_like=True):
+    """A port of the node that a pod has."""
+
+    number: int
+    protocol: str = "TCP"
+    address: str = ""
+    """Of the node; empty for all of them."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What one pod has."""
+
+    address: str
+    pod: str
+    """Namespace and name, for people."""
+    ports: tuple[Port, ...] = ()
+    """Ports of the node."""
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """What all pods of a node have."""
+
+    network: str = ""
+    """The range that addresses were last given out from."""
+    last: str = ""
+    """The address that was given out last."""
+    entries: dict[str, Entry] = {}
+    """By the pod's uid."""
+
+    @property
+    def taken(self) -> frozenset[str]:
+        return frozenset(entry.address for entry in self.entries.values())
+
+    def with_entry(self, uid: str, entry: Entry) -> Ledger:
+        return msgspec.structs.replace(self, entries={**self.entries, uid: entry})
+
+    def without(self, uid: str) -> Ledger:
+        return msgspec.structs.replace(
+            self, entries={key: entry for key, entry in self.entries.items() if key != uid}
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """What was written, or an empty one. Raises ``BadLedger``."""
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            return cls()
+        except (OSError, msgspec.DecodeError) as problem:
+            raise BadLedger(
+                f"{path}: can't tell which pod has which address: {problem}; "
+                "stop this node's pods and remove the file, and they get new addresses"
+            ) from None
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, msgspec.json.encode(self))

@@ -1,0 +1,95 @@
+"""Which ranges lie behind which machine: what the kernel should be told, and what stands in the way.
+
+    plan = planned(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"))
+    plan.routes        # {"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}
+    plan.local         # {"10.44.1.0/24"}: all of it answers here
+    plan.problem       # "" or what keeps pods of other machines from being reached
+
+A node says its range in ``spec.podCIDRs`` and where it is reached in ``status.addresses`` (InternalIP). A range is routed whether or not its
+node is well: whether packets arrive is not for us to judge. Nodes at our own address share our machine, and need no route.
+A range that overlaps one that is routed already, or our own, is left out and told: of two nodes, the older one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
+
+from pilothouse.api.objects import Object
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What should be in the kernel's tables."""
+
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """Ranges of other machines, and the address each is behind."""
+    local: frozenset[str] = frozenset()
+    """Ranges and addresses that answer here."""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        return "; ".join(self.problems)
+
+
+def planned(
+    nodes: Iterable[Object], *, me: str, address: str, own: IPv4Network | None, services: Iterable[str] = ()
+) -> Plan:
+    """The plan of the node called ``me``. ``own`` is None on loopback. ``services`` are addresses of services."""
+    routes: dict[str, str] = {}
+    problems: list[str] = []
+    local = {f"{each}/32" for each in services if not IPv4Address(each).is_loopback}
+    settled: list[tuple[IPv4Network, str]] = []
+    if own is not None:
+        local.add(str(own))
+        settled.append((own, me))
+    strangers: list[str] = []
+    for node in sorted(nodes, key=lambda one: (one.created, one.name)):
+        if node.name == me:
+            continue
+        where = internal_address(node)
+        if where == address:
+            local |= {str(network) for network in ranges_of(node)}
+            continue
+        if own is None and where and not IPv4Address(where).is_loopback:
+            strangers.append(node.name)
+        for network in ranges_of(node):
+            other = next((name for known, name in settled if known.overlaps(network)), None)
+            if other is not None:
+                problems.append(
+                    f"node {node.name} has the range {network}, which overlaps that of node {other}; "
+                    f"give each node a --pod-cidr of its own"
+                )
+            elif where:
+                settled.append((network, node.name))
+                routes[str(network)] = where
+            else:
+                problems.append(f"node {node.name} has the range {network} and no InternalIP to route it to")
+    if strangers:
+        problems.append(
+            f"pods here have loopback addresses, which other machines ({', '.join(strangers)}) can't reach; "
+            f"start this node with --pod-cidr"
+        )
+    return Plan(routes, frozenset(local), tuple(problems))
+
+
+def internal_address(node: Object) -> str:
+    """Where other machines reach a node; empty if it does not say so, or says nothing of IPv4."""
+    for each in node.status.get("addresses") or ():
+        if each.get("type") == "InternalIP":
+            try:
+                return str(IPv4Address(each.get("address", "")))
+            except ValueError:
+                continue
+    return ""
+
+
+def ranges_of(node: Object) -> Iterator[IPv4Network]:
+    """The ranges of a node's pods. What is no range of IPv4 is passed over: others may have IPv6 as well."""
+    for text in node.spec.get("podCIDRs") or filter(None, [node.spec.get("podCIDR")]):
+        try:
+            yield IPv4Network(text)
+        except ValueError:
+            continue

@@ -1,0 +1,159 @@
+"""Which address and port of this machine leads to which endpoints.
+
+    table = backends(services, slices, pods, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
+    table[At("127.96.3.7", 5432)]         # Backend("shop/db:sql", (Endpoint("10.44.2.3", 5432),), affinity=0)
+
+A service's own address leads to its endpoints, its node ports do so at the node's addresses, and a pod's host port leads to the
+pod. Endpoints are those that are ready; when none is, those that are about to go and still serve. A policy ``Local`` keeps to
+the endpoints on this node. What has no endpoint is not in the table: nobody listens there, and who calls is refused at once.
+
+TCP is forwarded. Ports of other protocols are told by ``unserved``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pilothouse.api.objects import Object
+from pilothouse.node.addresses.names import HEADLESS, OF_SERVICE
+
+_THREE_HOURS: Final = 10800
+_ANY: Final = ("", "0.0.0.0", "::")
+
+
+class At(NamedTuple):
+    """Where to listen."""
+
+    address: str
+    port: int
+
+
+class Endpoint(NamedTuple):
+    """Where to lead to."""
+
+    address: str
+    port: int
+
+
+class Backend(NamedTuple):
+    """What is behind a port."""
+
+    name: str
+    """For people: namespace/service:port, or the pod."""
+    endpoints: tuple[Endpoint, ...]
+    affinity: int = 0
+    """For so many seconds after its last connection a client gets the same endpoint; 0 for any."""
+
+
+def backends(
+    services: Iterable[Object],
+    slices: Iterable[Object],
+    pods: Iterable[Object],
+    *,
+    node: str,
+    addresses: Sequence[str],
+) -> dict[At, Backend]:
+    """The whole table. ``addresses`` are the node's own; of two that want the same place, the first by name has it."""
+    by_service: dict[tuple[str, str], list[Object]] = {}
+    for each in slices:
+        if each.get("addressType") == "IPv4":
+            by_service.setdefault((each.namespace, each.labels.get(OF_SERVICE, "")), []).append(each)
+    table: dict[At, Backend] = {}
+    for service in sorted(services, key=lambda one: one.key):
+        for at, backend in _of_service(service, by_service.get(service.key, ()), node, addresses):
+            table.setdefault(at, backend)
+    for pod in sorted(pods, key=lambda one: one.key):
+        for at, backend in _of_pod(pod, addresses):
+            table.setdefault(at, backend)
+    return table
+
+
+def unserved(services: Iterable[Object]) -> list[str]:
+    """Ports of services that are not forwarded here, each as a sentence."""
+    return [
+        f"service {service.namespace}/{service.name}: port {port.get('port')}/{port.get('protocol')} is not forwarded: only TCP is"
+        for service in services
+        if _has_address(service)
+        for port in service.spec.get("ports") or ()
+        if port.get("protocol", "TCP") != "TCP"
+    ]
+
+
+def _has_address(service: Object) -> bool:
+    return service.spec.get("type") != "ExternalName" and service.spec.get("clusterIP", "") not in (
+        "",
+        HEADLESS,
+    )
+
+
+def _of_service(
+    service: Object, slices: Sequence[Object], node: str, addresses: Sequence[str]
+) -> Iterator[tuple[At, Backend]]:
+    if not _has_address(service):
+        return
+    spec = service.spec
+    affinity = 0
+    if spec.get("sessionAffinity") == "ClientIP":
+        config = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        affinity = int(config.get("timeoutSeconds") or _THREE_HOURS)
+    for port in spec.get("ports") or ():
+        if port.get("protocol", "TCP") != "TCP":
+            continue
+        name = f"{service.namespace}/{service.name}:{port.get('name') or port.get('port')}"
+        inside = _chosen(
+            slices, port.get("name") or "", node if spec.get("internalTrafficPolicy") == "Local" else ""
+        )
+        if inside:
+            yield At(spec["clusterIP"], int(port["port"])), Backend(name, inside, affinity)
+        if port.get("nodePort"):
+            only = node if spec.get("externalTrafficPolicy") == "Local" else ""
+            outside = _chosen(slices, port.get("name") or "", only)
+            if outside:
+                for address in addresses:
+                    yield At(address, int(port["nodePort"])), Backend(name, outside, affinity)
+
+
+def _chosen(slices: Sequence[Object], port: str, only: str) -> tuple[Endpoint, ...]:
+    """The endpoints of a port that connections may go to, in a fixed order. ``only``: those of this node; empty for all."""
+    ready: set[Endpoint] = set()
+    leaving: set[Endpoint] = set()
+    for each in slices:
+        number = next(
+            (
+                one.get("port")
+                for one in each.get("ports") or ()
+                if (one.get("name") or "") == port and one.get("protocol", "TCP") == "TCP"
+            ),
+            None,
+        )
+        if number is None:
+            continue
+        for endpoint in each.get("endpoints") or ():
+            if only and endpoint.get("nodeName") != only:
+                continue
+            conditions: Mapping[str, Any] = endpoint.get("conditions") or {}
+            places = {Endpoint(address, int(number)) for address in (endpoint.get("addresses") or ())[:1]}
+            if conditions.get("ready") is not False:
+                ready |= places
+            elif conditions.get("serving") and conditions.get("terminating"):
+                leaving |= places
+    return tuple(sorted(ready or leaving))
+
+
+def _of_pod(pod: Object, addresses: Sequence[str]) -> Iterator[tuple[At, Backend]]:
+    address = pod.at("status", "podIP", default="")
+    if not address or pod.spec.get("hostNetwork") or pod.at("status", "phase") in ("Succeeded", "Failed"):
+        return
+    for kind in ("initContainers", "containers"):
+        for container in pod.spec.get(kind) or ():
+            for port in container.get("ports") or ():
+                if not port.get("hostPort") or port.get("protocol", "TCP") != "TCP":
+                    continue
+                asked = port.get("hostIP") or ""
+                target = Endpoint(address, int(port["containerPort"]))
+                for at in addresses if asked in _ANY else (asked,):
+                    yield (
+                        At(at, int(port["hostPort"])),
+                        Backend(f"pod {pod.namespace}/{pod.name}", (target,)),
+                    )

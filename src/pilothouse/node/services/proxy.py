@@ -1,0 +1,134 @@
+"""Listens where services are, and leads connections to their endpoints.
+
+    proxy = Proxy(clock, rng)
+    await proxy.settle(table)        # listen at these places and no others
+    proxy.problems                   # {At("127.96.3.7", 80): "shop/web:http: port 80 needs the right to ..."}
+    await proxy.close()
+
+What changes behind a place that is listened at counts from the next connection on; connections that are open stay with the
+endpoint they have, also when their service goes. A place that can't be had (another program is there, or another agent on this
+machine, which does the same) is tried again with each ``settle``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from pilothouse.base.clock import Clock
+from pilothouse.node.services.backends import At, Backend
+from pilothouse.node.services.balancing import Balance
+from pilothouse.node.services.forwarding import Incoming, Side
+
+CONNECTING: Final = 5.0
+"""Seconds for an endpoint to answer, before the next is tried."""
+_BACKLOG: Final = 512
+
+log = logging.getLogger(__name__)
+
+
+class Proxy:
+    """The listening places of one node."""
+
+    def __init__(self, clock: Clock, rng: Random) -> None:
+        self._balance = Balance(clock, rng)
+        self._table: dict[At, Backend] = {}
+        self._servers: dict[At, asyncio.Server] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._live: set[asyncio.Transport] = set()
+        self.problems: dict[At, str] = {}
+
+    @property
+    def listening(self) -> frozenset[At]:
+        return frozenset(self._servers)
+
+    @property
+    def connections(self) -> int:
+        """Open at this time."""
+        return len(self._live)
+
+    async def settle(self, table: Mapping[At, Backend]) -> None:
+        """Listen at the places of this table and no others."""
+        self._table = dict(table)
+        for at in self._servers.keys() - table.keys():
+            self._servers.pop(at).close()
+        for at in self.problems.keys() - table.keys():
+            del self.problems[at]
+        for at, backend in table.items():
+            if at not in self._servers:
+                await self._listen(at, backend)
+
+    async def close(self) -> None:
+        """Listen nowhere, and end what is open."""
+        await self.settle({})
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for transport in tuple(self._live):
+            transport.abort()
+
+    async def _listen(self, at: At, backend: Backend) -> None:
+        try:
+            listening = _bound(at)
+        except OSError as problem:
+            said = f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
+            if self.problems.get(at) != said:
+                log.warning("%s", said)
+            self.problems[at] = said
+            return
+        self.problems.pop(at, None)
+        loop = asyncio.get_running_loop()
+        self._servers[at] = await loop.create_server(
+            lambda: Incoming(lambda client, side: self._lead(at, client, side), self._tasks, self._live),
+            sock=listening,
+            backlog=_BACKLOG,
+        )
+
+    async def _lead(self, at: At, client: str, side: Side) -> None:
+        """Connect a side to an endpoint of a place. Raises ``OSError`` once none has answered."""
+        backend = self._table.get(at)
+        loop = asyncio.get_running_loop()
+        for endpoint in self._balance.order(backend, client) if backend is not None else ():
+            try:
+                async with asyncio.timeout(CONNECTING):
+                    await loop.create_connection(lambda: side, endpoint.address, endpoint.port)
+            except (OSError, TimeoutError) as problem:
+                log.info("%s: %s does not answer: %s", at, endpoint, problem or "no answer in time")
+                continue
+            assert backend is not None
+            self._balance.settled(backend, client, endpoint)
+            return
+        raise ConnectionRefusedError(f"no endpoint of {at} answers")
+
+
+def _bound(at: At) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind((at.address, at.port))
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _told(at: At, problem: OSError) -> str:
+    match problem.errno:
+        case errno.EADDRINUSE:
+            return "another program listens there, or at that port of all addresses (0.0.0.0)"
+        case errno.EACCES:
+            return (
+                f"port {at.port} is for root only; run the node as root, give the service a port from 1024 on, "
+                f"or lower net.ipv4.ip_unprivileged_port_start"
+            )
+        case errno.EADDRNOTAVAIL:
+            return "the address is not one of this machine"
+        case _:
+            return problem.strerror or str(problem)
