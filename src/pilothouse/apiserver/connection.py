@@ -38,10 +38,11 @@ from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator, UnseenError, certified_user
 from pilothouse.apiserver.boundaries import Boundary, Head
 from pilothouse.apiserver.codec import dump
-from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, User
+from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, Tunnel, User
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.limits import Deadlines, allowance
+from pilothouse.apiserver.lines import ConnectionLine
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.prompting import Prompting
 from pilothouse.apiserver.shares import Shares
@@ -117,6 +118,7 @@ class Connection(web.RequestHandler):
         "_expired",
         "_heading",
         "_incoming",
+        "_line",
         "_peer",
         "_shared",
         "_task",
@@ -140,6 +142,7 @@ class Connection(web.RequestHandler):
         self._doing = Doing.WAITING
         self._expired = False
         self._incoming: StreamReader = EMPTY_PAYLOAD
+        self._line: ConnectionLine | None = None
         self._peer = ""
         self._certified: User | None = None
         self._certificate_end: asyncio.TimerHandle | None = None
@@ -159,6 +162,9 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._line is not None:
+            self._line.feed(data)
+            return
         prompting, boundary = self._shared.prompting, self._boundary
         if prompting is None:
             super().data_received(data)
@@ -213,6 +219,8 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        if self._line is not None:
+            self._line.lost()
         if self._certificate_end is not None:
             self._certificate_end.cancel()
         if self._doing is not Doing.WRITING and self._task is not None:
@@ -329,20 +337,22 @@ class Connection(web.RequestHandler):
             answer = refusal(internal(f"{type(error).__name__}; the server's log says more"))
         finally:
             shared.deadlines.disarm(self)
-        shared.requests.saw(request, answer.status, isinstance(answer, Streaming), perf_counter() - began)
+        endless = not isinstance(answer, Response)
+        shared.requests.saw(request, answer.status, endless, perf_counter() - began)
         if isinstance(answer, Response):
             self._record(arrival, request, answer.status, answer)
-        if self.transport is None:
-            return False
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s %d %s", request.method, message.path, answer.status, request.user.name)
         if isinstance(answer, Response):
             return await self._send(answer, request, audit, message, payload)
         self._record(arrival, request, answer.status, stage=STARTED)
         try:
+            if isinstance(answer, Tunnel):
+                return await self._tunnel(answer, request, audit)
             return await self._stream(answer, request, audit, message)
         finally:
             self._record(arrival, request, answer.status)
+            await answer.close()
 
     def _record(
         self,
@@ -493,6 +503,27 @@ class Connection(web.RequestHandler):
         if chunked and self.transport is not None:
             self.transport.write(_LAST_CHUNK)
         return chunked and not (message.should_close or self._dismissed or self._shared.leaving)
+
+    async def _tunnel(self, answer: Tunnel, request: Request, audit: str) -> bool:
+        """Switch protocols, then let the answer have the connection, which ends with it."""
+        transport = self.transport
+        if transport is None:
+            return False
+        transport.write(self._shared.heads.switching("websocket", audit=audit, headers=answer.headers))
+        self._doing = Doing.STREAMING
+        self._line = ConnectionLine(transport, self._drain_helper, self._message_tail)
+        self._message_tail = b""
+        self._resume_reading_for_buffer()
+        try:
+            if not self._ending:
+                await answer.run(self._line)
+        except asyncio.CancelledError:
+            if self.transport is None or not self._ending or self._task is None:
+                raise
+            self._task.uncancel()
+        except Exception:
+            log.exception("%s %s: the tunnel broke", request.method, request.path)
+        return False
 
     def _refuse_garbage(self, problem: BaseException) -> None:
         """Answer what could not be parsed as HTTP. Where the next request would begin is unknown, so this is the end."""

@@ -44,9 +44,11 @@ from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.minting import Minting
 from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
+from pilothouse.apiserver.node_calls import Nodes, NoNodes
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.apiserver.patching import Patcher
+from pilothouse.apiserver.pod_streams import NAMES_OF_STREAMS, PodStreams
 from pilothouse.apiserver.pods import Pods
 from pilothouse.apiserver.prompt_reads import PromptReads
 from pilothouse.apiserver.rbac.aggregation import Aggregation
@@ -97,6 +99,7 @@ class Core:
         refusals: Refusals,
         signing_key: SigningKey,
         authority: Callable[[], Authority],
+        nodes: Nodes = NoNodes(),
         service_addresses: IPv4Network = SERVICE_RANGE,
         history: float = 300.0,
     ) -> None:
@@ -126,6 +129,7 @@ class Core:
         self._writer = Writer(self._objects, admission, clock, random, uids, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
+        self._pod_streams = PodStreams(self.catalog, self._objects, nodes, clock)
         self._minting = Minting(signing_key, self._objects, clock, uids)
         authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
         self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock)
@@ -275,12 +279,14 @@ class Core:
         kind = call.served.kind
         allowed = _subresource_verbs(kind, call.subresource)
         if not allowed and kind.native:
-            # Such as pods/log: Kubernetes has it, this server does not. That must not read as if the pod were gone.
+            # Such as pods/portforward: Kubernetes has it, this server does not. That must not read as if the pod were gone.
             raise errors.not_served(kind.plural, kind.group)
         if not allowed:
             raise errors.not_found(kind.plural, kind.group, call.name)
         if call.verb not in allowed:
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
+        if kind.plural == "pods" and kind.native and call.subresource in NAMES_OF_STREAMS:
+            return await self._pod_streams.answer(call)
         match call.subresource, call.verb:
             case "scale", "get":
                 return await self._get_scale(call)

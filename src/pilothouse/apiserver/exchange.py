@@ -100,6 +100,20 @@ class Sink(Protocol):
         """True once the peer is gone; writes are then dropped."""
 
 
+class Line(Protocol):
+    """A connection that has been handed over: bytes both ways."""
+
+    async def receive(self) -> bytes:
+        """What the peer sent; empty once it has ended."""
+
+    async def send(self, data: bytes) -> None:
+        """Hand over bytes, and wait while the peer takes none."""
+
+
+async def _nothing_to_close() -> None:
+    return None
+
+
 class Streaming(msgspec.Struct):
     """An answer without a known end. Its head is sent at once; ``run`` writes until it returns, then the stream ends.
 
@@ -112,6 +126,22 @@ class Streaming(msgspec.Struct):
     status: int = 200
     ends: bool = False
     """It has an end of its own, which a server that is to stop waits for."""
+    close: Callable[[], Awaitable[None]] = _nothing_to_close
+    """Called once at the end, also where ``run`` never was."""
 
 
-Answer = Response | Streaming
+class Tunnel(msgspec.Struct):
+    """The connection itself, for another protocol: the head says so, then ``run`` has the line until it returns.
+
+    ``run`` is cancelled when the peer goes away or the server stops.
+    """
+
+    run: Callable[[Line], Awaitable[None]]
+    headers: tuple[tuple[str, str], ...] = ()
+    status: int = 101
+    content_type: str = ""
+    close: Callable[[], Awaitable[None]] = _nothing_to_close
+    """Called once at the end, also where ``run`` never was."""
+
+
+Answer = Response | Streaming | Tunnel

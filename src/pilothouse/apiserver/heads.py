@@ -89,6 +89,14 @@ class Heads:
             b"Transfer-Encoding: chunked\r\n" if chunked else b"",
         )
 
+    def switching(self, protocol: str, *, audit: str, headers: Headers = ()) -> bytes:
+        """The head after which a connection speaks another protocol."""
+        lines = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in headers)
+        return (
+            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n"
+            f"Audit-Id: {audit}\r\n{lines}\r\n"
+        ).encode("utf-8", "replace")
+
     def _date(self) -> bytes:
         second = int(self._now())
         if second != self._second:

@@ -27,6 +27,7 @@ from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge
 from pilothouse.apiserver.instances import Instance
 from pilothouse.apiserver.live_tls import LiveContext
+from pilothouse.apiserver.node_calls import NodeCalls
 from pilothouse.app import addresses, auditing, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
@@ -104,6 +105,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 refusals=refused_fields,
                 signing_key=await keys.signing(),
                 authority=lambda: identity.authority,
+                nodes=NodeCalls(identity.towards_nodes),
                 service_addresses=options.service_addresses,
                 history=options.compaction_interval,
             )

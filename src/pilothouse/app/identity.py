@@ -72,6 +72,13 @@ class Identity:
         """What this server shows to other instances."""
         return self._keyring.peer(self.authority, self.now())
 
+    def towards_nodes(self) -> ssl.SSLContext:
+        """What this server shows to the agents of nodes, whose certificates have to be of our own authorities."""
+        context = ssl.create_default_context(cadata=self._authorities.trusted.decode())
+        pair = self.peer()
+        context.load_cert_chain(pair.certificate, pair.key)
+        return context
+
     def tls(self) -> ssl.SSLContext:
         """A context with the certificate. Clients' may be our own authorities' or, where given, another's."""
         pair = self.pair()

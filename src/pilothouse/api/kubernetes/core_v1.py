@@ -14,6 +14,9 @@ from pilothouse.meta.names import label, label_1035
 _FINALIZE = Subresource(name="finalize", group="", version="v1", kind="Namespace", verbs=("update",))
 _EVICTION = Subresource(name="eviction", group="policy", version="v1", kind="Eviction", verbs=("create",))
 _BINDING = Subresource(name="binding", group="", version="v1", kind="Binding", verbs=("create",))
+_LOG = Subresource(name="log", group="", version="v1", kind="Pod", verbs=("get",))
+_EXEC = Subresource(name="exec", group="", version="v1", kind="PodExecOptions", verbs=("create", "get"))
+_ATTACH = Subresource(name="attach", group="", version="v1", kind="PodAttachOptions", verbs=("create", "get"))
 _TOKEN = Subresource(
     name="token", group="authentication.k8s.io", version="v1", kind="TokenRequest", verbs=("create",)
 )
@@ -111,7 +114,7 @@ def _pods() -> Kind:
         categories=("all",),
         status=True,
         generation=True,
-        subresources=(_EVICTION, _BINDING),
+        subresources=(_EVICTION, _BINDING, _LOG, _EXEC, _ATTACH),
         columns=pod_columns.COLUMNS,
         selectable={
             field: f".{field}"

@@ -66,6 +66,7 @@ def cluster_bindings() -> list[Object]:
         binding("system:service-account-issuer-discovery", group("system:serviceaccounts")),
         binding("system:volume-scheduler", user("system:kube-scheduler")),
         binding("pilothouse:audit-reader", group(PEERS_GROUP)),
+        binding("system:kubelet-api-admin", group(PEERS_GROUP)),
         binding("pilothouse:controller-manager", user("pilothouse:controller-manager")),
         binding("pilothouse:monitoring", group("system:monitoring")),
         *(
@@ -112,7 +113,8 @@ def _people() -> Iterable[Object]:
         "system:aggregate-to-edit",
         verbs(VIEW, "secrets"),
         verbs("impersonate", "serviceaccounts"),
-        verbs(EDIT, "pods"),
+        verbs(VIEW, "pods/attach pods/exec"),
+        verbs(EDIT, "pods pods/attach pods/exec"),
         verbs("create", "pods/eviction"),
         verbs(EDIT, "configmaps events persistentvolumeclaims secrets serviceaccounts services"),
         verbs("create", "serviceaccounts/token"),
@@ -169,6 +171,12 @@ def _components() -> Iterable[Object]:
         verbs("create", "subjectaccessreviews", "authorization.k8s.io"),
     )
     yield plain("system:auth-delegator", *reviews)
+    yield plain(
+        "system:kubelet-api-admin",
+        verbs(VIEW, "nodes"),
+        verbs("*", "nodes/log nodes/metrics nodes/proxy nodes/stats"),
+        verbs("proxy", "nodes"),
+    )
     yield plain(
         "system:kube-controller-manager",
         CREATE_EVENTS,

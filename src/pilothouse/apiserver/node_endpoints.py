@@ -1,0 +1,79 @@
+"""Which pod, which container, which node: what a call to a node is addressed to, worked out from the objects.
+
+name = container_of(pod, "")                 # the only container, or a 400 that lists them
+endpoint = endpoint_of(node)                 # Endpoint(name="n1", host="192.0.2.7", port=10250)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from pilothouse.meta.errors import StatusError, bad_request, unavailable
+from pilothouse.meta.kind import Object
+
+_PREFERRED = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a node listens. It proves by its certificate that it has that name."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"https://{host}:{self.port}"
+
+
+def endpoint_of(node: Object) -> Endpoint:
+    """Where a Node says that it is to be reached. Raises a 503 that says what it does not tell."""
+    name = node["metadata"]["name"]
+    status = node.get("status") or {}
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
+    if not isinstance(port, int) or not 0 < port < 65536:
+        raise unavailable(f'node "{name}" does not say at which port its agent listens', 0)
+    found = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
+    for kind in _PREFERRED:
+        if found.get(kind):
+            return Endpoint(name, str(found[kind]), port)
+    raise unavailable(f'node "{name}" has no address', 0)
+
+
+def container_of(pod: Object, asked: str) -> str:
+    """The container that is meant. Raises a 400 if there is none such, or none was named and there are several."""
+    name = pod["metadata"]["name"]
+    containers = [each["name"] for each in (pod.get("spec") or {}).get("containers") or ()]
+    if asked:
+        if asked not in _all_names(pod):
+            raise bad_request(f"container {asked} is not valid for pod {name}")
+        return asked
+    if len(containers) == 1:
+        return str(containers[0])
+    message = f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"
+    if initial := [each["name"] for each in (pod.get("spec") or {}).get("initContainers") or ()]:
+        message += f" or one of the init containers: [{' '.join(initial)}]"
+    raise bad_request(message)
+
+
+def refuse_ended(pod: Object) -> None:
+    """Raise a 400 for a pod in which nothing runs any more."""
+    phase = (pod.get("status") or {}).get("phase")
+    if phase in ("Succeeded", "Failed"):
+        raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
+
+
+def no_node(pod: Object) -> StatusError:
+    """Nothing of a pod runs before it has a node."""
+    return bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
+
+
+def _all_names(pod: Object) -> Iterator[Any]:
+    spec = pod.get("spec") or {}
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        for each in spec.get(kind) or ():
+            yield each.get("name")

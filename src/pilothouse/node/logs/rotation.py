@@ -1,0 +1,75 @@
+"""The files of one log, which move under whoever reads them.
+
+    log        the newest records
+    log.1      those before
+    log.2      …
+
+When ``log`` is full, each file takes the next number and the oldest goes. A reader that has a file open is not disturbed by
+that, but must find out which file comes after its own: it knows files by their inode, whatever they are called by now.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+_MOST_TRIES = 100
+
+
+def numbered(path: Path) -> list[Path]:
+    """All files of a log that there are, the oldest first."""
+    found: list[tuple[int, Path]] = []
+    for each in path.parent.glob(f"{path.name}*"):
+        suffix = each.name[len(path.name) :]
+        if not suffix:
+            found.append((0, each))
+        elif suffix[0] == "." and suffix[1:].isdecimal():
+            found.append((int(suffix[1:]), each))
+    return [each for _, each in sorted(found, reverse=True)]
+
+
+def oldest(path: Path) -> BinaryIO | None:
+    """The file to begin with; None if there is none yet."""
+    for _ in range(_MOST_TRIES):
+        files = numbered(path)
+        if not files:
+            return None
+        try:
+            return files[0].open("rb")
+        except FileNotFoundError:
+            continue  # It went while we looked; the next one is the oldest now.
+    return None
+
+
+def following(path: Path, file: BinaryIO) -> BinaryIO | None:
+    """The file after an open one, or None if that is the newest still.
+
+    Of a file that is gone by now, the oldest that is left: what lay between is lost.
+    """
+    mine = os.fstat(file.fileno()).st_ino
+    for _ in range(_MOST_TRIES):
+        files = numbered(path)
+        places = [_inode(each) for each in files]
+        if 0 in places:
+            continue  # The files moved while we looked.
+        if mine not in places:
+            return oldest(path) if files else None
+        newer = places.index(mine) + 1
+        if newer == len(files):
+            return None
+        try:
+            opened = files[newer].open("rb")
+        except FileNotFoundError:
+            continue
+        if os.fstat(opened.fileno()).st_ino == places[newer]:
+            return opened
+        opened.close()
+    return None
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0
