@@ -152,8 +152,9 @@ def rules(declared: list[Object]) -> list[tuple[str, dict[str, list[str]]]]:
 UNSERVED = {
     ("", "bindings"),
     ("", "endpoints/restricted"),
+    # What a node's own server asks after when somebody calls it.
+    *(("", f"nodes/{each}") for each in ("log", "metrics", "proxy", "stats")),
     ("", "pods/finalizers"),
-    ("", "pods/log"),
     ("", "services/finalizers"),
     ("apps", "statefulsets/finalizers"),
     ("certificates.k8s.io", "certificatesigningrequests/nodeclient"),

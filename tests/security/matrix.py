@@ -79,13 +79,14 @@ _ABOUT_ONESELF = (
     "create",
     f"selfsubjectaccessreviews.{ACCESS} selfsubjectrulesreviews.{ACCESS} selfsubjectreviews.{WHO}",
 )
-_VIEW = (_ABOUT_ONESELF, (READ, _SEEN), ("get", "namespaces namespaces/status"))
+_VIEW = (_ABOUT_ONESELF, (READ, _SEEN), ("get", "namespaces namespaces/status pods/log"))
 _EDIT = (
     *_VIEW,
     (READ, f"secrets leases.{COORD}"),
     (WRITE, _EDITED),
     ("update patch", "statefulsets.apps/scale"),
     ("create", "pods/eviction serviceaccounts/token"),
+    ("create get", "pods/exec pods/attach"),
 )
 _EVERY_PILOT = (
     _ABOUT_ONESELF,
