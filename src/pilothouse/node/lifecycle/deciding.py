@@ -1,0 +1,278 @@
+"""What is to be done for a pod, and why its containers wait.
+
+    decision = decide(situation, now)
+    decision.acts         # (Start("db"), Stop("proxy", ...)): carried out side by side
+    decision.waits        # {"db": Wait("CrashLoopBackOff", "back-off 40s restarting ...")}
+    decision.wake         # when to look again, if nothing happens before
+    decision.over         # nothing runs and nothing ever will
+
+A pod that has to end, or whose main containers have all ended for good, only stops. Otherwise init containers come in their
+order, each when those before it are done (a sidecar: once it has come up), then the main ones. Once a main container
+has run, init containers are not run again; sidecars are kept running for as long as a main container is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pilothouse.api.objects import Object
+from pilothouse.node.lifecycle.ending import grace_of, probe_grace, turns
+from pilothouse.node.lifecycle.instances import Ended
+from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Seen, Situation
+from pilothouse.node.lifecycle.restarting import rest, wanted_again
+from pilothouse.node.lifecycle.roles import Part, Role, parts
+
+DEADLINE = "DeadlineExceeded"
+ENDED = ("Succeeded", "Failed")
+_DELETED = "the pod is being deleted"
+_LATE = "Pod was active on the node longer than the specified deadline"
+
+
+class Prepare(msgspec.Struct, frozen=True):
+    """Have the pod's volumes and its address."""
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Run a container, once more or for the first time."""
+
+    name: str
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End a container: hook, signal, kill."""
+
+    name: str
+    because: str
+    since: float
+    """When its time began to run."""
+    grace: float
+    after: tuple[str, ...] = ()
+    """Those whose end it waits for between its hook and the signal."""
+
+
+class End(msgspec.Struct, frozen=True):
+    """Write down that the pod has to end; what follows from it comes with the next decision."""
+
+    ending: Ending
+
+
+Act = Prepare | Start | Stop | End
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Why a container does not run."""
+
+    reason: str
+    message: str = ""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What follows from a situation."""
+
+    acts: tuple[Act, ...] = ()
+    waits: dict[str, Wait] = {}
+    wake: float | None = None
+    over: bool = False
+
+
+def decide(situation: Situation, now: float) -> Decision:
+    """The next acts. They stay the same until something has changed."""
+    pod = situation.pod
+    all_parts = parts(pod.spec)
+    must_end = _ending(situation, now)
+    if must_end is not None:
+        if must_end != situation.ending:
+            return Decision((End(must_end),))
+        return _wind_up(situation, all_parts, must_end.since, must_end.grace, must_end.message)
+    if pod.status.get("phase") in ENDED:
+        return _wind_up(situation, all_parts, now, grace_of(pod), "the pod has ended")
+    if has_finished(situation, all_parts):
+        finished = max(
+            (seen.ended.finished for seen in situation.containers.values() if seen.ended), default=now
+        )
+        return _wind_up(situation, all_parts, finished, grace_of(pod), "the main containers have ended")
+    decision = _go_on(situation, all_parts, now)
+    late = _deadline(situation)
+    if late is not None:
+        decision = msgspec.structs.replace(decision, wake=_sooner(decision.wake, late))
+    return decision
+
+
+def has_finished(situation: Situation, all_parts: Sequence[Part]) -> bool:
+    """Whether the pod's work is over by itself: well, or by a failure that nobody is to mend."""
+    policy = situation.pod.spec.get("restartPolicy") or "Always"
+    mains = [part for part in all_parts if part.role is Role.MAIN]
+    for part in all_parts:
+        seen = situation.seen(part.name)
+        failed = seen.ended is not None and not seen.ended.well and _is_done_for(seen, part, policy)
+        if part.role is Role.INIT and failed and not has_initialised(situation, all_parts):
+            return True
+    return all(_is_done_for(situation.seen(part.name), part, policy) for part in mains)
+
+
+def has_initialised(situation: Situation, all_parts: Sequence[Part]) -> bool:
+    """Whether a main container has ever run, since the machine was started."""
+    for part in all_parts:
+        seen = situation.seen(part.name)
+        if part.role is Role.MAIN and (seen.alive or (seen.ended is not None and not seen.ended.lost)):
+            return True
+    return False
+
+
+def _is_done_for(seen: Seen, part: Part, policy: str) -> bool:
+    return not seen.alive and seen.ended is not None and not wanted_again(part, seen.ended, policy)
+
+
+def _ending(situation: Situation, now: float) -> Ending | None:
+    """Why and by when the pod has to end, if it has to. A deletion that allows less time than was left shortens it."""
+    pod, known = situation.pod, situation.ending
+    if pod.deleting or situation.gone:
+        grace = grace_of(pod)
+        if known is None:
+            return Ending("Deleted", _DELETED, now, grace, grace)
+        if grace != known.allowed:
+            return msgspec.structs.replace(
+                known, grace=min(known.grace, now + grace - known.since), allowed=grace
+            )
+        return known
+    late = _deadline(situation)
+    if known is None and late is not None and now >= late and pod.status.get("phase") not in ENDED:
+        return Ending(DEADLINE, _LATE, now, grace_of(pod))
+    return known
+
+
+def _deadline(situation: Situation) -> float | None:
+    seconds = situation.pod.spec.get("activeDeadlineSeconds")
+    return situation.begun + float(seconds) if seconds is not None else None
+
+
+def _wind_up(
+    situation: Situation, all_parts: Sequence[Part], since: float, grace: float, because: str
+) -> Decision:
+    """Stop what runs."""
+    order = turns(all_parts)
+    acts = tuple(
+        Stop(part.name, because, since, grace, order[part.name])
+        for part in all_parts
+        if (seen := situation.seen(part.name)).alive and not seen.stopping
+    )
+    alive = any(situation.seen(part.name).alive for part in all_parts)
+    return Decision(acts, {}, None, over=not alive)
+
+
+def _go_on(situation: Situation, all_parts: Sequence[Part], now: float) -> Decision:
+    """Start what is to run, and stop what is condemned."""
+    draft = _Draft(situation, now)
+    if not situation.prepared:
+        hurdle = situation.hurdle
+        for part in all_parts:
+            draft.condemn(part)
+            if situation.seen(part.name).fresh:
+                told = Wait(hurdle.reason, hurdle.message) if hurdle else _creating(all_parts)
+                draft.waits[part.name] = told
+        if draft.may(hurdle):
+            draft.acts.append(Prepare())
+        return draft.decision()
+    initialised = has_initialised(situation, all_parts)
+    blocked = False
+    for part in all_parts:
+        seen = situation.seen(part.name)
+        draft.condemn(part)
+        if part.role is Role.INIT and initialised:
+            continue
+        if blocked and part.role is not Role.SIDECAR:
+            if not seen.alive:
+                draft.waits[part.name] = Wait("PodInitializing")
+            continue
+        if blocked and seen.fresh:
+            draft.waits[part.name] = Wait("PodInitializing")
+            continue
+        draft.run(part)
+        if part.role is Role.INIT and not (
+            seen.ended is not None and seen.ended.well and not seen.ended.lost and not seen.alive
+        ):
+            blocked = True
+        if part.role is Role.SIDECAR and not seen.started and not initialised:
+            blocked = True
+    return draft.decision()
+
+
+def _creating(all_parts: Sequence[Part]) -> Wait:
+    has_init = any(other.role is not Role.MAIN for other in all_parts)
+    return Wait("PodInitializing" if has_init else "ContainerCreating")
+
+
+def _sooner(one: float | None, other: float) -> float:
+    return other if one is None else min(one, other)
+
+
+class _Draft:
+    """A decision in the making."""
+
+    def __init__(self, situation: Situation, now: float) -> None:
+        self._situation = situation
+        self._now = now
+        self.acts: list[Act] = []
+        self.waits: dict[str, Wait] = {}
+        self.wake: float | None = None
+
+    def decision(self) -> Decision:
+        return Decision(tuple(self.acts), self.waits, self.wake)
+
+    def may(self, hurdle: Hurdle | None) -> bool:
+        """Whether it is time to try; else it will be looked at again then."""
+        if hurdle is None or self._now >= hurdle.again:
+            return True
+        self.wake = _sooner(self.wake, hurdle.again)
+        return False
+
+    def condemn(self, part: Part) -> None:
+        """Stop a container that has failed its probe or its hook."""
+        seen = self._situation.seen(part.name)
+        if seen.running is None or seen.stopping:
+            return
+        if seen.failed_hook:
+            self._stop(part, f"Container {part.name} failed its postStart hook: {seen.failed_hook}", None)
+        elif seen.has_startup and seen.startup.verdict is False:
+            self._stop(part, f"Container {part.name} failed startup probe, will be restarted", "startupProbe")
+        elif seen.liveness.verdict is False:
+            self._stop(
+                part, f"Container {part.name} failed liveness probe, will be restarted", "livenessProbe"
+            )
+
+    def _stop(self, part: Part, because: str, probe: str | None) -> None:
+        pod = self._situation.pod
+        grace = probe_grace(part.probe(probe) if probe else None, pod)
+        self.acts.append(Stop(part.name, because, self._now, grace))
+
+    def run(self, part: Part) -> None:
+        """Start a container that should run and doesn't, when its time has come."""
+        pod, seen = self._situation.pod, self._situation.seen(part.name)
+        if seen.alive:
+            return
+        ended = seen.ended
+        if ended is not None:
+            if not wanted_again(part, ended, pod.spec.get("restartPolicy") or "Always"):
+                return
+            if self._backs_off(part, seen, ended, pod):
+                return
+        if seen.hurdle is not None:
+            self.waits[part.name] = Wait(seen.hurdle.reason, seen.hurdle.message)
+        elif ended is None:
+            self.waits[part.name] = Wait("ContainerCreating")
+        if self.may(seen.hurdle):
+            self.acts.append(Start(part.name))
+
+    def _backs_off(self, part: Part, seen: Seen, ended: Ended, pod: Object) -> bool:
+        wait = rest(seen.pause, ended.finished, self._now)
+        if wait <= 0 or seen.pause is None:
+            return False
+        message = (
+            f"back-off {seen.pause.seconds:g}s restarting failed container={part.name} "
+            f"pod={pod.name}_{pod.namespace}({pod.uid})"
+        )
+        self.waits[part.name] = Wait("CrashLoopBackOff", message)
+        self.wake = _sooner(self.wake, ended.finished + seen.pause.seconds)
+        return True

@@ -1,0 +1,57 @@
+"""Who is started again, and after how long.
+
+    wanted_again(part, ended, "OnFailure")
+    rest(pause, finished, now)              # seconds that it must still wait
+    pause = next_pause(pause, finished, now)   # as it is started again
+
+The first restart is at once. From then on a container waits 10 s after its end, then twice as long each time, up to
+five minutes; one that ran for ten minutes begins anew.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from pilothouse.node.lifecycle.instances import Ended
+from pilothouse.node.lifecycle.roles import Part, Role
+
+FIRST: Final = 10.0
+LONGEST: Final = 300.0
+FORGOTTEN: Final = 2 * LONGEST
+"""Seconds of running after which earlier failures don't count."""
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """How long a container waits after its next end, and since when that is so."""
+
+    seconds: float
+    since: float
+
+
+def wanted_again(part: Part, ended: Ended, policy: str) -> bool:
+    """Whether a container that has ended is to run again."""
+    if part.role is Role.SIDECAR:
+        return True
+    if part.role is Role.INIT:
+        return ended.lost or (not ended.well and policy != "Never")
+    return policy == "Always" or (policy == "OnFailure" and not ended.well)
+
+
+def rest(pause: Pause | None, finished: float, now: float) -> float:
+    """Seconds until a container that ended then may be started again; 0 if it may."""
+    if pause is None or _is_old(pause, finished):
+        return 0.0
+    return max(0.0, finished + pause.seconds - now)
+
+
+def next_pause(pause: Pause | None, finished: float, now: float) -> Pause:
+    """As it is started again: how long it will wait the next time."""
+    if pause is None or _is_old(pause, finished):
+        return Pause(FIRST, now)
+    return Pause(min(pause.seconds * 2, LONGEST), now)
+
+
+def _is_old(pause: Pause, finished: float) -> bool:
+    return finished - pause.since > FORGOTTEN

@@ -1,0 +1,48 @@
+"""The containers of a pod, by the part that they play.
+
+    for part in parts(pod.spec):
+        part.name, part.role, part.spec
+
+Init containers run one after the other, and to their end; a sidecar is an init container with ``restartPolicy: Always``, which
+goes on running beside the main ones and stops after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.objects import Tree
+
+
+class Role(Enum):
+    """What a container is for."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    MAIN = "main"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One container of a pod."""
+
+    name: str
+    role: Role
+    spec: Tree
+
+    def probe(self, kind: str) -> Mapping[str, Any] | None:
+        """Its ``startupProbe``, ``livenessProbe`` or ``readinessProbe``. An init container has none."""
+        return None if self.role is Role.INIT else self.spec.get(kind)
+
+
+def parts(spec: Mapping[str, Any]) -> tuple[Part, ...]:
+    """All of them, in the order in which they are started."""
+    found = []
+    for each in spec.get("initContainers") or ():
+        role = Role.SIDECAR if each.get("restartPolicy") == "Always" else Role.INIT
+        found.append(Part(each["name"], role, each))
+    found += [Part(each["name"], Role.MAIN, each) for each in spec.get("containers") or ()]
+    return tuple(found)

@@ -1,0 +1,46 @@
+"""What a node is told about itself when it starts.
+
+NodeSettings(name="m1", data=Path("/var/lib/pilothouse/node"), address="10.0.0.7", labels={"disk": "ssd"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+PORT = 10250
+"""Where the node's server listens unless told otherwise, as a kubelet's."""
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Fixed for the life of an agent."""
+
+    name: str
+    data: Path
+    """The node's own folder: pods, images, volumes. One agent at a time has it."""
+    address: str = "127.0.0.1"
+    """Where other machines, and the API server, reach this one."""
+    port: int = PORT
+    """Of the node's server, for logs and exec."""
+    pod_cidr: str = ""
+    """The range of its pods' addresses; empty for loopback addresses."""
+    labels: Mapping[str, str] = {}
+    """Beside those that every node has (os, arch, hostname)."""
+    taints: Sequence[Mapping[str, Any]] = ()
+    """Set when the Node is made, and never by the node after that."""
+    capacity: Mapping[str, str] = {}
+    """Amounts that differ from what the machine has (cpu, memory, ephemeral-storage, pods)."""
+    reserved: Mapping[str, str] = {}
+    """Amounts that pods may not have: allocatable is capacity without them."""
+    unschedulable: bool = False
+    """Whether the Node is cordoned when it is made."""
+    stop_pods: bool = False
+    """Whether an agent that is asked to stop ends its pods first; else they go on and the next agent takes them up."""
+
+    @property
+    def pods(self) -> Path:
+        """A folder for each pod, by its uid."""
+        return self.data / "pods"
