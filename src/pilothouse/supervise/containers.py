@@ -1,0 +1,239 @@
+"""Containers: a program that is started once, outlives whoever started it, and whose end is never missed.
+
+    container = await start(folder, launch)            # its program runs; LaunchError says why not
+    ...                                                # kill -9 us here: the container does not notice
+    match await adopt(folder):
+        case Container() as container: exit = await container.stop(signal.SIGTERM, grace=30)
+        case Exit() as exit: ...                       # it ended meanwhile
+        case None: ...                                 # nothing was ever started there
+
+Each container is the child of a *shim* of its own (`supervise/shim`), which is nobody's child: it holds the log, the exit
+code and the lock on the folder. So a folder's program runs at most once, however often and by whomever `start` is called:
+who comes second gets the same container. To run a program again, take another folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import marshal
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+import pilothouse
+from pilothouse.supervise import records
+from pilothouse.supervise.identifying import Gone, Handle, Identity, boot_id
+from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
+from pilothouse.supervise.records import State
+
+START_SECONDS = 60.0
+"""How long mounts and the program's own loading may take. A network filesystem that hangs is told, not waited for."""
+KILL_SECONDS = 10.0
+"""How long the kernel may take to end what was killed, and the shim to write it down."""
+
+
+class StillRunning(Exception):
+    """Killed, and yet not gone: something in it hangs in the kernel."""
+
+
+class Container:
+    """A program that was started in `folder`, running or ended."""
+
+    def __init__(self, folder: Path, state: State) -> None:
+        self.folder = folder
+        self.state = state
+
+    @property
+    def pid(self) -> int:
+        """Its first process, as the machine counts; inside its view that is 1."""
+        return self.state.pid
+
+    @property
+    def started(self) -> float:
+        """Seconds since 1970."""
+        return self.state.started
+
+    async def exited(self) -> Exit:
+        """How it ended, once it has; all output is then in the log. Many may wait."""
+        try:
+            shim = Handle.open(self.state.shim)
+        except Gone:
+            return _ended(self.folder, self.state)
+        with contextlib.closing(shim):
+            await shim.wait()
+        return _ended(self.folder, self.state)
+
+    def kill(self, number: int) -> None:
+        """Signal its first process; one that has ended is left in peace."""
+        with contextlib.suppress(Gone), contextlib.closing(Handle.open(self.state.program)) as program:
+            program.signal(number)
+
+    async def stop(self, number: int, grace: float) -> Exit:
+        """Ask it to end; after `grace` seconds kill everything in it. Another `stop` meanwhile can only hasten it."""
+        ended = asyncio.ensure_future(self.exited())
+        try:
+            if grace > 0:
+                self.kill(number)
+                await asyncio.wait((ended,), timeout=grace)
+            if not ended.done():
+                self.kill(signal.SIGKILL)
+                await asyncio.wait((ended,), timeout=KILL_SECONDS)
+            if not ended.done() and self._program_gone():
+                # Its shim is stopped or stuck. What it would have told is lost, but nothing of it may stay.
+                _kill(self.state.shim)
+                await asyncio.wait((ended,), timeout=KILL_SECONDS)
+            if not ended.done():
+                raise StillRunning(
+                    f"process {self.pid} was killed {KILL_SECONDS:g} s ago and has not ended: "
+                    f"it waits in the kernel, mostly for a disk or a network filesystem ({self.folder})"
+                )
+            return ended.result()
+        finally:
+            ended.cancel()
+
+    def _program_gone(self) -> bool:
+        try:
+            with contextlib.closing(Handle.open(self.state.program)) as program:
+                return program.ended
+        except Gone:
+            return True
+
+
+async def start(folder: Path, launch: Launch, *, seconds: float = START_SECONDS) -> Container:
+    """Run it, and return when its program has been loaded. Raises LaunchError."""
+    if (state := records.prepare(folder, launch)) is not None:
+        return Container(folder, state)
+    reader, shim = _spawn_shim(folder, launch)
+    heard = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            await _read_all(reader, heard)
+    except TimeoutError:
+        shim.kill()
+        if (identity := _introduced(heard)) is not None:
+            _kill(identity)
+        raise LaunchError(
+            "TookTooLong",
+            f"it did not start in {seconds:g} s: a mount or the program's own file may be on a filesystem that hangs",
+        ) from None
+    finally:
+        shim.wait()
+    word, _, message = heard.decode(errors="replace").partition("\n")[2].partition("\n")
+    match word:
+        case "started" | "taken":
+            if (state := await _state_of_running(folder, seconds)) is not None:
+                return Container(folder, state)
+            raise LaunchError("StartFailed", "another start in the same folder failed at the same moment")
+        case "":
+            raise LaunchError("ShimFailed", f"its shim ended before it was started: {_complaint(folder)}")
+        case _:
+            raise LaunchError(word, message)
+
+
+async def adopt(folder: Path, *, seconds: float = START_SECONDS) -> Container | Exit | None:
+    """What became of the container that was started in `folder`; None if none ever was."""
+    try:
+        if (ended := records.read_exit(folder)) is not None:
+            return ended
+        with records.shim_absent(folder) as absent:
+            if absent:
+                state = records.read_state(folder)
+                return None if state is None else _ended(folder, state)
+    except FileNotFoundError:
+        return None
+    state = await _state_of_running(folder, seconds)
+    return None if state is None else Container(folder, state)
+
+
+async def _state_of_running(folder: Path, seconds: float) -> State | None:
+    """The state that a living shim has written, or is about to; None if it goes without."""
+    deadline = time.monotonic() + seconds
+    while (state := records.read_state(folder)) is None:
+        with records.shim_absent(folder) as absent:
+            if absent:
+                return records.read_state(folder)
+        if time.monotonic() > deadline:
+            raise LaunchError(
+                "TookTooLong", f"what is being started in {folder} has not started in {seconds:g} s"
+            )
+        await asyncio.sleep(0.01)
+    return state
+
+
+def _ended(folder: Path, state: State) -> Exit:
+    """Its shim is gone: what it wrote, or else that nothing is known, written down in its stead."""
+    if (ended := records.read_exit(folder)) is not None:
+        return ended
+    _kill(state.program)
+    ended = Exit(KILLED + signal.SIGKILL, signal.SIGKILL, False, state.started, time.time(), lost=True)
+    records.write(folder / records.EXIT, ended)
+    return ended
+
+
+def _kill(identity: Identity) -> None:
+    with contextlib.suppress(Gone), contextlib.closing(Handle.open(identity)) as process:
+        process.signal(signal.SIGKILL)
+
+
+def shim_command(module: str, *arguments: str) -> list[str]:
+    """A command that runs `main` of one of the shim's modules in the leanest interpreter there is."""
+    home = Path(pilothouse.__file__).parent.parent
+    code = f"import sys; sys.path.append({str(home)!r}); from pilothouse.supervise.shim.{module} import main; main()"
+    return [sys.executable, "-I", "-S", "-c", code, *arguments]
+
+
+def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[bytes]]:
+    """The shim's first process, which ends as soon as the shim proper is on its own; and where that one answers."""
+    reader, writer = os.pipe()
+    order = os.memfd_create("launch")
+    try:
+        with (folder / records.SHIM_LOG).open("ab") as log:
+            os.write(order, marshal.dumps(msgspec.to_builtins(launch)))
+            os.lseek(order, 0, os.SEEK_SET)
+            shim = subprocess.Popen(
+                shim_command("life", str(folder)),
+                stdin=order,
+                stdout=writer,
+                stderr=log,
+                start_new_session=True,
+                env={},
+            )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+        os.close(order)
+    return reader, shim
+
+
+def _complaint(folder: Path) -> str:
+    return (folder / records.SHIM_LOG).read_text(errors="replace").strip()[-2000:]
+
+
+def _introduced(heard: bytearray) -> Identity | None:
+    """The shim's first line: its pid and when it began."""
+    line, complete, _ = heard.partition(b"\n")
+    if not complete:
+        return None
+    pid, ticks = line.split()
+    return Identity(boot_id(), int(pid), int(ticks))
+
+
+async def _read_all(descriptor: int, into: bytearray) -> None:
+    """All that comes out of a pipe until its other end is closed; closes this end."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    try:
+        while data := await reader.read(4096):
+            into += data
+    finally:
+        transport.close()

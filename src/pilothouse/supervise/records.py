@@ -1,0 +1,104 @@
+"""What lies in a container's folder, and what it means.
+
+    launch.json    what was asked for; for people
+    lock           held by the shim for as long as it lives
+    state.json     written before the program's first instruction: which processes, since when
+    exit.json      how it ended
+    attach.sock    see `attaching`
+    shim.log       what went wrong with the shim itself
+
+A folder holds one run. The lock makes sure of it while the shim lives, state.json and exit.json afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pilothouse.supervise.identifying import Identity
+from pilothouse.supervise.launching import Exit, Launch
+
+T = TypeVar("T")
+
+LAUNCH = "launch.json"
+LOCK = "lock"
+STATE = "state.json"
+EXIT = "exit.json"
+SHIM_LOG = "shim.log"
+ATTACH = "attach.sock"
+
+
+class State(msgspec.Struct, frozen=True):
+    """A container that was started."""
+
+    boot: str
+    pid: int
+    ticks: int
+    shim_pid: int
+    shim_ticks: int
+    started: float
+
+    @property
+    def program(self) -> Identity:
+        return Identity(self.boot, self.pid, self.ticks)
+
+    @property
+    def shim(self) -> Identity:
+        return Identity(self.boot, self.shim_pid, self.shim_ticks)
+
+
+def prepare(folder: Path, launch: Launch) -> State | None:
+    """Make the folder and write down what is asked for; what was started there before, if anything was."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (state := read_state(folder)) is None:
+        write(folder / LAUNCH, launch)
+    return state
+
+
+def read_state(folder: Path) -> State | None:
+    """None if nothing was started there."""
+    return _read(folder / STATE, State)
+
+
+def read_exit(folder: Path) -> Exit | None:
+    """None if it hasn't ended, or did so unseen."""
+    return _read(folder / EXIT, Exit)
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+
+
+def write(path: Path, record: msgspec.Struct, *, mode: int = 0o600) -> None:
+    """Whole or not at all, also when the machine goes down."""
+    draft = path.with_name(path.name + ".new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with open(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(record))
+        file.flush()
+        os.fsync(descriptor)
+    draft.replace(path)
+
+
+@contextlib.contextmanager
+def shim_absent(folder: Path) -> Iterator[bool]:
+    """Whether no shim lives there; if so none can begin to within the context. Keep it short: one that begins waits."""
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)

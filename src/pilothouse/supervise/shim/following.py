@@ -1,0 +1,266 @@
+"""A program from its start to its end: output passed on, input passed in, strangers reaped, the end written down.
+
+All in one loop over `poll`; only the files of the log are written by a thread beside it (see `logs`).
+"""
+
+from __future__ import annotations
+
+import _signal
+import os
+import select
+import time
+
+from pilothouse.supervise.shim import clients as attached
+from pilothouse.supervise.shim.clients import Clients, Input
+from pilothouse.supervise.shim.logs import Files, Lines, Log, Moments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pilothouse.supervise.shim.shapes import LaunchShape
+
+DRAIN_SECONDS = 2.0
+"""How long output may still come once all processes are gone: someone outside has been handed a descriptor."""
+FLUSH_SECONDS = 10.0
+"""How long a stuck disk may hold up the exit record."""
+FAREWELL_SECONDS = 1.0
+"""How long those attached have to take what they haven't read yet."""
+TICK_MS = 100
+"""How often to look again at what no descriptor tells."""
+
+
+class Program:
+    """The ends of its standard streams, and its process once there is one."""
+
+    def __init__(self, launch: LaunchShape, files: Files) -> None:
+        self.files = files
+        self.pid = 0
+        self.pidfd = -1
+        self.started = 0.0
+        self.oom_before = oom_kills(launch["cgroups"])
+        if launch["tty"]:
+            master, slave = os.openpty()
+            self.inner = (slave, slave, slave)
+            self.outputs = {master: (attached.STDOUT, Lines("stdout"))}
+            self.input = Input(master if launch["stdin"] else -1, once=launch["stdin_once"], terminal=True)
+            os.set_blocking(master, False)
+            return
+        out, out_inner = os.pipe()
+        err, err_inner = os.pipe()
+        writer = -1
+        if launch["stdin"]:
+            reader, writer = os.pipe()
+            os.set_blocking(writer, False)
+        else:
+            reader = os.open("/dev/null", os.O_RDONLY)
+        self.inner = (reader, out_inner, err_inner)
+        self.outputs = {
+            out: (attached.STDOUT, Lines("stdout")),
+            err: (attached.STDERR, Lines("stderr")),
+        }
+        for descriptor in self.outputs:
+            os.set_blocking(descriptor, False)
+        self.input = Input(writer, once=launch["stdin_once"], terminal=False)
+
+    def follows(self, pid: int) -> None:
+        """In the parent: it runs, and its ends of the streams are its own."""
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        for descriptor in set(self.inner):
+            os.close(descriptor)
+
+
+def follow(program: Program, launch: LaunchShape) -> None:
+    """Until it has ended and that is on disk."""
+    moments = Moments()
+    log = Log(program.files, moments)
+    log.begin()
+    if os.path.exists("attach.sock"):
+        os.unlink("attach.sock")
+    clients = Clients("attach.sock", program.input)
+    wake, waker = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(waker, False)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+    _signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    pump = _Pump(program, log, clients, moments)
+
+    status = None
+    while status is None:
+        for descriptor, events in pump.poll([(program.pidfd, select.POLLIN), (wake, select.POLLIN)], TICK_MS):
+            if descriptor == wake:
+                _swallow(wake)
+                _reap_strangers(program.pid)
+            elif descriptor == program.pidfd:
+                status = os.waitpid(program.pid, 0)[1]
+            else:
+                pump.happened(descriptor, events)
+    finished = time.time()
+
+    kill_descendants()
+    until = time.monotonic() + DRAIN_SECONDS
+    while program.outputs and time.monotonic() < until:
+        for descriptor, events in pump.poll([], TICK_MS):
+            pump.happened(descriptor, events)
+    pump.end()
+    until = time.monotonic() + FLUSH_SECONDS
+    while not log.empty and time.monotonic() < until and not log.stuck:
+        time.sleep(0.001)
+
+    record = _exit_record(
+        status, oom_kills(launch["cgroups"]) > program.oom_before, program.started, finished
+    )
+    _write_exit(record)
+    os.unlink("attach.sock")
+    clients.broadcast(attached.EXIT, record)
+    until = time.monotonic() + FAREWELL_SECONDS
+    while not clients.all_sent and time.monotonic() < until:
+        for descriptor, events in pump.poll([], TICK_MS):
+            pump.happened(descriptor, events)
+
+
+class _Pump:
+    """What comes out of the program goes to the log and to those attached."""
+
+    def __init__(self, program: Program, log: Log, clients: Clients, moments: Moments) -> None:
+        self._outputs = program.outputs
+        self._log = log
+        self._clients = clients
+        self._moments = moments
+
+    def poll(self, others: list[tuple[int, int]], timeout: int) -> list[tuple[int, int]]:
+        wanted: dict[int, int] = dict(others)
+        if not self._log.full:
+            for descriptor in self._outputs:
+                wanted[descriptor] = select.POLLIN
+        else:
+            timeout = 5
+        for descriptor, mask in self._clients.interests():
+            wanted[descriptor] = wanted.get(descriptor, 0) | mask
+        poller = select.poll()
+        for descriptor, mask in wanted.items():
+            poller.register(descriptor, mask)
+        return poller.poll(timeout if self._log.full else None if others and self._log.empty else timeout)
+
+    def happened(self, descriptor: int, events: int) -> None:
+        if descriptor in self._outputs and events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            self._pass_on(descriptor)
+        self._clients.happened(descriptor, events)
+
+    def _pass_on(self, descriptor: int) -> None:
+        channel, lines = self._outputs[descriptor]
+        try:
+            data = os.read(descriptor, 65536)
+        except BlockingIOError:
+            return
+        except OSError:  # A terminal whose last user has gone says EIO.
+            data = b""
+        if not data:
+            del self._outputs[descriptor]
+            self._log.accept(lines.end(self._moments.now()))
+            return
+        self._log.accept(lines.feed(data, self._moments.now()))
+        self._clients.broadcast(channel, data)
+
+    def end(self) -> None:
+        for _, lines in self._outputs.values():
+            self._log.accept(lines.end(self._moments.now()))
+
+
+def oom_kills(cgroups: list[str]) -> int:
+    """How often the kernel has killed in these cgroups for want of memory: v2's file, else v1's."""
+    total = 0
+    for folder in cgroups:
+        for name in ("memory.events", "memory.oom_control"):
+            try:
+                with open(f"{folder}/{name}") as file:
+                    total += sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+            except OSError:  # Another controller's, or the other version's.
+                continue
+    return total
+
+
+def kill_descendants() -> None:
+    """All that is left of the program. Orphans come to us, so whoever has no children left has left nothing behind.
+
+    What is in a PID namespace is gone already, with its first process.
+    """
+    while True:
+        for pid in _children(os.getpid()):
+            _kill_tree(pid)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.001)
+
+
+def _kill_tree(pid: int) -> None:
+    below = _children(pid)
+    try:
+        os.kill(pid, _signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    for each in below:
+        _kill_tree(each)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        found: list[int] = []
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += [int(each) for each in file.read().split()]
+        return found
+    except OSError:  # It ended meanwhile.
+        return []
+
+
+def _reap_strangers(program: int) -> None:
+    """Orphans that came to us. The program itself is left for its pidfd to tell."""
+    while True:
+        try:
+            seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if seen is None or seen.si_pid == program:
+            return
+        os.waitpid(seen.si_pid, os.WNOHANG)
+
+
+def _swallow(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, 4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def _exit_record(status: int, oom: bool, started: float, finished: float) -> bytes:
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    code = 128 + number if number is not None else os.WEXITSTATUS(status)
+    return (
+        f'{{"code":{code},"signal":{"null" if number is None else number},"oom":{"true" if oom else "false"},'
+        f'"started":{started!r},"finished":{finished!r}}}'
+    ).encode()
+
+
+def _write_exit(record: bytes) -> None:
+    """Over the space that was reserved for it. A disk that fails is tried again: without this record nothing is known."""
+    while True:
+        try:
+            descriptor = os.open("exit.json.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(descriptor, record, 0)
+                os.ftruncate(descriptor, len(record))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rename("exit.json.new", "exit.json")
+        except FileNotFoundError:  # The whole folder has been removed: nobody wants to know.
+            return
+        except OSError as error:
+            os.write(2, f"exit.json: {error.strerror}\n".encode())
+            time.sleep(1)
+        else:
+            return

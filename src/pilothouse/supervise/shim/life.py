@@ -1,0 +1,272 @@
+"""A shim's life: lock the folder, start the program, follow it to its end, write that down.
+
+It goes on alone from the moment it is spawned, so it makes no difference when whoever spawned it dies. What it can't do without
+is itself: should it be killed, its program is killed by the kernel, and whoever adopts the folder finds out.
+
+Answers on its standard output, which it then closes: a line with its pid and its start in clock ticks, a line with one word
+("started", "taken", or why not), and a message for people.
+"""
+
+from __future__ import annotations
+
+import _signal
+import errno
+import fcntl
+import marshal
+import os
+import sys
+import time
+
+from pilothouse.supervise.shim import becoming, kernel, view
+from pilothouse.supervise.shim.following import Program, follow
+from pilothouse.supervise.shim.logs import Files
+from pilothouse.supervise.shim.refusing import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pilothouse.supervise.shim.shapes import LaunchShape, UserShape
+
+LOCK_SECONDS = 2.0
+"""Those who only look whether the folder is locked hold the lock for an instant."""
+NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
+
+
+def main() -> None:
+    """Arguments: the folder. Standard input: the launch, marshalled."""
+    launch: LaunchShape = marshal.loads(_read_all(0))
+    if os.fork():
+        os._exit(0)
+    for number in (
+        _signal.SIGTERM,
+        _signal.SIGINT,
+        _signal.SIGHUP,
+        _signal.SIGQUIT,
+        _signal.SIGUSR1,
+        _signal.SIGUSR2,
+    ):
+        # The program's end is the shim's end; nothing else is, or the exit record would be lost.
+        _signal.signal(number, _signal.SIG_IGN)
+    answer = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
+    nothing = os.open("/dev/null", os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.chdir(sys.argv[1])
+    os.umask(0o077)
+    pid, ticks = os.getpid(), _ticks(os.getpid())
+    _say(answer, f"{pid} {ticks}\n")
+    lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if not _locked(lock) or os.path.exists("state.json") or os.path.exists("exit.json"):
+        _say(answer, "taken\n")
+        os._exit(0)
+    try:
+        program = _start(launch, f'"shim_pid":{pid},"shim_ticks":{ticks}')
+    except Refusal as refusal:
+        _say(answer, f"{refusal.reason}\n{refusal.message}")
+        os._exit(1)
+    _say(answer, "started\n")
+    os.close(answer)
+    follow(program, launch)
+    os._exit(0)
+
+
+def _start(launch: LaunchShape, shim: str) -> Program:
+    """Until the program has been loaded. Raises Refusal, and leaves nothing then."""
+    log = launch["log"]
+    files = Files(log["path"], log["max_bytes"], log["files"])
+    try:
+        files.open()
+        _reserve_exit()
+    except OSError as error:
+        raise Refusal(
+            "LogRefused", f"can't write {error.filename or log['path']}: {error.strerror}"
+        ) from None
+    # Orphans of the program come to us, and so does the program itself from the process between us (see _enter_namespaces).
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    program = Program(launch, files)
+    told, telling = os.pipe()
+    going, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(told)
+        os.close(go)
+        _child(launch, program, telling, going)
+    os.close(telling)
+    os.close(going)
+    try:
+        if (word := _line(told)).isdigit():
+            os.waitpid(pid, 0)
+            pid, word = int(word), _line(told)
+        if word == "ready":
+            program.started = time.time()
+            _write(
+                "state.json",
+                f'{{"boot":"{_boot()}","pid":{pid},"ticks":{_ticks(pid)},{shim},"started":{program.started!r}}}',
+            )
+            os.write(go, b"+")
+            word = _line(told)
+        if word:
+            os.waitpid(pid, 0)
+            if os.path.exists("state.json"):
+                os.unlink("state.json")
+            raise Refusal(word, _read_all(told).decode(errors="replace"))
+        program.follows(pid)
+        return program
+    finally:
+        os.close(told)
+        os.close(go)
+
+
+def _child(launch: LaunchShape, program: Program, telling: int, going: int) -> None:
+    """Does not return."""
+    seen, user = launch["view"], launch["user"]
+    try:
+        becoming.join(launch["cgroups"])
+        _score(launch["oom_score_adj"])
+        mapped = _enter_namespaces(user, telling) if seen is not None else False
+        os.setsid()
+        if launch["tty"]:
+            becoming.take_terminal(program.inner[0])
+        becoming.take_stdio(*program.inner)
+        if seen is not None:
+            os.umask(0o022)
+            view.build(seen, os.path.abspath("root"))
+        becoming.become_user(user, launch["capabilities"], mapped=mapped)
+        _say(telling, "ready\n")
+        if os.read(going, 1) != b"+":
+            os._exit(1)
+        becoming.die_with_parent()
+        _end_if_alone(going)
+        becoming.become(
+            launch["argv"],
+            launch["env"],
+            launch["cwd"],
+            launch["umask"],
+            launch["no_new_privileges"],
+        )
+    except Refusal as refusal:
+        _say(telling, f"{refusal.reason}\n{refusal.message}")
+    except Exception as error:  # noqa: BLE001 (whatever it is, it has to be told on the other side of the fork)
+        _say(telling, f"StartFailed\n{type(error).__name__}: {error}")
+    os._exit(1)
+
+
+def _end_if_alone(going: int) -> None:
+    """The shim may have been killed just before we asked to die with it: then the pipe from it has ended."""
+    os.set_blocking(going, False)
+    try:
+        os.read(going, 1)
+    except BlockingIOError:
+        return
+    os._exit(1)
+
+
+def _enter_namespaces(user: UserShape | None, telling: int) -> bool:
+    """Into namespaces of our own; True if that took a user namespace, which knows one user.
+
+    A PID namespace begins with the next fork. The process in between tells the shim who its child is, ends, and leaves the child
+    to the shim: the shim itself could not start threads in a namespace that isn't its own.
+    """
+    os.makedirs("root", 0o700, exist_ok=True)
+    mapped = False
+    try:
+        kernel.unshare(NAMESPACES)
+    except OSError as error:
+        if error.errno != errno.EPERM:
+            raise Refusal("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
+        _enter_user_namespace(user)
+        mapped = True
+    if (pid := os.fork()) != 0:
+        _say(telling, f"{pid}\n")
+        os._exit(0)
+    return mapped
+
+
+def _enter_user_namespace(user: UserShape | None) -> None:
+    """Ours under the number that was asked for, or our own."""
+    uid, gid = os.geteuid(), os.getegid()
+    inner_uid, inner_gid = (user["uid"], user["gid"]) if user is not None else (uid, gid)
+    try:
+        kernel.unshare(NAMESPACES | kernel.CLONE_NEWUSER)
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{inner_uid} {uid} 1"),
+            ("gid_map", f"{inner_gid} {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    except OSError as error:
+        raise Refusal(
+            "ViewRefused",
+            f"no namespaces of its own: {error.strerror}; run the node as root, "
+            "or allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces)",
+        ) from None
+
+
+def _score(value: int | None) -> None:
+    """How readily the kernel kills it when memory runs out. Below our own only with privileges: then it stays ours."""
+    if value is not None:
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write(f"{value}")
+        except PermissionError as error:
+            os.write(2, f"oom_score_adj {value}: {error.strerror}\n".encode())
+
+
+def _reserve_exit() -> None:
+    """Space for the exit record, taken while there is some: it must be writable when the disk is full."""
+    descriptor = os.open("exit.json.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.write(descriptor, b" " * 512)
+    os.close(descriptor)
+
+
+def _locked(lock: int) -> bool:
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if os.path.exists("state.json") or time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+
+
+def _write(name: str, text: str) -> None:
+    draft = name + ".new"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
+    os.rename(draft, name)
+
+
+def _boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def _ticks(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        stat = file.read()
+    return int(stat[stat.rindex(b")") + 2 :].split()[19])
+
+
+def _say(descriptor: int, text: str) -> None:
+    try:
+        os.write(descriptor, text.encode(errors="replace"))
+    except BrokenPipeError:  # Who asked has died; who comes next reads the folder.
+        pass
+
+
+def _line(descriptor: int) -> str:
+    """One line, byte by byte, so that nothing of the next is taken; empty at the end."""
+    line = b""
+    while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode(errors="replace")
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = []
+    while part := os.read(descriptor, 65536):
+        parts.append(part)
+    return b"".join(parts)

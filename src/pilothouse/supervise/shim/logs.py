@@ -1,0 +1,194 @@
+"""A container's output on its way into rotating files, in the format that Kubernetes' tools read.
+
+    2026-11-15T10:00:00.123456789Z stdout F a whole line
+    2026-11-15T10:00:00.123456789Z stderr P the beginning of a line too long, or not yet
+
+The program must never wait for a disk. What it writes goes into a queue, from which a thread writes files. A program faster
+than the disk is slowed down to its pace; but when the disk takes nothing at all for a second, or says that it is full, output
+is dropped, and how much is told in the log as soon as it can be. Lines stay whole: files change only between them.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import time
+
+LONGEST = 16 * 1024
+"""A line without end is passed on in parts of about this many bytes."""
+QUEUED = 1024 * 1024
+PATIENCE = 1.0
+"""Seconds without any progress after which the disk counts as stuck."""
+
+
+class Lines:
+    """Bytes of one stream made into records. No I/O."""
+
+    def __init__(self, stream: str) -> None:
+        self._whole = f" {stream} F ".encode()
+        self._part = f" {stream} P ".encode()
+        self._rest = b""
+
+    def feed(self, data: bytes, moment: bytes) -> bytes:
+        """The records that are complete with `data`; `moment` is the time as text."""
+        prefix = moment + self._whole
+        head, newline, tail = data.rpartition(b"\n")
+        done = b""
+        if newline:
+            done = prefix + (self._rest + head).replace(b"\n", b"\n" + prefix) + b"\n"
+            self._rest = tail
+        else:
+            self._rest += data
+        if len(self._rest) >= LONGEST:
+            done += moment + self._part + self._rest + b"\n"
+            self._rest = b""
+        return done
+
+    def end(self, moment: bytes) -> bytes:
+        """What was left without a newline."""
+        rest, self._rest = self._rest, b""
+        return moment + self._whole + rest + b"\n" if rest else b""
+
+
+class Moments:
+    """The time as text with nine digits; the seconds are spelled out once each."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = b""
+
+    def now(self) -> bytes:
+        second, rest = divmod(time.time_ns(), 1_000_000_000)
+        if second != self._second:
+            self._second = second
+            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return b"%b.%09dZ" % (self._text, rest)
+
+
+class Files:
+    """`path`, and up to `files` - 1 older ones."""
+
+    def __init__(self, path: str, max_bytes: int, files: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._files = files
+        self._descriptor = -1
+        self._size = 0
+
+    def open(self) -> None:
+        """Raises OSError."""
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def write(self, records: bytes) -> None:
+        """Whole records. Raises OSError; then those in the file are whole, and the others aren't there."""
+        if self._descriptor < 0:
+            self.open()
+        while records:
+            now, records = self._fitting(records)
+            if not now:
+                self._rotate()
+                continue
+            try:
+                written = 0
+                while written < len(now):
+                    written += os.write(self._descriptor, now[written:] if written else now)
+            except OSError:
+                os.ftruncate(self._descriptor, self._size)
+                raise
+            self._size += written
+
+    def _fitting(self, records: bytes) -> tuple[bytes, bytes]:
+        """Those that still go into this file, and the rest; an empty file takes at least one."""
+        room = self._max_bytes - self._size
+        if len(records) <= room:
+            return records, b""
+        end = records.rfind(b"\n", 0, max(room, 0)) + 1
+        if not end and not self._size:
+            end = records.index(b"\n") + 1
+        return records[:end], records[end:]
+
+    def _rotate(self) -> None:
+        """The new file is opened last: a crash in between leaves every line in some file."""
+        for age in range(self._files - 1, 0, -1):
+            newer = f"{self._path}.{age - 1}" if age > 1 else self._path
+            if os.path.exists(newer):
+                os.replace(newer, f"{self._path}.{age}")
+        if self._files == 1:
+            os.unlink(self._path)
+        os.close(self._descriptor)
+        self._descriptor = -1
+        self.open()
+
+
+class Log:
+    """A queue before files, emptied by a thread of its own. `accept` never blocks."""
+
+    def __init__(self, files: Files, moments: Moments) -> None:
+        self._files = files
+        self._moments = moments
+        self._mutex = _thread.allocate_lock()
+        self._queue: list[bytes] = []
+        self._queued = 0
+        self._work = _thread.allocate_lock()
+        self._work.acquire()
+        self._progress = time.monotonic()
+        self._dropped = 0
+        self._why = ""
+
+    def begin(self) -> None:
+        """No fork may come after this."""
+        _thread.start_new_thread(self._drain, ())
+
+    @property
+    def full(self) -> bool:
+        """Whether to leave the output where it is for now; not for long if the disk takes nothing."""
+        return self._queued >= QUEUED and time.monotonic() - self._progress < PATIENCE
+
+    @property
+    def empty(self) -> bool:
+        return not self._queued
+
+    @property
+    def stuck(self) -> bool:
+        return self._queued > 0 and time.monotonic() - self._progress >= PATIENCE
+
+    def accept(self, records: bytes) -> None:
+        if not records:
+            return
+        if self._queued >= 2 * QUEUED:
+            self._dropped += records.count(b"\n")
+            self._why = "the disk took nothing for too long"
+            return
+        if not self._queued:
+            self._progress = time.monotonic()
+        with self._mutex:
+            self._queued += len(records)
+            self._queue.append(records)
+        if self._work.locked():
+            self._work.release()
+
+    def _drain(self) -> None:
+        while True:
+            self._work.acquire()
+            while self._queue:
+                with self._mutex:
+                    batch, self._queue = self._queue, []
+                records = b"".join(batch)
+                self._put(records)
+                with self._mutex:
+                    self._queued -= len(records)
+                self._progress = time.monotonic()
+
+    def _put(self, records: bytes) -> None:
+        lost, why = self._dropped, self._why
+        if lost:
+            notice = f" stderr F pilothouse: {lost} lines of output were dropped here: {why}\n"
+            records = self._moments.now() + notice.encode() + records
+        try:
+            self._files.write(records)
+        except OSError as error:
+            self._dropped += records.count(b"\n") - bool(lost)
+            self._why = f"{error.strerror}"
+        else:
+            self._dropped -= lost

@@ -1,0 +1,53 @@
+"""What a launch looks like inside the shim: the fields of `launching`, as plain dictionaries.
+
+For the type checker alone; never imported when running, since `typing` is more than a shim may have in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class UserShape(TypedDict):
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+class LogShape(TypedDict):
+    path: str
+    max_bytes: int
+    files: int
+
+
+class MountShape(TypedDict):
+    source: str
+    target: str
+    kind: str
+    read_only: bool
+    size: int | None
+    is_file: bool
+
+
+class ViewShape(TypedDict):
+    hostname: str
+    mounts: list[MountShape]
+    read_only_root: bool
+    hidden: list[str]
+
+
+class LaunchShape(TypedDict):
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    user: UserShape | None
+    view: ViewShape | None
+    cgroups: list[str]
+    oom_score_adj: int | None
+    stdin: bool
+    stdin_once: bool
+    tty: bool
+    umask: int
+    no_new_privileges: bool
+    capabilities: list[str] | None
+    log: LogShape

@@ -1,0 +1,276 @@
+"""A container's view of the machine: the machine's own tree, with the container's mounts in it.
+
+    /            a tmpfs; every folder of the machine's root is bound into it
+    /usr, /var   the machine's
+    /proc        of the container's own PID namespace
+    /dev/shm     its own
+    /data        a mount that was asked for; the machine has no such folder, and gets none
+    /etc         likewise a mirror, if a file is to be placed in it that the machine does not have
+
+A *mirror* is what makes a mount point where there is no folder: a tmpfs over the nearest folder that exists, with all that is in it
+bound into it. A folder with very many entries gets an overlay instead, where the kernel lets us. Mount points inside a mount that was
+asked for are made in what is mounted there, as container runtimes do: a mirror would swallow what the program writes beside them.
+
+Mounts follow the machine's as slaves: a volume that is unmounted outside is let go here too, not kept busy.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+import stat
+
+from pilothouse.supervise.shim import kernel
+from pilothouse.supervise.shim.refusing import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pilothouse.supervise.shim.shapes import MountShape, ViewShape
+
+MANY = 256
+"""Entries from which on a folder gets an overlay rather than a mirror."""
+
+_MACHINE = "/.machine"
+"""Where the machine's own tree is while the view is built."""
+_COVERS = "/.covers"
+
+OURS, MACHINES, VOLUME = "ours", "the machine's", "volume"
+
+
+def build(view: ViewShape, scratch: str) -> None:
+    """In the calling process, the first of its PID namespace, whose mount and UTS namespaces are still as the machine's."""
+    try:
+        _socket.sethostname(view["hostname"])
+    except OSError as error:
+        raise Refusal("ViewRefused", f"can't be named {view['hostname']}: {error.strerror}") from None
+    mounts, hidden = view["mounts"], view["hidden"]
+    sources = [_open_source(each) for each in mounts]
+    tree = _Tree(read_only=view["read_only_root"])
+    try:
+        tree.begin(scratch)
+        for path in hidden:
+            tree.hide(path)
+    except OSError as error:
+        raise Refusal("ViewRefused", f"can't make its view, at {error.filename}: {error.strerror}") from None
+    if not any(os.path.normpath(each["target"]) == "/dev/shm" for each in mounts):
+        mounts = [_SHM, *mounts]
+        sources = [-1, *sources]
+    for each, source in zip(mounts, sources, strict=True):
+        tree.place(each, source)
+    tree.finish()
+
+
+_SHM: MountShape = {
+    "source": "shm",
+    "target": "/dev/shm",
+    "kind": "tmpfs",
+    "read_only": False,
+    "size": None,
+    "is_file": False,
+}
+
+
+def _open_source(mount: MountShape) -> int:
+    """Held open, since its path leads elsewhere once the root is another."""
+    if mount["kind"] == "tmpfs":
+        return -1
+    try:
+        return os.open(mount["source"], os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refusal(
+            "MountFailed", f"{mount['target']}: its source {mount['source']}: {error.strerror}"
+        ) from None
+
+
+class _Tree:
+    """The view's tree while it is built."""
+
+    def __init__(self, *, read_only: bool) -> None:
+        self._read_only = read_only
+        self._regions = {"/": OURS}
+        """Whose a path, and all below it, is: one may be changed, another must not be touched."""
+        self._closing: list[str] = []
+        """Mounts of our own that become read-only in the end."""
+
+    def begin(self, scratch: str) -> None:
+        """The mirror of `/`, made beside it and then put in its place."""
+        kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
+        machine = os.open("/", os.O_PATH | os.O_CLOEXEC)
+        kernel.mount("tmpfs", scratch, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
+        os.mkdir(scratch + _MACHINE, 0o700)
+        os.mkdir(scratch + "/proc", 0o555)
+        self._bind_all(machine, scratch, "", skip="proc")
+        os.close(machine)
+        kernel.pivot_root(scratch, scratch + _MACHINE)
+        os.chdir("/")
+        _mount_proc()
+        self._regions["/proc"] = MACHINES
+        if self._read_only:
+            self._closing.append("/")
+
+    def hide(self, path: str) -> None:
+        """An empty folder there; what is mounted below is let go, or it could never be unmounted outside."""
+        path = os.path.realpath(path)
+        if not os.path.isdir(path):
+            return
+        for mounted in sorted(_mounts_below(path), reverse=True):
+            try:
+                kernel.unmount(mounted)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                break  # In a user namespace the machine's mounts can't be taken apart, only covered.
+        kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
+        self._regions[path] = OURS
+        self._closing.append(path)
+
+    def place(self, mount: MountShape, source: int) -> None:
+        """One of the mounts that were asked for."""
+        asked = mount["target"]
+        try:
+            target = os.path.realpath(asked)
+            if source < 0:
+                self._make_target(target, is_file=False)
+                options = "mode=1777" if mount["size"] is None else f"mode=1777,size={mount['size']}"
+                kernel.mount("tmpfs", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+            else:
+                self._make_target(target, is_file=not stat.S_ISDIR(os.fstat(source).st_mode))
+                kernel.mount(f"/proc/self/fd/{source}", target, flags=kernel.MS_BIND | kernel.MS_REC)
+                os.close(source)
+            if mount["read_only"]:
+                kernel.make_read_only(target)
+            self._regions[target] = VOLUME
+        except OSError as error:
+            what = "a tmpfs" if source < 0 else mount["source"]
+            raise Refusal("MountFailed", f"{asked}: can't mount {what} there: {error.strerror}") from None
+
+    def finish(self) -> None:
+        kernel.unmount(_MACHINE)
+        os.rmdir(_MACHINE)
+        for path in self._closing:
+            kernel.mount(
+                "none", path, flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | _kept(path)
+            )
+
+    def _make_target(self, target: str, *, is_file: bool) -> None:
+        """See to it that there is something to mount on."""
+        if os.path.lexists(target):
+            if os.path.isdir(target) == is_file:
+                raise Refusal(
+                    "MountFailed",
+                    f"{target}: a {'file' if is_file else 'folder'} can't be mounted over a {'folder' if is_file else 'file'}",
+                )
+            return
+        ancestor = os.path.dirname(target)
+        while not os.path.isdir(ancestor):
+            ancestor = os.path.dirname(ancestor)
+        if self._whose(ancestor) == MACHINES:
+            self._cover(ancestor)
+        os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+        if is_file:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        else:
+            os.mkdir(target, 0o755)
+
+    def _whose(self, path: str) -> str:
+        while path not in self._regions:
+            path = os.path.dirname(path)
+        return self._regions[path]
+
+    def _cover(self, path: str) -> None:
+        """Make a folder of the machine ours to change, in this view alone."""
+        machine = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not (len(os.listdir(path)) > MANY and _overlay(path)):
+                was = os.fstat(machine)
+                kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
+                _look_like(path, was)
+                self._bind_all(machine, path, path, skip="")
+        finally:
+            os.close(machine)
+        self._regions[path] = OURS
+        if self._read_only:
+            self._closing.append(path)
+
+    def _bind_all(self, machine: int, into: str, name: str, *, skip: str) -> None:
+        """Every entry of the machine's folder bound into ours, which will be known as `name`."""
+        held = f"/proc/self/fd/{machine}"
+        for entry in os.listdir(held):
+            if entry == skip:
+                continue
+            source, target = f"{held}/{entry}", f"{into}/{entry}"
+            try:
+                mode = os.lstat(source).st_mode
+                if stat.S_ISLNK(mode):
+                    os.symlink(os.readlink(source), target)
+                    continue
+                if stat.S_ISDIR(mode):
+                    os.mkdir(target)
+                else:
+                    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+                kernel.mount(source, target, flags=kernel.MS_BIND | kernel.MS_REC)
+            except FileNotFoundError:  # It has gone meanwhile.
+                continue
+            self._regions[f"{name}/{entry}"] = MACHINES
+            if self._read_only:
+                kernel.make_read_only(target)
+
+
+def _mount_proc() -> None:
+    """Of our own PID namespace. Inside other containers the kernel may refuse that; then the machine's is shown."""
+    try:
+        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    except PermissionError:
+        kernel.mount(f"{_MACHINE}/proc", "/proc", flags=kernel.MS_BIND | kernel.MS_REC)
+
+
+def _overlay(path: str) -> bool:
+    """Lay an empty writable layer over a folder; False if the kernel won't."""
+    if "," in path or ":" in path or "\\" in path:  # They mean something in mount options.
+        return False
+    os.mkdir(_COVERS, 0o700)
+    kernel.mount("tmpfs", _COVERS, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
+    try:
+        os.mkdir(f"{_COVERS}/upper")
+        os.mkdir(f"{_COVERS}/work")
+        _look_like(f"{_COVERS}/upper", os.stat(path))
+        options = f"lowerdir={path},upperdir={_COVERS}/upper,workdir={_COVERS}/work"
+        for more in ("", ",userxattr"):
+            try:
+                kernel.mount("overlay", path, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options + more)
+            except OSError:
+                continue
+            return True
+        return False
+    finally:
+        kernel.unmount(_COVERS)
+        os.rmdir(_COVERS)
+
+
+def _look_like(path: str, was: os.stat_result) -> None:
+    os.chmod(path, stat.S_IMODE(was.st_mode))
+    try:
+        os.chown(path, was.st_uid, was.st_gid)
+    except OSError as error:
+        # Its owner does not exist in our user namespace.
+        if error.errno not in (errno.EINVAL, errno.EPERM):
+            raise
+
+
+def _kept(path: str) -> int:
+    return os.statvfs(path).f_flag & (kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+
+
+def _mounts_below(path: str) -> list[str]:
+    """Mount points at `path` and below; the kernel writes blanks and the like in octal."""
+    found = []
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            point = line.split(b" ")[4]
+            for escape, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+                point = point.replace(escape, plain)
+            name = os.fsdecode(point)
+            if name == path or name.startswith(path + "/"):
+                found.append(name)
+    return found
