@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from tests.kit.placing import seen
+from tests.kit.placing import node, seen
 from tests.kit.requests import request_for
 
 from pilothouse.api.objects import Tree
@@ -66,6 +66,14 @@ def test_all_else_is_left_to_people_who_are_told(asked: Tree) -> None:
     (wait,) = seen(node_requests, asked)
     assert isinstance(wait, Wait)
     assert wait.remedy.endswith("kubectl certificate approve csr-1")
+
+
+def test_a_token_is_not_enough_to_take_the_place_of_a_node_that_is_there() -> None:
+    (wait,) = seen(node_requests, request(**JOINING), node("a"))
+    assert isinstance(wait, Wait)
+    assert "there is a node a already" in wait.because
+    (patch,) = seen(node_requests, request(**RENEWING), node("a"))
+    assert isinstance(patch, Patch)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pilothouse.apiserver.exchange import User
 from pilothouse.controllers.node_requests import node_requests
 from pilothouse.pki.inspecting import certificates_in
 
-JOINING = User("system:bootstrap:abcdef", groups=(MASTERS, "system:bootstrappers:pilothouse"))
+JOINING = User("joining", groups=(MASTERS, "system:bootstrappers:pilothouse"))
 
 
 def test_who_has_a_bootstrap_token_gets_a_certificate(bench: Bench) -> None:

@@ -27,6 +27,7 @@ from pilothouse.apiserver.adopting import adopt
 from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import Attributes, Chain, Masters, demand, refusal
 from pilothouse.apiserver.bootstrap import make_namespaces
+from pilothouse.apiserver.bootstrap_tokens import BootstrapTokens
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.cache_audit import Auditor
 from pilothouse.apiserver.call import Call
@@ -117,7 +118,8 @@ class Core:
         self._addresses = ServiceAddresses(self.cache, book, service_addresses, random)
         adopt(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
         adopt(self.catalog, "", "services", self._addresses)
-        self._signing = Signing(self.catalog, self.cache, self._objects, authority, clock)
+        bootstrap = BootstrapTokens(self.catalog, self.cache, self._objects, clock)
+        self._signing = Signing(self.catalog, self.cache, self._objects, authority, clock, bootstrap.spend)
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses, self._signing):
             self.cache.listen(listener)
         self.reader = Reader(self.catalog, self.cache, clock, random)
@@ -132,6 +134,7 @@ class Core:
         self._pod_streams = PodStreams(self.catalog, self._objects, nodes, clock)
         self._minting = Minting(signing_key, self._objects, clock, uids)
         authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
+        authenticator.trust(bootstrap.review, self.cache.fresh)
         self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)

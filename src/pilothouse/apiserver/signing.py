@@ -1,12 +1,13 @@
 """Approved requests for certificates are signed, by the server itself.
 
-    signing = Signing(catalog, cache, objects, authority, clock)
+    signing = Signing(catalog, cache, objects, authority, clock, bootstrap_tokens.spend)
     cache.listen(signing)
     await signing.run()
 
 A controller or a person approves; what is approved and asks one of this server's signers gets its certificate into
 ``status.certificate``, or the condition ``Failed`` that says why not. Every instance tries: a request is signed in one
-compare-and-swap, so that one certificate is ever seen, and whoever comes later finds nothing to do.
+compare-and-swap, so that one certificate is ever seen, and whoever comes later finds nothing to do. What somebody with a
+bootstrap token asked for costs them the token, before it is signed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import asyncio
 import datetime
 import logging
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pilothouse.api.kubernetes.certificates_v1 import GROUP
-from pilothouse.apiserver import codec
+from pilothouse.apiserver import bootstrap_tokens, codec
 from pilothouse.apiserver.cache import Cache
-from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.catalog import ROOT, Catalog
 from pilothouse.apiserver.certificates import asked_in
 from pilothouse.apiserver.collection import Collection, Event
 from pilothouse.apiserver.objects import Objects
@@ -36,6 +37,9 @@ from pilothouse.pki.signing import RequestError, sign_request
 
 PLURAL = "certificatesigningrequests"
 _RETRY = 5.0
+
+Spend = Callable[[str, str], Awaitable[str]]
+"""Uses up the bootstrap token of this id for the request of that name; what speaks against it, if anything does."""
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +57,16 @@ def is_due(request: Object) -> bool:
     )
 
 
-def signed(request: Object, authority: Authority, now: float) -> Object:
-    """The request with its certificate, or with the reason why it gets none. Raises ``UnusableError``."""
+def signed(request: Object, authority: Authority, now: float, refusal: str = "") -> Object:
+    """The request with its certificate, or with the reason why it gets none: ``refusal``, or what is wrong with it.
+
+    Raises ``UnusableError``.
+    """
     spec = request["spec"]
     status: dict[str, Any] = dict(request.get("status") or {})
     try:
         asked = asked_in(request)
-        if problem := why_refused(spec["signerName"], asked, spec.get("usages") or ()):
+        if problem := refusal or why_refused(spec["signerName"], asked, spec.get("usages") or ()):
             raise RequestError(problem)
         moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
         certificate = sign_request(
@@ -90,6 +97,7 @@ class Signing:
         objects: Objects,
         authority: Callable[[], Authority],
         clock: Clock,
+        spend: Spend,
     ) -> None:
         """``authority`` says who signs at the moment."""
         self._catalog = catalog
@@ -97,6 +105,7 @@ class Signing:
         self._objects = objects
         self._authority = authority
         self._clock = clock
+        self._spend = spend
         self._due: dict[str, None] = {}
         self._work = asyncio.Event()
 
@@ -138,11 +147,22 @@ class Signing:
         if served is None:
             return
 
+        refusal = await self._token_spent(name)
+
         def change(live: Object) -> Object:
-            return signed(live, self._authority(), self._clock.now()) if is_due(live) else live
+            return signed(live, self._authority(), self._clock.now(), refusal) if is_due(live) else live
 
         try:
             await self._objects.amend(served, "", name, change)
         except errors.StatusError as problem:
             if problem.code != 404:
                 raise
+
+    async def _token_spent(self, name: str) -> str:
+        """Take the token of whoever asked with one. Who asked never changes, so what the cache has will do."""
+        item = self._cache.get(f"{GROUP}/{PLURAL}", f"{ROOT}{GROUP}/{PLURAL}/{name}")
+        request = codec.decode(item.value) if item is not None else {}
+        user = (request.get("spec") or {}).get("username") or ""
+        if not user.startswith(bootstrap_tokens.USER) or not is_due(request):
+            return ""
+        return await self._spend(user.removeprefix(bootstrap_tokens.USER), name)

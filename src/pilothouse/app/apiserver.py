@@ -22,7 +22,8 @@ from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.audit.peers import Asking
 from pilothouse.apiserver.authentication import Authenticator, TokenFileError, Tokens, read_tokens
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import Core, Page
+from pilothouse.apiserver.exchange import Answer, Request, Response
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge
 from pilothouse.apiserver.instances import Instance
@@ -40,6 +41,7 @@ from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.keyring import Keyring
+from pilothouse.pki.pinning import PAGE as AUTHORITIES
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.timing import Timed
 
@@ -111,6 +113,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             )
             _watch_over(health, store, core)
             serve_maintenance(core, store, keys, clock)
+            core.serve(AUTHORITIES, _authorities_page(identity))
             await warn_of_missing_keys(store)
             if trail is not None:
                 health.add("audit", trail.problem)
@@ -178,6 +181,15 @@ def _tokens(file: Path | None) -> Tokens:
         raise StartError(f"{file} is not UTF-8: {problem}") from None
     except TokenFileError as problem:
         raise StartError(str(problem)) from None
+
+
+def _authorities_page(identity: Identity) -> Page:
+    """What anybody may see: the certificates by which this server is known, to be compared with a hash from elsewhere."""
+
+    async def page(request: Request) -> Answer:
+        return Response(200, identity.trusted, "application/x-pem-file")
+
+    return page
 
 
 def _watch_over(health: Health, store: Store, core: Core) -> None:

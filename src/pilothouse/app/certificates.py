@@ -135,7 +135,9 @@ def _refuse_to_leave_behind(after: Authorities, folder: DataFolder, now: datetim
 
 
 def _pairs(folder: DataFolder) -> list[tuple[Path, Path]]:
-    files = [folder.pki / f"{name}.crt" for name in ("apiserver", "admin", "controller-manager", "peer")]
+    files = [
+        folder.pki / f"{name}.crt" for name in ("apiserver", "admin", "controller-manager", "node", "peer")
+    ]
     return [(file, file.with_suffix(".key")) for file in files if file.exists()]
 
 

@@ -5,6 +5,8 @@
       instance           what the server is called among those that share its store
       admin.kubeconfig   the administrator's way in
       controller-manager.kubeconfig   that of the controller-manager, who is no administrator
+      node.kubeconfig    that of the node on this machine, where there is one
+      node/              what the node keeps: pods, images, volumes
       pki/               authority, certificates and keys
       store/             the objects, where they are stored in SQLite
 
@@ -50,6 +52,15 @@ class DataFolder:
     @property
     def manager_kubeconfig(self) -> Path:
         return self.path / "controller-manager.kubeconfig"
+
+    @property
+    def node_kubeconfig(self) -> Path:
+        return self.path / "node.kubeconfig"
+
+    @property
+    def node(self) -> Path:
+        """What the node on this machine keeps."""
+        return self.path / "node"
 
     def instance(self) -> str:
         """What the server on this folder is called: the machine's name, and something of its own; made the first time."""

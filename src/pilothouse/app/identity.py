@@ -116,15 +116,19 @@ class Identity:
         return frozenset(block.strip() for block in pem.split(_END_OF_CERTIFICATE) if block.strip())
 
     def admit(self, url: str) -> None:
-        """Write the kubeconfigs of the administrator and the controller-manager, unless they are as they should be."""
+        """Write the kubeconfigs of whoever is on this machine, unless they are as they should be: the administrator's, the
+        controller-manager's and, where there is one, the node's."""
         admin = self._keyring.admin(self.authority, self.now())
         _keep(self._folder.admin_kubeconfig, kubeconfig(url, self.trusted, "admin", admin))
         manager = self._keyring.controller_manager(self.authority, self.now())
-        within = [str(file.relative_to(self._folder.path)) for file in (manager.certificate, manager.key)]
-        _keep(
-            self._folder.manager_kubeconfig,
-            kubeconfig_beside(url, self.trusted, "controller-manager", *within),
-        )
+        self._admit_beside(self._folder.manager_kubeconfig, url, "controller-manager", manager)
+        if name := self._options.local_node:
+            node = self._keyring.node(name, self.authority, self.now())
+            self._admit_beside(self._folder.node_kubeconfig, url, f"system:node:{name}", node)
+
+    def _admit_beside(self, file: Path, url: str, user: str, pair: Pair) -> None:
+        within = [str(each.relative_to(self._folder.path)) for each in (pair.certificate, pair.key)]
+        _keep(file, kubeconfig_beside(url, self.trusted, user, *within))
 
 
 def _keep(file: Path, content: bytes) -> None:

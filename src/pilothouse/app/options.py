@@ -79,6 +79,8 @@ class ApiServerOptions:
     max_mutating_requests_in_flight: int = 200
     compaction_interval: float = 300.0
     """Seconds of history that a watcher or a paging client can count on."""
+    local_node: str = ""
+    """The node on this machine that is let in by a file in the data folder; none if empty."""
     shutdown_delay: float = 0.0
     """Seconds that the server goes on serving, no longer ready, before it stops."""
 

@@ -12,7 +12,9 @@ from pilothouse.cli.certs import certs
 from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
+from pilothouse.cli.join import join
 from pilothouse.cli.prometheus import prometheus_config
+from pilothouse.cli.token import token
 from pilothouse.cli.why import why
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -37,8 +39,10 @@ for command in (
     controller_manager,
     crds,
     encryption,
+    join,
     prometheus_config,
     restore,
+    token,
     why,
 ):
     main.add_command(command)

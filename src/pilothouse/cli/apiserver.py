@@ -124,6 +124,12 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     show_default=True,
     help="How long to go on serving, no longer ready, once told to stop.",
 )
+@click.option(
+    "--local-node",
+    default="",
+    metavar="NAME",
+    help="Name of the node on this machine: node.kubeconfig is then written for it, beside the administrator's.",
+)
 @click.option("-v", "--verbose", count=True, help="Log more; twice for every request.")
 def apiserver(verbose: int, **flags: Any) -> None:
     """Run the API server.
@@ -172,6 +178,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         max_mutating_requests_in_flight=flags["max_mutating_requests_inflight"],
         compaction_interval=flags["compaction_interval"],
         shutdown_delay=flags["shutdown_delay_duration"],
+        local_node=flags["local_node"],
     )
 
 

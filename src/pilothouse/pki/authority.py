@@ -179,6 +179,12 @@ def names_of(credential: Credential) -> frozenset[str]:
     return subject_names(x509.load_pem_x509_certificate(credential.certificate))
 
 
+def common_name_of(credential: Credential) -> str:
+    """Whom a certificate names."""
+    subject = x509.load_pem_x509_certificate(credential.certificate).subject
+    return "".join(str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME))
+
+
 def subject_names(certificate: x509.Certificate) -> frozenset[str]:
     """The host names and addresses in a certificate."""
     try:

@@ -5,6 +5,7 @@
     keyring.serving(authority, names, now)      # Pair(certificate=…/apiserver.crt, key=…/apiserver.key)
     keyring.admin(authority, now)
     keyring.controller_manager(authority, now)
+    keyring.node("laptop", authority, now)
 
 What is there and good is kept; what is missing, about to expire, signed by another authority or made for other names
 is made again. The authority is the exception: it is never replaced silently, since everyone who trusts it would be
@@ -20,8 +21,9 @@ from pathlib import Path
 
 from pilothouse.pki import authority_files
 from pilothouse.pki.authorities import Authorities
-from pilothouse.pki.authority import Authority, Credential, UnusableError, names_of
+from pilothouse.pki.authority import Authority, Credential, UnusableError, common_name_of, names_of
 from pilothouse.pki.files import private_folder, write_private
+from pilothouse.pki.signers import NODE, NODES
 
 AUTHORITY = "pilothouse-ca"
 ADMIN_GROUP = "system:masters"
@@ -30,6 +32,7 @@ PEER, PEERS_GROUP = "pilothouse:apiserver", "pilothouse:apiservers"
 MANAGER, MANAGERS_GROUP = "pilothouse:controller-manager", "pilothouse:controller-managers"
 """As whom our controllers act."""
 _SERVING = "apiserver"
+_NODE = "node"
 _SHARED = "ca.shared"
 _CLIENTS = {
     "admin": ("admin", ADMIN_GROUP),
@@ -113,6 +116,15 @@ class Keyring:
         """What a controller-manager on this machine shows."""
         return self._client("controller-manager", authority, now)
 
+    def node(self, name: str, authority: Authority, now: datetime.datetime) -> Pair:
+        """What a node of this name on this machine shows."""
+        user = f"{NODE}{name}"
+        return self._current(
+            _NODE,
+            lambda kept: authority.stands_behind(kept, now) and common_name_of(kept) == user,
+            lambda: authority.client(user, [NODES], now),
+        )
+
     def renew(self, authority: Authority, now: datetime.datetime) -> list[str]:
         """Make every certificate of the folder again, whatever its age; their names."""
         made: list[str] = []
@@ -124,6 +136,10 @@ class Keyring:
             if self._read(name) is not None:
                 self._write(name, authority.client(user, [group], now))
                 made.append(name)
+        node = self._read(_NODE)
+        if node is not None:
+            self._write(_NODE, authority.client(common_name_of(node), [NODES], now))
+            made.append(_NODE)
         return made
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:

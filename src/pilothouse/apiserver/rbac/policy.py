@@ -63,12 +63,14 @@ def cluster_bindings() -> list[Object]:
         # Without subjects, as Kubernetes has it: what nodes may do is for an authorizer of their own to say.
         binding("system:node"),
         binding("system:public-info-viewer", _AUTHENTICATED, group("system:unauthenticated")),
+        binding("pilothouse:public-info-viewer", _AUTHENTICATED, group("system:unauthenticated")),
         binding("system:service-account-issuer-discovery", group("system:serviceaccounts")),
         binding("system:volume-scheduler", user("system:kube-scheduler")),
         binding("pilothouse:audit-reader", group(PEERS_GROUP)),
         binding("system:kubelet-api-admin", group(PEERS_GROUP)),
         binding("pilothouse:controller-manager", user("pilothouse:controller-manager")),
         binding("pilothouse:monitoring", group("system:monitoring")),
+        binding("pilothouse:node-bootstrapper", group("system:bootstrappers")),
         *(
             binding(name, service_account("kube-system", name.removeprefix("system:controller:")))
             for name in controllers
@@ -153,6 +155,8 @@ def _visitors() -> Iterable[Object]:
         "system:monitoring",
         paths("get", f"{_HEALTH} /healthz/* /livez/* /readyz/* /metrics /metrics/slis"),
     )
+    # What a machine that joins checks against the hash that its token carries.
+    yield plain("pilothouse:public-info-viewer", paths("get", "/pilothouse/v1/authorities"))
     yield plain("pilothouse:audit-reader", paths("get", "/pilothouse/v1/audit"))
     yield plain(
         "system:service-account-issuer-discovery",
@@ -279,6 +283,11 @@ def _ours() -> Iterable[Object]:
         verbs(EDIT + VIEW, "plans updateconfigs", _K0S),
         verbs(VIEW, "controlnodes", _K0S),
         verbs(EDIT + VIEW, "autopilotrules applicationpolicies", _OPENSTORAGE),
+    )
+    # Whoever has a bootstrap token may ask for a node's certificate, and for nothing else.
+    yield plain(
+        "pilothouse:node-bootstrapper",
+        verbs("create get", "certificatesigningrequests", "certificates.k8s.io"),
     )
     # What Kubernetes needs kube-state-metrics for.
     yield plain("pilothouse:monitoring", paths("get", "/metrics /metrics/objects"))

@@ -31,6 +31,7 @@ _PUBLIC: Final = (
     "/readyz",
     "/.well-known",
     "/openid",
+    "/pilothouse/v1/authorities",
 )
 _PATH_DENIED: Final = Decision(
     False, "pilots and nodes may ask for discovery, health and version, and for no other path", denied=True

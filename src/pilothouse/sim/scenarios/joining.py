@@ -16,13 +16,13 @@ from pilothouse.client.rest import Api
 from pilothouse.controllers.node_requests import node_requests
 from pilothouse.controllers.promises import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.pki.requesting import new_key, request
+from pilothouse.pki.requesting import new_request
 from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES
 from pilothouse.sim.fleet import Action, Scenario
 from pilothouse.sim.scenarios.doing import Do, create, delete
 
 _ALL: Final = "system:authenticated"
-_JOINING: Final = User("system:bootstrap:abcdef", groups=(MASTERS, "system:bootstrappers:bottle", _ALL))
+_JOINING: Final = User("joining", groups=(MASTERS, "system:bootstrappers:bottle", _ALL))
 _STRANGER: Final = User("eve", groups=(MASTERS, _ALL))
 _VERDICT: Final = {"type": "Denied", "status": "True", "reason": "NotOurs", "message": "nobody knows it"}
 
@@ -72,7 +72,7 @@ def _asks(after: float, node: str, user: User) -> Action:
 @lru_cache(maxsize=8)
 def _request(node: str) -> str:
     """Made once, like the server's own keys: nothing that is decided depends on what is in it."""
-    return b64encode(request(new_key(), f"{NODE}{node}", NODES)).decode()
+    return b64encode(new_request(f"{NODE}{node}", [NODES]).pem).decode()
 
 
 def _deny(name: str) -> Do:

@@ -1,0 +1,129 @@
+"""Bootstrap tokens, made, listed and withdrawn by an administrator through the API.
+
+    made = await create(access, url, lifetime=86400.0, description="db-3")
+    str(made.token)                      # for `pilothouse join`
+    await listed(access)
+    await withdraw(access, "abcdef")
+
+A token is a Secret; what it is good for is settled by the API server (``apiserver.bootstrap_tokens``). Those that have been
+used or have run out are cleared away whenever a new one is made.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import string
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from pilothouse.api.nouns import Secret
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import SystemClock
+from pilothouse.base.times import TimeError, format_time, parse_time
+from pilothouse.client import authorities
+from pilothouse.client.access import Access, AccessError
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.join_token import JoinToken
+from pilothouse.client.rest import Api
+from pilothouse.pki.pinning import fingerprints
+
+_AGENT = "pilothouse-token"
+_NAMESPACE = "kube-system"
+_TYPE = "bootstrap.kubernetes.io/token"
+_LETTERS = string.ascii_lowercase + string.digits
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is known of a token, without its secret."""
+
+    identifier: str
+    expires: float | None
+    used_by: str
+    description: str
+
+    def state(self, now: float) -> str:
+        """In a word."""
+        if self.used_by:
+            return "used"
+        return "expired" if self.expires is not None and now >= self.expires else "good"
+
+
+async def create(access: Access, url: str, *, lifetime: float | None, description: str) -> JoinToken:
+    """A token with which one machine joins the server at ``url``. Raises ``StatusError``, ``TransportError``."""
+    async with _reached(access) as api:
+        now = SystemClock().now()
+        for old in await _all(api):
+            if _told(old).state(now) != "good":
+                await api.delete(Secret, old.name, _NAMESPACE, uid=old.uid)
+        trusted = await authorities.told(api)
+        if not trusted:
+            raise AccessError(f"{access.url} is no pilothouse API server: machines join it by its own means")
+        identifier, secret = _random(6), _random(16)
+        content = {
+            "token-id": identifier,
+            "token-secret": secret,
+            "usage-bootstrap-authentication": "true",
+            **({"expiration": format_time(now + lifetime)} if lifetime is not None else {}),
+            **({"description": description} if description else {}),
+        }
+        await api.create(
+            Secret,
+            {
+                "apiVersion": Secret.api_version,
+                "kind": Secret.kind,
+                "metadata": {"name": f"bootstrap-token-{identifier}", "namespace": _NAMESPACE},
+                "type": _TYPE,
+                "data": {name: b64encode(value.encode()).decode() for name, value in content.items()},
+            },
+        )
+    return JoinToken(url, f"{identifier}.{secret}", fingerprints(trusted)[:1])
+
+
+async def listed(access: Access) -> list[Token]:
+    """Every token there is."""
+    async with _reached(access) as api:
+        return [_told(each) for each in await _all(api)]
+
+
+async def withdraw(access: Access, identifier: str) -> bool:
+    """Have a token be good no longer; whether there was one."""
+    async with _reached(access) as api:
+        found = await api.find(Secret, f"bootstrap-token-{identifier}", _NAMESPACE)
+        if found is None:
+            return False
+        await api.delete(Secret, found.name, _NAMESPACE, uid=found.uid)
+        return True
+
+
+@asynccontextmanager
+async def _reached(access: Access) -> AsyncIterator[Api]:
+    async with HttpTransport.open(access, SystemClock(), agent=_AGENT) as transport:
+        yield Api(transport, random.Random(), manager=_AGENT)
+
+
+async def _all(api: Api) -> list[Object]:
+    return (await api.list(Secret, _NAMESPACE, fields=f"type={_TYPE}")).objects
+
+
+def _told(secret: Object) -> Token:
+    data = {
+        name: b64decode(value).decode(errors="replace") for name, value in (secret.get("data") or {}).items()
+    }
+    try:
+        expires = parse_time(data["expiration"]) if "expiration" in data else None
+    except TimeError:
+        expires = 0.0
+    return Token(
+        data.get("token-id", ""),
+        expires,
+        secret.annotations.get("pilothouse.io/used-by", ""),
+        data.get("description", ""),
+    )
+
+
+def _random(length: int) -> str:
+    return "".join(secrets.choice(_LETTERS) for _ in range(length))

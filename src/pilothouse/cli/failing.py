@@ -1,0 +1,24 @@
+"""What may go wrong between a command and a server, told in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+
+@contextmanager
+def told_in_a_line(server: str) -> Iterator[None]:
+    """Turn what a client raises into an error of the command."""
+    from pilothouse.client.access import AccessError
+    from pilothouse.client.certificates import RequestRefused
+    from pilothouse.client.transport import TransportError
+    from pilothouse.meta.errors import StatusError
+
+    try:
+        yield
+    except (AccessError, RequestRefused) as problem:
+        raise click.ClickException(str(problem)) from None
+    except (TransportError, StatusError) as problem:
+        raise click.ClickException(f"{server}: {problem}") from None

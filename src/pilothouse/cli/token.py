@@ -1,0 +1,107 @@
+"""``pilothouse token``: what a machine is handed to join."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pilothouse.cli.failing import told_in_a_line
+from pilothouse.cli.parameters import Duration
+from pilothouse.cli.store_flags import access, server_flags
+
+
+@click.group()
+def token() -> None:
+    """Let machines join: make, list and withdraw the tokens that they need for it, once each."""
+
+
+@token.command()
+@click.option(
+    "--ttl", type=Duration(), default="24h", show_default=True, help="How long it is good; 0 is for ever."
+)
+@click.option("--description", default="", help="What it is for; `token list` shows it.")
+@click.option(
+    "--server",
+    default="",
+    metavar="URL",
+    help="Where the machine reaches the API server, if not at the kubeconfig's address.",
+)
+@server_flags
+def create(ttl: float, description: str, server: str, kubeconfig: Path | None, data: Path | None) -> None:
+    """Make a token with which one machine can join, and print it.
+
+    On the other machine: pilothouse join TOKEN
+    """
+    reached = access(kubeconfig, data)
+    url = (server or reached.url).rstrip("/")
+    if not url.startswith("https://"):
+        raise click.UsageError(f"--server {server}: write it as https://HOST:PORT")
+
+    import asyncio
+
+    from pilothouse.app.bootstrapping import create as make
+
+    with told_in_a_line(reached.url):
+        made = asyncio.run(make(reached, url, lifetime=ttl or None, description=description))
+    click.echo(str(made))
+    if _is_local(url):
+        click.echo(
+            f"{url} can be reached from this machine alone. Start the API server with --listen 0.0.0.0:6443, and name "
+            "an address that others reach with --server, for a token that works elsewhere.",
+            err=True,
+        )
+
+
+@token.command("list")
+@server_flags
+def list_(kubeconfig: Path | None, data: Path | None) -> None:
+    """Show the tokens there are, without their secrets."""
+    reached = access(kubeconfig, data)
+
+    import asyncio
+    import time
+
+    from pilothouse.app.bootstrapping import listed
+    from pilothouse.base.duration import human_age
+
+    with told_in_a_line(reached.url):
+        found = asyncio.run(listed(reached))
+    now = time.time()
+    rows = [("TOKEN", "STATE", "EXPIRES IN", "USED BY", "DESCRIPTION")]
+    for each in found:
+        left = "never" if each.expires is None else human_age(max(0.0, each.expires - now))
+        rows.append((each.identifier, each.state(now), left, each.used_by, each.description))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@token.command()
+@click.argument("identifier", metavar="TOKEN")
+@server_flags
+def delete(identifier: str, kubeconfig: Path | None, data: Path | None) -> None:
+    """Withdraw a token, by the six letters that `token list` shows, or the whole of it."""
+    reached = access(kubeconfig, data)
+
+    import asyncio
+
+    from pilothouse.app.bootstrapping import withdraw
+
+    name = identifier.removeprefix("pilothouse://").partition(".")[0]
+    with told_in_a_line(reached.url):
+        found = asyncio.run(withdraw(reached, name))
+    if not found:
+        raise click.ClickException(f"there is no token {name}; see `pilothouse token list`")
+    click.echo(f"token {name} is good no longer")
+
+
+def _is_local(url: str) -> bool:
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

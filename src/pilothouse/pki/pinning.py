@@ -1,0 +1,46 @@
+"""Knowing an authority before it can be trusted: by the hash of its key, which came another way.
+
+fingerprints(authorities)       # ("3f2c…",), for a token that is handed over
+pinned(found, ["3f2c…"])        # what of a file that anybody may have sent is the authority of that token
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from hashlib import sha256
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from pilothouse.pki.authority import UnusableError
+
+PAGE = "/pilothouse/v1/authorities"
+"""Where a server of ours tells anybody by which authorities it is known."""
+
+
+def fingerprints(pem: bytes) -> tuple[str, ...]:
+    """SHA-256 of each certificate's public key, in hexadecimal, as kubeadm has it. Raises ``UnusableError``."""
+    return tuple(_fingerprint(each) for each in _certificates(pem))
+
+
+def pinned(pem: bytes, pins: Collection[str]) -> bytes:
+    """Those of the certificates whose fingerprint is among these; empty if none is. Raises ``UnusableError``."""
+    return b"".join(
+        each.public_bytes(serialization.Encoding.PEM)
+        for each in _certificates(pem)
+        if _fingerprint(each) in pins
+    )
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as problem:
+        raise UnusableError(f"not a certificate: {problem}") from None
+
+
+def _fingerprint(certificate: x509.Certificate) -> str:
+    key = certificate.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return sha256(key).hexdigest()

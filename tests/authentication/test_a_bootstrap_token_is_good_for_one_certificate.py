@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import Any
+
+import pytest
+from tests.authentication.conftest import Bank
+from tests.kit.requests import request_for
+
+from pilothouse.apiserver.authentication import UntrustedError
+from pilothouse.base.times import format_time
+from pilothouse.meta.errors import StatusError
+
+TOKEN = "abcdef.0123456789abcdef"
+SECRETS = "/api/v1/namespaces/kube-system/secrets"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+
+def make(bank: Bank, *, type: str = "bootstrap.kubernetes.io/token", **more: str) -> None:
+    data = {
+        "token-id": "abcdef",
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-authentication": "true",
+        **{name.replace("_", "-"): value for name, value in more.items()},
+    }
+    encoded = {name: b64encode(value.encode()).decode() for name, value in data.items() if value}
+    bank.make(SECRETS, {"metadata": {"name": "bootstrap-token-abcdef"}, "type": type, "data": encoded})
+
+
+def ask(bank: Bank, name: str) -> dict[str, Any]:
+    """Ask with the token for a certificate, and have it approved: what becomes of that."""
+    spec = {
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": ["client auth", "digital signature"],
+        "request": b64encode(request_for(f"system:node:{name}", "system:nodes")).decode(),
+    }
+    user = bank.server.bearer(TOKEN)
+    made = bank.server.send("POST", REQUESTS, {"metadata": {"name": name}, "spec": spec}, user=user).expect(
+        201
+    )
+    made["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}
+    bank.server.send("PUT", f"{REQUESTS}/{name}/approval", made).expect(200)
+    bank.server.settle()
+    return dict(bank.server.send("GET", f"{REQUESTS}/{name}", user=user).expect(200))
+
+
+def failure(request: dict[str, Any]) -> str:
+    [failed] = [each for each in request["status"]["conditions"] if each["type"] == "Failed"]
+    return str(failed["message"])
+
+
+def test_its_bearer_is_a_bootstrapper_who_may_ask_for_a_certificate_and_nothing_else(bank: Bank) -> None:
+    make(bank, auth_extra_groups="system:bootstrappers:rack-7")
+    user = bank.user(TOKEN)
+    assert user.name == "system:bootstrap:abcdef"
+    assert user.groups == ("system:bootstrappers", "system:bootstrappers:rack-7", "system:authenticated")
+    for path in ("/api/v1/nodes", "/api/v1/pods", f"{SECRETS}/bootstrap-token-abcdef"):
+        assert bank.server.send("GET", path, user=user).status == 403
+
+
+def test_one_certificate_is_signed_and_no_second_one(bank: Bank) -> None:
+    make(bank)
+    first = ask(bank, "a")
+    assert b"BEGIN CERTIFICATE" in b64decode(first["status"]["certificate"])
+    second = ask(bank, "b")
+    assert "certificate" not in second["status"]
+    assert (
+        failure(second) == "bootstrap token abcdef: it was used for the request a, and each is good for one"
+    )
+
+
+def test_after_its_use_there_is_time_to_fetch_the_certificate_and_no_more(bank: Bank) -> None:
+    make(bank)
+    ask(bank, "a")
+    bank.clock.advance(200)
+    assert bank.user(TOKEN).name == "system:bootstrap:abcdef"
+    bank.clock.advance(101)
+    assert bank.why_not(TOKEN) == "bootstrap token abcdef: it has been used"
+
+
+def test_a_token_that_is_withdrawn_meanwhile_gets_nothing_signed(bank: Bank) -> None:
+    make(bank)
+    spec = {
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": ["client auth", "digital signature"],
+        "request": b64encode(request_for("system:node:a", "system:nodes")).decode(),
+    }
+    user = bank.server.bearer(TOKEN)
+    made = bank.server.send("POST", REQUESTS, {"metadata": {"name": "a"}, "spec": spec}, user=user).expect(
+        201
+    )
+    bank.delete(f"{SECRETS}/bootstrap-token-abcdef")
+    made["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}
+    bank.server.send("PUT", f"{REQUESTS}/a/approval", made).expect(200)
+    bank.server.settle()
+    answered = bank.server.send("GET", f"{REQUESTS}/a").expect(200)
+    assert failure(answered) == "the bootstrap token abcdef was withdrawn"
+
+
+def test_it_ends_when_it_says_so(bank: Bank) -> None:
+    make(bank, expiration=format_time(bank.clock.now() + 60))
+    bank.clock.advance(59)
+    assert bank.user(TOKEN).name == "system:bootstrap:abcdef"
+    bank.clock.advance(1)
+    assert "it expired at 2023-11-14T22:14:20Z" in bank.why_not(TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("secret", "why"),
+    [
+        ({"usage_bootstrap_authentication": ""}, "it is not for authentication"),
+        ({"usage_bootstrap_authentication": "false"}, "it is not for authentication"),
+        ({"auth_extra_groups": "system:masters"}, "auth-extra-groups has 'system:masters'"),
+        ({"expiration": "tomorrow"}, "its expiration 'tomorrow' is not an RFC 3339 time"),
+        ({"token_secret": "0123456789abcdeg"}, "invalid bearer token"),
+        ({"token_id": "fedcba"}, "invalid bearer token"),
+        ({"type": "Opaque"}, "invalid bearer token"),
+    ],
+)
+def test_what_is_wrong_with_its_secret_keeps_its_bearer_out(
+    bank: Bank, secret: dict[str, str], why: str
+) -> None:
+    make(bank, **secret)
+    with pytest.raises(UntrustedError, match=why.replace("'", ".")):
+        bank.server.authenticator.review(TOKEN)
+    with pytest.raises(StatusError):
+        bank.server.bearer(TOKEN)
+
+
+def test_nobody_gets_in_with_a_token_that_is_nowhere(bank: Bank) -> None:
+    with pytest.raises(StatusError) as refusal:
+        bank.server.bearer(TOKEN)
+    assert refusal.value.code == 401

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import datetime
+import json
+import random
+import stat
+from pathlib import Path
+
+import pytest
+from tests.cli.running import pilothouse
+from tests.joining.conftest import Plane
+
+from pilothouse.api.nouns import Node
+from pilothouse.base.clock import ManualClock, SystemClock
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.join_token import JoinToken, JoinTokenError
+from pilothouse.client.kubeconfig import load
+from pilothouse.client.rest import Api
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.identity import NodeIdentity
+from pilothouse.node.renewing import Renewing
+from pilothouse.pki.authority import Authority
+from pilothouse.pki.inspecting import certificates_in
+
+DAY = 86400.0
+
+
+def joined(token: str, data: Path, name: str) -> tuple[int, str, str]:
+    done = pilothouse("join", token, "--data", str(data), "--name", name)
+    return done.returncode, done.stdout, done.stderr
+
+
+async def test_it_gets_a_certificate_of_its_own(plane: Plane, tmp_path: Path) -> None:
+    code, out, err = joined(plane.token(), tmp_path / "data", "m1")
+    assert code == 0, err
+    assert f"pilothouse node --data {tmp_path / 'data'}" in out
+    identity = NodeIdentity(tmp_path / "data")
+    [certificate] = certificates_in(identity.credential_file.read_bytes())
+    assert certificate.subject == "CN=system:node:m1,O=system:nodes"
+    assert stat.S_IMODE(identity.credential_file.stat().st_mode) == 0o600
+    async with HttpTransport.open(load(identity.kubeconfig_file), SystemClock(), agent="test") as transport:
+        api = Api(transport, random.Random(), manager="test")
+        made = await api.create(Node, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "m1"}})
+        assert made.name == "m1"
+        with pytest.raises(StatusError, match="itself only"):
+            await api.get(Node, "another")
+
+
+def test_a_second_machine_needs_a_token_of_its_own(plane: Plane, tmp_path: Path) -> None:
+    token = plane.token("--description", "for m2")
+    assert joined(token, tmp_path / "a", "m2")[0] == 0
+    code, _, err = joined(token, tmp_path / "b", "m3")
+    assert code == 1
+    assert "each is good for one" in err
+    assert not (tmp_path / "b" / "node.kubeconfig").exists()
+    listed = pilothouse("token", "list", "--kubeconfig", str(plane.kubeconfig)).stdout
+    [line] = [each for each in listed.splitlines() if each.endswith("for m2")]
+    assert line.split()[1] == "used"
+    assert "node-csr-m2-" in line
+
+
+def test_a_token_that_was_withdrawn_lets_nobody_join(plane: Plane, tmp_path: Path) -> None:
+    token = plane.token()
+    identifier = JoinToken.parse(token).bearer[:6]
+    done = pilothouse("token", "delete", identifier, "--kubeconfig", str(plane.kubeconfig))
+    assert done.stdout == f"token {identifier} is good no longer\n"
+    code, _, err = joined(token, tmp_path / "data", "m4")
+    assert (code, "Unauthorized" in err) == (1, True), err
+
+
+def test_the_token_is_shown_to_the_right_server_only(plane: Plane, tmp_path: Path) -> None:
+    right = JoinToken.parse(plane.token())
+    wrong = JoinToken(right.url, right.bearer, ("0" * 64,))
+    code, _, err = joined(str(wrong), tmp_path / "data", "m5")
+    assert code == 1
+    assert "is not the server that the token is for" in err
+    assert right.pins[0] in err
+
+
+async def test_the_certificate_is_renewed_with_itself(plane: Plane, tmp_path: Path) -> None:
+    assert joined(plane.token(), tmp_path / "data", "m6")[0] == 0
+    identity = NodeIdentity(tmp_path / "data")
+    before = identity.credential_file.read_bytes()
+    clock = ManualClock(SystemClock().now())
+    async with HttpTransport.open(load(identity.kubeconfig_file), SystemClock(), agent="test") as transport:
+        renewing = Renewing(Api(transport, random.Random(), manager="test"), "m6", identity, clock)
+        assert not await renewing.look()
+        clock.advance(300 * DAY)
+        assert await renewing.look()
+        after = identity.credential_file.read_bytes()
+        assert before != after
+        # With the new one, by the same client.
+        assert await Api(transport, random.Random(), manager="test").find(Node, "m6") is None
+
+
+async def test_an_authority_that_is_gone_is_trusted_no_longer(plane: Plane, tmp_path: Path) -> None:
+    assert joined(plane.token(), tmp_path / "data", "m7")[0] == 0
+    identity = NodeIdentity(tmp_path / "data")
+    trusted = identity.authorities_file.read_bytes()
+    # As after an exchange of the authority that was finished while this machine was away.
+    stranger = Authority.make("stranger", datetime.datetime.now(datetime.UTC))
+    identity.write_authorities(trusted + stranger.certificate)
+    async with HttpTransport.open(load(identity.kubeconfig_file), SystemClock(), agent="test") as transport:
+        renewing = Renewing(
+            Api(transport, random.Random(), manager="test"), "m7", identity, ManualClock(SystemClock().now())
+        )
+        await renewing.look()
+    assert identity.authorities_file.read_bytes() == trusted
+
+
+def test_a_machine_that_has_joined_does_not_join_again_by_mistake(plane: Plane, tmp_path: Path) -> None:
+    assert joined(plane.token(), tmp_path / "data", "m8")[0] == 0
+    before = (tmp_path / "data" / "node.kubeconfig").read_text()
+    code, _, err = joined(plane.token(), tmp_path / "data", "m9")
+    assert code == 1
+    assert "this machine is a node" in err
+    assert (tmp_path / "data" / "node.kubeconfig").read_text() == before
+    assert json.loads(before)["current-context"] == "system:node:m8"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not a token"),
+        ("abcdef.0123456789abcdef", "a bootstrap token alone"),
+        ("https://10.0.0.5:6443", "not a token"),
+        ("pilothouse://abcdef.0123456789abcdef@10.0.0.5/sha256:" + "0" * 64, "not a token"),
+        ("pilothouse://abcdef.0123456789abcdef@10.0.0.5:6443/sha256:" + "0" * 60, "was its end cut off"),
+        ("pilothouse://abcdef.0123456789abcdef@10.0.0.5:99999/sha256:" + "0" * 64, "not a token"),
+    ],
+)
+def test_what_is_no_token_is_told_without_repeating_a_secret(text: str, why: str) -> None:
+    with pytest.raises(JoinTokenError, match=why) as problem:
+        JoinToken.parse(text)
+    assert "0123456789abcdef" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://10.0.0.5:6443", "https://[fd00::1]:6443", "https://plane.example:443"]
+)
+def test_a_token_is_one_word(url: str) -> None:
+    token = JoinToken(url, "abcdef.0123456789abcdef", ("0" * 64,))
+    assert JoinToken.parse(str(token)) == token
+    assert " " not in str(token)
