@@ -10,11 +10,20 @@ client that has sent all it has to say still gets the answer. A connection that 
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from typing import cast
 
 Route = Callable[[str, "Side"], Awaitable[None]]
 """Connect the given side for a client of this address to wherever it should go. Raises ``OSError`` if that can't be done."""
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """End a connection so that the other end learns that it broke, rather than that all was said."""
+    if (connection := transport.get_extra_info("socket")) is not None and not transport.is_closing():
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 class Side(asyncio.Protocol):
@@ -65,7 +74,7 @@ class Side(asyncio.Protocol):
         other, self.other = self.other, None
         if other is not None and other.transport is not None:
             if problem is not None:
-                other.transport.abort()
+                reset(other.transport)
             else:
                 other.transport.close()
 
@@ -101,7 +110,7 @@ class Incoming(Side):
             await self._route(client, outgoing)
         except OSError:
             # Nobody answered: the client learns it the way it would have learnt it directly.
-            self.transport.abort()
+            reset(self.transport)
             return
         if self.transport.is_closing():
             if outgoing.transport is not None:

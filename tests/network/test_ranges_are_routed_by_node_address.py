@@ -1,0 +1,80 @@
+"""What the kernel is told of other machines, and what is told to people."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+
+from tests.network.objects import node
+
+from pilothouse.node.addresses.iproute import PROTOCOL, changes
+from pilothouse.node.addresses.routes import Plan, planned
+
+OWN = IPv4Network("10.44.1.0/24")
+
+
+def plan(*nodes: object, own: IPv4Network | None = OWN, address: str = "10.0.0.1", **more: object) -> Plan:
+    return planned(nodes, me="m1", address=address, own=own, **more)  # type: ignore[arg-type]
+
+
+def test_each_range_is_behind_its_nodes_address() -> None:
+    found = plan(
+        node("m1", "10.0.0.1", "10.44.1.0/24"),
+        node("m2", "10.0.0.2", "10.44.2.0/24"),
+        node("m3", "10.0.0.3", "10.44.3.0/24", "10.45.3.0/24", "fd00:3::/64"),
+    )
+    assert found.routes == {
+        "10.44.2.0/24": "10.0.0.2",
+        "10.44.3.0/24": "10.0.0.3",
+        "10.45.3.0/24": "10.0.0.3",
+    }
+    assert found.local == {"10.44.1.0/24"}
+    assert found.problem == ""
+
+
+def test_a_node_on_the_same_machine_answers_here() -> None:
+    found = plan(node("m1", "10.0.0.1"), node("twin", "10.0.0.1", "10.44.9.0/24"))
+    assert found == Plan({}, frozenset({"10.44.1.0/24", "10.44.9.0/24"}))
+
+
+def test_addresses_of_services_answer_here_unless_they_do_anyway() -> None:
+    found = plan(services=["10.96.0.10", "127.96.0.7"])
+    assert found.local == {"10.44.1.0/24", "10.96.0.10/32"}
+
+
+def test_of_two_nodes_with_one_range_the_older_one_counts_and_it_is_told() -> None:
+    older = node("z", "10.0.0.2", "10.44.2.0/24", created="2026-01-01T00:00:00Z")
+    younger = node("a", "10.0.0.3", "10.44.2.128/25", created="2026-02-01T00:00:00Z")
+    found = plan(younger, older)
+    assert found.routes == {"10.44.2.0/24": "10.0.0.2"}
+    assert "node a has the range 10.44.2.128/25, which overlaps that of node z" in found.problem
+
+
+def test_our_own_range_is_never_routed_away() -> None:
+    found = plan(node("m2", "10.0.0.2", "10.44.0.0/16"))
+    assert found.routes == {}
+    assert "overlaps that of node m1" in found.problem
+
+
+def test_a_node_without_an_address_is_told() -> None:
+    assert "no InternalIP" in plan(node("m2", "", "10.44.2.0/24")).problem
+
+
+def test_loopback_does_for_one_machine_and_not_for_two() -> None:
+    assert plan(node("m2", "127.0.0.1"), own=None, address="127.0.0.1") == Plan()
+    found = plan(node("m2", "10.0.0.2", "10.44.2.0/24"), own=None)
+    assert "start this node with --pod-cidr" in found.problem
+    assert found.routes == {"10.44.2.0/24": "10.0.0.2"}
+
+
+def test_only_what_differs_is_changed() -> None:
+    wanted = Plan({"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}, frozenset({"10.44.1.0/24"}))
+    assert changes(wanted, wanted.routes, {"10.44.1.0/24": ""}) == []
+    found = changes(wanted, {"10.44.2.0/24": "10.0.0.9", "10.44.8.0/24": "10.0.0.8"}, {"10.96.0.1/32": ""})
+    tail = ("dev", "lo", "table", "local", "proto", PROTOCOL)
+    assert found == [
+        ("route", "del", "local", "10.96.0.1/32", *tail),
+        ("route", "del", "10.44.8.0/24", "proto", PROTOCOL),
+        ("route", "replace", "local", "10.44.1.0/24", *tail),
+        ("route", "replace", "10.44.2.0/24", "via", "10.0.0.2", "proto", PROTOCOL),
+        ("route", "replace", "10.44.3.0/24", "via", "10.0.0.3", "proto", PROTOCOL),
+    ]

@@ -1,0 +1,143 @@
+"""Which address and port leads where, and which endpoint a connection gets."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.network.objects import endpoint, pod, service, slice_of
+
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import ManualClock
+from pilothouse.node.services.backends import At, Backend, Endpoint, backends, unserved
+from pilothouse.node.services.balancing import Balance
+
+HERE = At("127.96.0.7", 5432)
+FIRST, SECOND = Endpoint("127.70.4.1", 5433), Endpoint("127.70.4.2", 5433)
+
+
+def table(services: list[Object], slices: list[Object], pods: Any = ()) -> dict[At, Backend]:
+    return backends(services, slices, pods, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
+
+
+def test_a_services_port_leads_to_its_endpoints_port() -> None:
+    found = table([service("db")], [slice_of("db", endpoint("127.70.4.2"), endpoint("127.70.4.1"))])
+    assert found == {HERE: Backend("shop/db:sql", (FIRST, SECOND))}
+
+
+def test_nobody_listens_where_nothing_is_ready() -> None:
+    slices = [slice_of("db", endpoint("127.70.4.1", ready=False, serving=False))]
+    assert table([service("db")], slices) == {}
+    assert table([service("db")], []) == {}
+
+
+def test_those_about_to_go_serve_while_nobody_else_does() -> None:
+    leaving = endpoint("127.70.4.1", ready=False, serving=True, terminating=True)
+    assert table([service("db")], [slice_of("db", leaving)])[HERE].endpoints == (FIRST,)
+    both = [slice_of("db", leaving, endpoint("127.70.4.2"))]
+    assert table([service("db")], both)[HERE].endpoints == (SECOND,)
+
+
+def test_endpoints_of_all_slices_count_once() -> None:
+    slices = [slice_of("db", endpoint("127.70.4.1")), slice_of("db", endpoint("127.70.4.1"), number=1)]
+    assert table([service("db")], slices)[HERE].endpoints == (FIRST,)
+
+
+def test_another_namespaces_slices_and_other_families_dont_count() -> None:
+    slices = [
+        slice_of("db", endpoint("127.70.4.1"), namespace="other"),
+        slice_of("db", endpoint("fd00::1"), number=1, addressType="IPv6"),
+    ]
+    assert table([service("db")], slices) == {}
+
+
+def test_each_port_leads_to_the_port_of_its_name() -> None:
+    ports = [{"name": "sql", "port": 5432}, {"name": "web", "port": 80}, {"name": "none", "port": 81}]
+    targets = [{"name": "sql", "port": 1}, {"name": "web", "port": 2}]
+    found = table([service("db", ports=ports)], [slice_of("db", endpoint("127.70.4.1"), ports=targets)])
+    assert {at.port: backend.endpoints[0].port for at, backend in found.items()} == {5432: 1, 80: 2}
+
+
+@pytest.mark.parametrize(
+    "spec", [{"address": "None"}, {"address": ""}, {"type": "ExternalName", "externalName": "example.org"}]
+)
+def test_a_service_without_an_address_is_not_forwarded(spec: Any) -> None:
+    assert table([service("db", **spec)], [slice_of("db", endpoint("127.70.4.1"))]) == {}
+
+
+def test_node_ports_are_open_at_the_nodes_addresses() -> None:
+    ports = [{"name": "sql", "port": 5432, "nodePort": 30432}]
+    found = table([service("db", type="NodePort", ports=ports)], [slice_of("db", endpoint("127.70.4.1"))])
+    assert set(found) == {HERE, At("10.0.0.1", 30432), At("127.0.0.1", 30432)}
+
+
+def test_a_policy_keeps_to_this_node() -> None:
+    slices = [slice_of("db", endpoint("127.70.4.1", nodeName="m1"), endpoint("127.70.4.2", nodeName="m2"))]
+    assert table([service("db", internalTrafficPolicy="Local")], slices)[HERE].endpoints == (FIRST,)
+    ports = [{"name": "sql", "port": 5432, "nodePort": 30432}]
+    outside = service("db", type="NodePort", ports=ports, externalTrafficPolicy="Local")
+    found = table([outside], slices)
+    assert found[At("10.0.0.1", 30432)].endpoints == (FIRST,)
+    assert found[HERE].endpoints == (FIRST, SECOND)
+
+
+def test_a_host_port_leads_to_its_pod() -> None:
+    ports = [
+        {"containerPort": 80, "hostPort": 8080},
+        {"containerPort": 81, "hostPort": 8081, "hostIP": "10.0.0.1"},
+        {"containerPort": 82},
+        {"containerPort": 53, "hostPort": 53, "protocol": "UDP"},
+    ]
+    found = table([], [], [pod("p", address="127.70.4.1", ports=ports)])
+    assert {at: backend.endpoints for at, backend in found.items()} == {
+        At("10.0.0.1", 8080): (Endpoint("127.70.4.1", 80),),
+        At("127.0.0.1", 8080): (Endpoint("127.70.4.1", 80),),
+        At("10.0.0.1", 8081): (Endpoint("127.70.4.1", 81),),
+    }
+    assert table([], [], [pod("p", ports=ports)]) == {}
+    assert table([], [], [pod("p", address="10.0.0.1", ports=ports, hostNetwork=True)]) == {}
+
+
+def test_what_is_not_forwarded_is_told() -> None:
+    ports = [{"name": "a", "port": 53, "protocol": "UDP"}, {"name": "b", "port": 53, "protocol": "TCP"}]
+    assert unserved([service("dns", ports=ports), service("h", address="None", ports=ports)]) == [
+        "service shop/dns: port 53/UDP is not forwarded: only TCP is"
+    ]
+
+
+def test_every_endpoint_gets_its_share() -> None:
+    balance = Balance(ManualClock(), Random(7))
+    backend = Backend("b", tuple(Endpoint("127.70.4.1", n) for n in range(4)))
+    firsts = [balance.order(backend, "127.0.0.1")[0] for _ in range(400)]
+    assert all(60 < firsts.count(each) < 140 for each in backend.endpoints)
+    assert sorted(balance.order(backend, "127.0.0.1")) == list(backend.endpoints)
+
+
+def test_with_affinity_a_client_stays_where_it_was_for_so_long() -> None:
+    clock = ManualClock()
+    balance = Balance(clock, Random(7))
+    endpoints = tuple(Endpoint("127.70.4.1", n) for n in range(50))
+    backend = Backend("b", endpoints, affinity=60)
+    balance.settled(backend, "10.0.0.9", endpoints[3])
+    clock.advance(59)
+    assert {balance.order(backend, "10.0.0.9")[0] for _ in range(20)} == {endpoints[3]}
+    assert len({balance.order(backend, "10.0.0.8")[0] for _ in range(20)}) > 1
+    assert len({balance.order(Backend("c", endpoints, 60), "10.0.0.9")[0] for _ in range(20)}) > 1
+    clock.advance(2)
+    assert len({balance.order(backend, "10.0.0.9")[0] for _ in range(20)}) > 1
+
+
+def test_affinity_ends_with_its_endpoint() -> None:
+    balance = Balance(ManualClock(), Random(7))
+    balance.settled(Backend("b", (FIRST, SECOND), 60), "c", FIRST)
+    assert balance.order(Backend("b", (SECOND,), 60), "c") == [SECOND]
+
+
+def test_affinity_is_read_off_the_service() -> None:
+    slices = [slice_of("db", endpoint("127.70.4.1"))]
+    three_hours = table([service("db", sessionAffinity="ClientIP")], slices)[HERE]
+    assert three_hours.affinity == 10800
+    config = {"clientIP": {"timeoutSeconds": 30}}
+    short = table([service("db", sessionAffinity="ClientIP", sessionAffinityConfig=config)], slices)[HERE]
+    assert short.affinity == 30
