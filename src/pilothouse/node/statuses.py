@@ -1,6 +1,6 @@
 """What a pod's status says: phase, conditions, container statuses, addresses.
 
-    status(situation, decision, Facts(host="10.0.0.7", address="127.8.1.2"), now)
+    status(situation, decision, Facts(host="10.0.0.7", address="127.8.1.2"), before, now)
 
 The words are kubelet's, so that kubectl and controllers read them as they always do. Conditions of others (readiness gates,
 disruption) stay as they are. A condition's ``lastTransitionTime`` moves with its status alone.
@@ -23,6 +23,9 @@ from pilothouse.node.lifecycle.roles import Part, Role, parts
 
 LIMITS: Final = "pilothouse.io/LimitsEnforced"
 """The condition of a pod whose limits are not what they say."""
+OURS: Final = frozenset(
+    {"PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready", "PodScheduled", LIMITS}
+)
 _LOST: Final = "ContainerStatusUnknown"
 
 
@@ -42,8 +45,10 @@ def container_id(pod: Object, name: str, attempt: int) -> str:
     return f"pilothouse://{pod.uid}/{name}/{attempt}"
 
 
-def status(situation: Situation, decision: Decision, facts: Facts, now: float) -> Tree:
-    """All of the status that is a node's to tell."""
+def status(
+    situation: Situation, decision: Decision, facts: Facts, before: Mapping[str, Any], now: float
+) -> Tree:
+    """All of the status that is a node's to tell; ``before`` is what it told last."""
     pod, all_parts = situation.pod, parts(situation.pod.spec)
     phase = phase_of(situation, decision, all_parts)
     told: Tree = {"phase": phase, "hostIP": facts.host, "hostIPs": [{"ip": facts.host}]}
@@ -52,7 +57,7 @@ def status(situation: Situation, decision: Decision, facts: Facts, now: float) -
         told |= {"podIP": facts.address, "podIPs": [{"ip": facts.address}]}
     if situation.ending is not None and situation.ending.fails:
         told |= {"reason": situation.ending.cause, "message": situation.ending.message}
-    told["conditions"] = _conditions(situation, all_parts, phase, facts, now)
+    told["conditions"] = _conditions(situation, all_parts, phase, facts, before, now)
     statuses = [_container(pod, part, situation.seen(part.name), decision, facts) for part in all_parts]
     inits = [each for part, each in zip(all_parts, statuses, strict=True) if part.role is not Role.MAIN]
     if inits:
@@ -77,9 +82,17 @@ def phase_of(situation: Situation, decision: Decision, all_parts: Sequence[Part]
 
 
 def _conditions(
-    situation: Situation, all_parts: Sequence[Part], phase: str, facts: Facts, now: float
+    situation: Situation,
+    all_parts: Sequence[Part],
+    phase: str,
+    facts: Facts,
+    before: Mapping[str, Any],
+    now: float,
 ) -> list[Condition]:
-    kept: list[Condition] = list(situation.pod.status.get("conditions") or ())
+    # Ours as we last told them, those of others as they came.
+    ours = [one for one in before.get("conditions") or () if one.get("type") in OURS]
+    others = [one for one in situation.pod.status.get("conditions") or () if one.get("type") not in OURS]
+    kept: list[Condition] = [*ours, *others]
     moment = format_time(now)
     for kind, value, reason, message in _told(situation, all_parts, phase, facts):
         known = find_condition(kept, kind)

@@ -1,0 +1,178 @@
+"""The agent of a node: it registers the machine, follows the pods that are bound to it, and keeps each of them.
+
+    agent = Agent(api, settings, parts, SystemClock(), Random())
+    await agent.run()                  # until cancelled; what runs goes on running
+
+Each pod has a keeper of its own, so that nothing one pod does holds up another; a keeper that fails is begun anew from what is
+on disk. Pods of which there is a folder and which the API no longer knows are ended as their own manifest says. Two agents never
+have the same data folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from random import Random
+from typing import Final
+
+from pilothouse.aio.supervising import Supervisor
+from pilothouse.aio.together import together
+from pilothouse.api.nouns import Pod
+from pilothouse.api.objects import Object
+from pilothouse.base.backoff import Backoff
+from pilothouse.base.clock import Clock
+from pilothouse.client.cache import Difference
+from pilothouse.client.informer import Informer
+from pilothouse.client.rest import Api
+from pilothouse.node.folders import pod_folders
+from pilothouse.node.health import conditions
+from pilothouse.node.keeping import Keeper, Means
+from pilothouse.node.machine import look, room
+from pilothouse.node.parts import Parts
+from pilothouse.node.registering import Registration
+from pilothouse.node.security import Self
+from pilothouse.node.settings import NodeSettings
+from pilothouse.node.telling import Events
+from pilothouse.node.whereabouts import Whereabouts
+from pilothouse.runtime.telling import Teller
+
+COMPONENT: Final = "kubelet"
+"""By whom events are told: kubectl and people look for this name."""
+_AGAIN: Final = Backoff(first=0.5, factor=2.0, longest=30.0)
+
+log = logging.getLogger(__name__)
+
+
+class DataInUse(Exception):
+    """Another agent has the data folder."""
+
+
+class Agent:
+    """All of a node's core."""
+
+    def __init__(self, api: Api, settings: NodeSettings, parts: Parts, clock: Clock, rng: Random) -> None:
+        self.whereabouts = Whereabouts()
+        self._settings = settings
+        self._parts = parts
+        machine = look(settings)
+        self._events = Events(api, Teller(component=COMPONENT, host=settings.name), clock)
+        self._pods = Informer(api, Pod, rng, clock, fields=f"spec.nodeName={settings.name}")
+        self._means = Means(
+            api,
+            settings,
+            parts,
+            clock,
+            rng,
+            self._events,
+            self.whereabouts,
+            Self(os.getuid(), os.getgid()),
+            lambda: machine.allocatable,
+        )
+        self._supervisor = Supervisor(
+            {"volumes": parts.volumes.run, "addresses": parts.addresses.run, "events": self._events.run}
+        )
+        self.registration = Registration(api, settings, machine, self._conditions, clock)
+        self._keepers: dict[str, Keeper] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def pods(self) -> Mapping[str, Keeper]:
+        """Those of which there is something here, by uid."""
+        return self._keepers
+
+    async def run(self) -> None:
+        """Be a node until cancelled."""
+        with _sole(self._settings):
+            self._settings.pods.mkdir(parents=True, exist_ok=True)
+            async with self._supervisor.running():
+                try:
+                    await together(
+                        {
+                            "registration": self.registration.run(),
+                            "pods": self._pods.run(),
+                            "keepers": self._keep(),
+                        }
+                    )
+                finally:
+                    for task in self._tasks.values():
+                        task.cancel()
+                    await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _keep(self) -> None:
+        """Have a keeper for each pod. Nobody is an orphan before all pods are known."""
+        await self._pods.synced()
+        known = {pod.uid for pod in self._pods.cache.list()}
+        for folder in pod_folders(self._settings.pods):
+            if folder.uid not in known:
+                left = folder.recall()
+                if left is not None:
+                    log.info("pod %s/%s is gone from the API; what is left of it ends", *left.key)
+                    self._begin(left, gone=True)
+        unsubscribe = self._pods.subscribe(self._changed)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            unsubscribe()
+
+    def _changed(self, difference: Difference) -> None:
+        old, new = difference
+        if old is not None and (new is None or new.uid != old.uid) and old.uid in self._keepers:
+            self._keepers[old.uid].saw(None)
+        if new is not None:
+            keeper = self._keepers.get(new.uid)
+            if keeper is None:
+                self._begin(new, gone=False)
+            else:
+                keeper.saw(new)
+
+    def _begin(self, pod: Object, *, gone: bool) -> None:
+        uid = pod.uid
+        task = asyncio.get_running_loop().create_task(self._attend(pod, gone), name=f"pod {pod.name}")
+        self._tasks[uid] = task
+        task.add_done_callback(lambda _: self._tasks.pop(uid, None))
+
+    async def _attend(self, pod: Object, gone: bool) -> None:
+        """Keep a pod until nothing of it is left, whatever goes wrong."""
+        failures = 0
+        while True:
+            keeper = Keeper(pod, self._means, predecessor=self._earlier, gone=gone)
+            self._keepers[pod.uid] = keeper
+            try:
+                await keeper.run()
+                del self._keepers[pod.uid]
+                return
+            except Exception:
+                failures += 1
+                log.exception("pod %s/%s could not be kept; it is taken up again", *pod.key)
+                await asyncio.sleep(_AGAIN.after(failures))
+                pod, gone = keeper.pod, keeper.gone
+
+    def _earlier(self, pod: Object) -> Keeper | None:
+        """A pod of the same name that came before and still has something here."""
+        for keeper in self._keepers.values():
+            other = keeper.pod
+            if other.key == pod.key and other.uid != pod.uid and keeper.gone:
+                return keeper
+        return None
+
+    def _conditions(self) -> list[dict[str, str]]:
+        return conditions(room(self._settings.data), self._supervisor.problem)
+
+
+@contextmanager
+def _sole(settings: NodeSettings) -> Iterator[None]:
+    """Nobody else has the data folder meanwhile. Raises ``DataInUse``."""
+    settings.data.mkdir(parents=True, exist_ok=True)
+    lock = settings.data / "agent.lock"
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataInUse(
+                f"another node agent has {settings.data}: stop it, or give this one a data folder of its own"
+            ) from None
+        yield

@@ -1,0 +1,147 @@
+"""What is launched for a container: its manifest, its image, its volumes and its address put together.
+
+    launch = compose(pod, container, image, setting, folder)
+
+The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments belong to the image's
+entrypoint. Variables in both are expanded. Pure but for the names of this machine's users.
+"""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.node import security
+from pilothouse.node.environment import Sources, environment, expanded, hostname
+from pilothouse.node.folders import ContainerFolder
+from pilothouse.node.parts import Image, NotYet
+from pilothouse.node.whereabouts import LOG
+from pilothouse.supervise.launching import Launch, LogPolicy, Mount, View
+
+MESSAGE_PATH: Final = "/dev/termination-log"
+_ERROR: Final = "CreateContainerConfigError"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What a pod's containers have in common."""
+
+    address: str
+    host: str
+    agent: security.Self
+    allocatable: Mapping[str, str] = {}
+    mounts: tuple[Mount, ...] = ()
+    """By which names are found."""
+    hidden: tuple[str, ...] = ()
+    """Folders of the node itself, into which no container looks."""
+    isolates: bool = True
+    """Whether this machine lets a container have a view of its own."""
+
+
+def compose(
+    pod: Object,
+    container: Tree,
+    image: Image,
+    sources: Sources,
+    setting: Setting,
+    folder: ContainerFolder,
+    attempt: int,
+    *,
+    volumes: Sequence[Mount] = (),
+    cgroups: tuple[str, ...] = (),
+) -> Launch:
+    """Raises ``NotYet`` for what can't be made sense of as things are."""
+    env = environment(
+        pod,
+        container,
+        sources,
+        image.env,
+        address=setting.address,
+        host=setting.host,
+        allocatable=setting.allocatable,
+    )
+    user = security.user(pod, container, image.user, setting.agent)
+    env.setdefault("HOME", _home(setting.agent.uid if user is None else user.uid))
+    mounts = list(setting.mounts)
+    if image.root is not None and image.mount_at:
+        mounts.insert(0, Mount(str(image.root), image.mount_at, read_only=True))
+    mounts += volumes
+    message_path = container.get("terminationMessagePath") or MESSAGE_PATH
+    mounts.append(Mount(str(folder.last_words(attempt)), message_path, is_file=True))
+    own = container.get("securityContext") or {}
+    view = View(
+        hostname=hostname(pod),
+        mounts=tuple(mounts),
+        read_only_root=bool(own.get("readOnlyRootFilesystem")),
+        hidden=setting.hidden,
+    )
+    return Launch(
+        argv=_command(container, image, env),
+        env=env,
+        cwd=container.get("workingDir") or image.working_dir or "/",
+        user=user,
+        view=view if setting.isolates else None,
+        cgroups=cgroups,
+        oom_score_adj=oom_score(pod, container),
+        stdin=bool(container.get("stdin")),
+        stdin_once=bool(container.get("stdinOnce")),
+        tty=bool(container.get("tty")),
+        no_new_privileges=security.no_new_privileges(container),
+        capabilities=security.capabilities(container, setting.agent),
+        log=LogPolicy(str(folder.attempt(attempt) / LOG)),
+    )
+
+
+def _command(container: Tree, image: Image, env: Mapping[str, str]) -> tuple[str, ...]:
+    command = container.get("command")
+    arguments = container.get("args")
+    if arguments is None:
+        arguments = () if command else image.cmd
+    argv = tuple(expanded(text, env) for text in (*(command or image.entrypoint), *arguments))
+    if not argv:
+        raise NotYet(
+            _ERROR,
+            f'container "{container["name"]}" has no command, and its image "{container.get("image", "")}" names none; '
+            "set command",
+        )
+    return argv
+
+
+def _home(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_dir
+    except KeyError:
+        return "/"
+
+
+def stop_signal(container: Tree, image: Image | None) -> str:
+    """The name of the signal that asks a container to end."""
+    asked = (container.get("lifecycle") or {}).get("stopSignal")
+    return str(asked or getattr(image, "stop_signal", "") or "SIGTERM")
+
+
+def qos_class(pod: Object) -> str:
+    """Guaranteed, Burstable or BestEffort: by how much a pod has said about what it needs."""
+    every = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
+    asked = [each.get("resources") or {} for each in every]
+    if not any(each.get("requests") or each.get("limits") for each in asked):
+        return "BestEffort"
+    for each in asked:
+        limits, requests = each.get("limits") or {}, each.get("requests") or {}
+        for name in ("cpu", "memory"):
+            if name not in limits or requests.get(name, limits[name]) != limits[name]:
+                return "Burstable"
+    return "Guaranteed"
+
+
+def oom_score(pod: Object, container: Tree) -> int:
+    """Who goes first when the machine's memory is used up."""
+    match pod.status.get("qosClass") or qos_class(pod):
+        case "Guaranteed":
+            return 0
+        case "BestEffort":
+            return 1000
+    return 500

@@ -1,0 +1,183 @@
+"""What a pod has on disk, below the node's data folder, and what outlives an agent there.
+
+    pods/<uid>/pod.json                               the pod as it was last seen: for when the API no longer has it
+    pods/<uid>/ending.json                            why it has to end, and by when
+    pods/<uid>/boot                                   the boot of the machine in which it was last looked after
+    pods/<uid>/containers/<name>/pause.json           how long it waits before its next start
+    pods/<uid>/containers/<name>/<attempt>/           one instance: shim, log, exit record, and below them
+        termination-log, hooked, failed.json          its last words, whether its hook is done, why it could not be started
+
+Every file is written whole or not at all. A pod's folder appears with ``pod.json`` in it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pilothouse.api.nouns import Pod
+from pilothouse.api.objects import Object
+from pilothouse.node.lifecycle.instances import Ended
+from pilothouse.node.lifecycle.knowing import Ending
+from pilothouse.node.lifecycle.restarting import Pause
+
+T = TypeVar("T")
+KEPT = 2
+"""Instances of a container whose folders stay: the latest, and the one before it for ``--previous``."""
+_POD, _ENDING, _BOOT, _PAUSE = "pod.json", "ending.json", "boot", "pause.json"
+_HOOKED, _FAILED, _LAST_WORDS = "hooked", "failed.json", "termination-log"
+_MAKING = ".making-"
+
+
+class ContainerFolder:
+    """Of one container of a pod."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def attempts(self) -> list[int]:
+        """The instances that there is something of, oldest first."""
+        if not self.path.is_dir():
+            return []
+        return sorted(int(each.name) for each in self.path.iterdir() if each.name.isdigit())
+
+    def attempt(self, number: int) -> Path:
+        return self.path / str(number)
+
+    def begin(self, number: int) -> Path:
+        """The folder of an instance that is about to be started."""
+        folder = self.attempt(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        last_words = folder / _LAST_WORDS
+        last_words.touch()
+        last_words.chmod(0o666)  # Whoever the program runs as may write it.
+        return folder
+
+    def prune(self) -> None:
+        """Away with instances that nobody asks for any more."""
+        for number in self.attempts()[:-KEPT]:
+            shutil.rmtree(self.attempt(number), ignore_errors=True)
+
+    @property
+    def pause(self) -> Pause | None:
+        return _read(self.path / _PAUSE, Pause)
+
+    @pause.setter
+    def pause(self, pause: Pause) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path / _PAUSE, msgspec.json.encode(pause))
+
+    def fail(self, ended: Ended) -> None:
+        """Write down why an instance could not be started."""
+        write_whole(self.attempt(ended.attempt) / _FAILED, msgspec.json.encode(ended))
+
+    def failed(self, number: int) -> Ended | None:
+        return _read(self.attempt(number) / _FAILED, Ended)
+
+    def set_hooked(self, number: int) -> None:
+        """Its postStart hook is done."""
+        write_whole(self.attempt(number) / _HOOKED, b"")
+
+    def is_hooked(self, number: int) -> bool:
+        return (self.attempt(number) / _HOOKED).exists()
+
+    def last_words(self, number: int) -> Path:
+        """The file that a container sees at its ``terminationMessagePath``."""
+        return self.attempt(number) / _LAST_WORDS
+
+
+class PodFolder:
+    """Of one pod."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def uid(self) -> str:
+        return self.path.name
+
+    def remember(self, pod: Object) -> None:
+        """Keep the pod as it is; makes the folder."""
+        content = msgspec.json.encode(pod.tree)
+        if self.path.is_dir():
+            write_whole(self.path / _POD, content)
+            return
+        making = self.path.with_name(_MAKING + self.path.name)
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True, mode=0o711)
+        write_whole(making / _POD, content)
+        making.rename(self.path)
+
+    def recall(self) -> Object | None:
+        """The pod as it was last seen."""
+        tree = _read(self.path / _POD, dict)
+        return Object(Pod, tree) if tree is not None else None
+
+    @property
+    def ending(self) -> Ending | None:
+        return _read(self.path / _ENDING, Ending)
+
+    @ending.setter
+    def ending(self, ending: Ending) -> None:
+        write_whole(self.path / _ENDING, msgspec.json.encode(ending))
+
+    @property
+    def boot(self) -> str:
+        try:
+            return (self.path / _BOOT).read_text()
+        except FileNotFoundError:
+            return ""
+
+    @boot.setter
+    def boot(self, boot: str) -> None:
+        write_whole(self.path / _BOOT, boot.encode())
+
+    def container(self, name: str) -> ContainerFolder:
+        return ContainerFolder(self.path / "containers" / name)
+
+    def containers(self) -> list[str]:
+        """Those of which there is something."""
+        folder = self.path / "containers"
+        return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+
+    def remove(self) -> None:
+        """All of it, ``pod.json`` last: what is removed half-way is taken up again."""
+        shutil.rmtree(self.path / "containers", ignore_errors=True)
+        making = self.path.with_name(_MAKING + self.path.name)
+        if self.path.is_dir():
+            shutil.rmtree(making, ignore_errors=True)
+            self.path.rename(making)
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def pod_folders(folder: Path) -> Iterator[PodFolder]:
+    """Every pod that there is something of. What was never finished, or not removed to its end, goes."""
+    if not folder.is_dir():
+        return
+    for each in sorted(folder.iterdir()):
+        if each.name.startswith(_MAKING):
+            shutil.rmtree(each, ignore_errors=True)
+        elif each.is_dir():
+            yield PodFolder(each)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Have a file with this content, or the one that there was."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _read(path: Path, cls: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=cls)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,73 @@
+"""How a node is: whether it can take pods, and what it runs short of.
+
+    conditions(room, problems)        # Ready, MemoryPressure, DiskPressure, PIDPressure
+
+Thresholds are kubelet's: 100 MiB of memory, a tenth of the disk, a twentieth of its inodes, a tenth of the process ids. A node whose parts
+have failed, or whose folder can't be written, is not ready, and says why.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pilothouse.node.machine import Room
+
+LEAST_MEMORY: Final = 100 * 1024 * 1024
+LEAST_DISK: Final = 0.10
+LEAST_FILES: Final = 0.05
+LEAST_PROCESSES: Final = 0.10
+
+
+def shortages(room: Room) -> dict[str, str]:
+    """What there is too little of, in words, by the condition that says so."""
+    found = {}
+    if room.memory < LEAST_MEMORY:
+        found["MemoryPressure"] = (
+            f"{_mib(room.memory)} of memory left; below {_mib(LEAST_MEMORY)} pods are evicted"
+        )
+    if room.disk < room.disk_size * LEAST_DISK:
+        least = int(room.disk_size * LEAST_DISK)
+        found["DiskPressure"] = (
+            f"{_mib(room.disk)} left on the disk of pods; it should be {_mib(least)} at least"
+        )
+    elif room.files_size and room.files < room.files_size * LEAST_FILES:
+        found["DiskPressure"] = f"{room.files} of {room.files_size} inodes left on the disk of pods"
+    if room.processes < room.processes_size * LEAST_PROCESSES:
+        found["PIDPressure"] = f"{room.processes} of {room.processes_size} process ids left"
+    return found
+
+
+_WELL: Final = {
+    "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    "PIDPressure": ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+}
+_SHORT: Final = {
+    "MemoryPressure": "KubeletHasInsufficientMemory",
+    "DiskPressure": "KubeletHasDiskPressure",
+    "PIDPressure": "KubeletHasInsufficientPID",
+}
+
+
+def conditions(room: Room, problems: str) -> list[dict[str, str]]:
+    """All of a node's conditions; ``problems`` says why it can't take pods, if it can't."""
+    short = shortages(room)
+    told = []
+    for kind, (reason, message) in _WELL.items():
+        if kind in short:
+            told.append(_condition(kind, True, _SHORT[kind], short[kind]))
+        else:
+            told.append(_condition(kind, False, reason, message))
+    if problems:
+        told.append(_condition("Ready", False, "KubeletNotReady", problems))
+    else:
+        told.append(_condition("Ready", True, "KubeletReady", "kubelet is posting ready status"))
+    return told
+
+
+def _condition(kind: str, value: bool, reason: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": "True" if value else "False", "reason": reason, "message": message}
+
+
+def _mib(amount: int) -> str:
+    return f"{amount // (1024 * 1024)} MiB"

@@ -1,0 +1,116 @@
+"""Handlers of hooks and probes: run a program inside a container, ask over HTTP, open a connection, or sleep.
+
+    outcome = await handle(handler, container, address, ports, timeout=1.0)
+    outcome.well, outcome.output
+
+``None`` instead of an outcome means that nothing could be found out, through no fault of the container's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.objects import Tree
+from pilothouse.node.asking import ask
+from pilothouse.node.parts import Container, Entered
+from pilothouse.supervise.launching import LaunchError
+
+MOST_OUTPUT: Final = 10 * 1024
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a handler."""
+
+    well: bool
+    output: str = ""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Whom a handler is about."""
+
+    container: Container
+    spec: Tree
+    address: str
+    """Of the pod."""
+
+
+async def handle(handler: Mapping[str, Any], target: Target, timeout: float) -> Outcome:
+    """Carry it out, for so many seconds at most."""
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            if (command := handler.get("exec")) is not None:
+                return await _run(command.get("command") or (), target)
+            if (http := handler.get("httpGet")) is not None:
+                host, port = http.get("host") or target.address, port_of(http["port"], target.spec)
+                return Outcome(*await ask(http, host, port))
+            if (tcp := handler.get("tcpSocket")) is not None:
+                return await _connect(tcp.get("host") or target.address, port_of(tcp["port"], target.spec))
+            if (pause := handler.get("sleep")) is not None:
+                await asyncio.sleep(float(pause.get("seconds") or 0))
+                return Outcome(True)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return Outcome(False, f"timed out after {timeout:g}s")
+    except PortUnknown as problem:
+        return Outcome(False, str(problem))
+    return Outcome(False, f"no handler that is known: {sorted(handler)}")
+
+
+class PortUnknown(ValueError):
+    """A port is named that the container does not have."""
+
+
+def port_of(port: int | str, container: Tree) -> int:
+    """A number, or the number of a container's port of that name."""
+    if isinstance(port, int):
+        return port
+    if str(port).isdigit():
+        return int(port)
+    for each in container.get("ports") or ():
+        if each.get("name") == port:
+            return int(each["containerPort"])
+    raise PortUnknown(f'container "{container["name"]}" has no port named "{port}"')
+
+
+async def _run(argv: Sequence[str], target: Target) -> Outcome:
+    try:
+        entered = await target.container.enter(tuple(argv))
+    except LaunchError as problem:
+        return Outcome(False, problem.message)
+    try:
+        streams = [stream for stream in (entered.stdout, entered.stderr) if stream is not None]
+        texts = await asyncio.gather(*(_head(stream) for stream in streams))
+        code = await entered.exited()
+    except asyncio.CancelledError:
+        await _end(entered)
+        raise
+    output = b"".join(texts)[:MOST_OUTPUT].decode(errors="replace").strip()
+    return Outcome(code == 0, output if code == 0 or output else f"exit code {code}")
+
+
+async def _end(entered: Entered) -> None:
+    """What took too long is not left running."""
+    await asyncio.shield(entered.kill())
+
+
+async def _head(stream: asyncio.StreamReader) -> bytes:
+    """The beginning of what is written; the rest is read too, so that nobody is held up."""
+    kept = b""
+    while data := await stream.read(65536):
+        if len(kept) < MOST_OUTPUT:
+            kept += data
+    return kept[:MOST_OUTPUT]
+
+
+async def _connect(host: str, port: int) -> Outcome:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError as problem:
+        return Outcome(False, f"dial tcp {host}:{port}: {problem.strerror or problem}")
+    writer.close()
+    return Outcome(True)

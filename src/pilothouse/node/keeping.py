@@ -1,0 +1,305 @@
+"""One pod of this node, from its first sight until nothing of it is left.
+
+    keeper = Keeper(pod, means, predecessor)
+    keeper.saw(newer)                      # a newer version; None when the API has it no more
+    await keeper.run()                     # returns when pod, processes and folders are gone
+
+A turn: gather what is known, decide, begin the acts, say the status; then wait for news or for the decision's alarm. Nothing in a turn
+waits for a process or for the API. Cancelled, it leaves the containers running for whoever comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.nouns import ConfigMap, Secret
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import parse_time
+from pilothouse.client.access import AccessError
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.composing import Setting, compose
+from pilothouse.node.environment import CONFIG_MAP, Source, wanted
+from pilothouse.node.folders import ContainerFolder, PodFolder
+from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, decide
+from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
+from pilothouse.node.lifecycle.roles import Part, parts
+from pilothouse.node.minding import AGAIN, Minder, Ward
+from pilothouse.node.parts import NotYet, Parts, Prepared
+from pilothouse.node.publishing import Publisher
+from pilothouse.node.security import Self
+from pilothouse.node.settings import NodeSettings
+from pilothouse.node.statuses import Facts, container_id, status
+from pilothouse.node.telling import Events
+from pilothouse.node.whereabouts import Whereabouts
+from pilothouse.supervise.identifying import boot_id
+from pilothouse.supervise.launching import Launch
+
+log = logging.getLogger(__name__)
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What every pod of a node is kept with."""
+
+    api: Api
+    settings: NodeSettings
+    parts: Parts
+    clock: Clock
+    rng: Random
+    events: Events
+    whereabouts: Whereabouts
+    agent: Self
+    allocatable: Callable[[], Mapping[str, str]]
+
+
+class Keeper:
+    """Keeps one pod."""
+
+    def __init__(
+        self, pod: Object, means: Means, *, predecessor: Callable[[Object], Keeper | None], gone: bool
+    ) -> None:
+        """``predecessor`` is a pod of the same name of which there still is something."""
+        self.pod = pod
+        self._means = means
+        self._predecessor = predecessor
+        self.gone = gone
+        """Whether the API knows nothing of it any more."""
+        self._folder = PodFolder(means.settings.pods / pod.uid)
+        self._publisher = Publisher(means.api, pod)
+        self._minders: dict[str, Minder] = {}
+        self._news = asyncio.Event()
+        self._prepared: Mapping[str, Prepared] | None = None
+        self._address = str(pod.status.get("podIP") or "")
+        self._preparing: asyncio.Task[None] | None = None
+        self._hurdle: Hurdle | None = None
+        self._ending: Ending | None = None
+        self._begun = 0.0
+        self._images: dict[str, str] = {}
+        self._released = False
+        self._told_waits: dict[str, str] = {}
+
+    def saw(self, pod: Object | None) -> None:
+        """A newer version has come, or the API has it no more."""
+        if pod is None:
+            self.gone = True
+        else:
+            self.pod = pod
+            self._publisher.saw(pod)
+        self._news.set()
+
+    def evict(self, reason: str, message: str) -> None:
+        """Have the pod end and fail, to make room."""
+        if self._ending is None:
+            now = self._means.clock.now()
+            self._end(Ending(reason, message, now, 0.0))
+            self._news.set()
+
+    async def run(self) -> None:
+        """Until nothing is left of it."""
+        publishing = asyncio.create_task(self._publisher.run(), name=f"publish {self.pod.name}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._take_up(group)
+                await self._keep(group)
+            if not self.gone:
+                await self._publisher.flush()
+                await self._publisher.delete()
+            self._folder.remove()
+            self._means.whereabouts.drop(self.pod.uid)
+        finally:
+            publishing.cancel()
+            await asyncio.gather(publishing, return_exceptions=True)
+
+    async def _take_up(self, group: asyncio.TaskGroup) -> None:
+        """Begin, or go on where an earlier agent was."""
+        self._folder.remember(self.pod)
+        boot = boot_id()
+        is_lost = self._folder.boot not in ("", boot)
+        self._folder.boot = boot
+        self._ending = self._folder.ending
+        started = self.pod.status.get("startTime")
+        self._begun = parse_time(started) if started else self._means.clock.now()
+        ward = Ward(
+            pod=lambda: self.pod,
+            address=lambda: self._address,
+            compose=self._compose,
+            ended=self._ended,
+            tell=self._tell,
+            changed=self._news.set,
+            is_lost=is_lost,
+        )
+        means = self._means
+        told = {each["name"]: each for each in _container_statuses(self.pod)}
+        for part in parts(self.pod.spec):
+            folder = self._folder.container(part.name)
+            minder = Minder(
+                part, folder, ward, means.parts.containers, means.whereabouts, means.clock, means.rng, group
+            )
+            await minder.take_up(told.get(part.name), container_id(self.pod, part.name, 0).removesuffix("0"))
+            self._minders[part.name] = minder
+
+    async def _keep(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            self._news.clear()
+            decision = self._turn(group)
+            if decision.over and (self.gone or self.pod.deleting):
+                await self._release()
+                return
+            if decision.over:
+                await self._release()
+            wait = None if decision.wake is None else max(0.0, decision.wake - self._means.clock.now())
+            try:
+                async with asyncio.timeout(wait):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    def _turn(self, group: asyncio.TaskGroup) -> Decision:
+        now = self._means.clock.now()
+        situation = self._situation()
+        decision = decide(situation, now)
+        while any(isinstance(act, End) for act in decision.acts):
+            for act in decision.acts:
+                self._carry_out(act, group)
+            situation = self._situation()
+            decision = decide(situation, now)
+        for act in decision.acts:
+            self._carry_out(act, group)
+        self._tell_waits(decision)
+        told = self._publisher.current
+        if not self.gone and told.get("phase") not in ENDED:
+            # As it is once the acts have begun.
+            situation = self._situation()
+            facts = Facts(self._means.settings.address, self._address, dict(self._images))
+            self._publisher.put(status(situation, decision, facts, told, now))
+        return decision
+
+    def _situation(self) -> Situation:
+        return Situation(
+            pod=self.pod,
+            containers={name: minder.seen() for name, minder in self._minders.items()},
+            prepared=self._prepared is not None,
+            hurdle=self._hurdle,
+            ending=self._ending,
+            gone=self.gone,
+            begun=self._begun,
+        )
+
+    def _carry_out(self, act: Act, group: asyncio.TaskGroup) -> None:
+        match act:
+            case Prepare():
+                if self._preparing is None:
+                    self._preparing = group.create_task(self._prepare(), name=f"prepare {self.pod.name}")
+            case Start(name):
+                self._minders[name].start()
+            case Stop():
+                self._minders[act.name].stop(act)
+            case End(ending):
+                self._end(ending)
+
+    def _end(self, ending: Ending) -> None:
+        sooner = self._ending is not None and ending.grace < self._ending.grace
+        self._ending = self._folder.ending = ending
+        if self._preparing is not None:
+            self._preparing.cancel()
+        for minder in self._minders.values():
+            minder.pod_ends()
+            if sooner:
+                minder.hasten(ending.since + ending.grace)
+
+    async def _prepare(self) -> None:
+        try:
+            other = self._predecessor(self.pod)
+            if other is not None:
+                raise NotYet(
+                    "PodTerminating",
+                    f"waiting for the earlier pod of the same name (uid {other.pod.uid}) to end on this node",
+                )
+            self._address = await self._means.parts.addresses.assign(self.pod)
+            self._prepared = await self._means.parts.volumes.prepare(self.pod)
+            self._hurdle = None
+        except NotYet as why:
+            self._hinder(why.reason, why.message)
+        except (OSError, StatusError, TransportError, AccessError) as problem:
+            self._hinder("FailedToPrepare", str(problem))
+        finally:
+            self._preparing = None
+            self._news.set()
+
+    def _hinder(self, reason: str, message: str) -> None:
+        failures = self._hurdle.failures + 1 if self._hurdle else 1
+        if self._hurdle is None or self._hurdle.message != message:
+            self._tell(reason, message, True)
+        self._hurdle = Hurdle(reason, message, self._means.clock.now() + AGAIN.after(failures), failures)
+
+    async def _release(self) -> None:
+        """Nothing of the pod runs any more: its volumes and its address are free."""
+        if self._released:
+            return
+        if self._preparing is not None:
+            await asyncio.wait((self._preparing,))
+        failures = 0
+        while not self._released:
+            try:
+                await self._means.parts.volumes.release(self.pod.uid)
+                await self._means.parts.addresses.release(self.pod.uid)
+                self._released = True
+            except (NotYet, OSError) as problem:
+                failures += 1
+                self._tell("FailedUnmount", str(problem), True)
+                log.warning("pod %s/%s can't let go of what it had: %s", *self.pod.key, problem)
+                await asyncio.sleep(AGAIN.after(failures))
+
+    async def _compose(self, part: Part, folder: ContainerFolder, attempt: int) -> Launch:
+        means, pod = self._means, self.pod
+        image = means.parts.images.resolve(part.spec.get("image") or "")
+        self._images[part.name] = part.spec.get("image") or ""
+        sources = {source: await self._source(source) for source in sorted(wanted(part.spec))}
+        setting = Setting(
+            address=self._address,
+            host=means.settings.address,
+            agent=means.agent,
+            allocatable=means.allocatable(),
+            mounts=tuple(means.parts.addresses.mounts(pod, self._address)),
+            hidden=(str(means.settings.data),),
+        )
+        volumes = means.parts.volumes.mounts(pod, part.spec, self._prepared or {})
+        return compose(pod, part.spec, image, sources, setting, folder, attempt, volumes=volumes)
+
+    async def _source(self, source: Source) -> Object | None:
+        kind, name = source
+        try:
+            noun = ConfigMap if kind == CONFIG_MAP else Secret
+            return await self._means.api.find(noun, name, self.pod.namespace)
+        except (StatusError, TransportError, AccessError) as problem:
+            raise NotYet("CreateContainerConfigError", f"{kind} {name} can't be read: {problem}") from None
+
+    async def _ended(self, name: str) -> None:
+        await self._minders[name].ended()
+
+    def _tell(self, reason: str, message: str, warning: bool) -> None:
+        self._means.events.tell(self.pod, reason, message, warning=warning)
+
+    def _tell_waits(self, decision: Decision) -> None:
+        """An event when a container begins to wait because it has failed."""
+        waits = {name: wait.reason for name, wait in decision.waits.items()}
+        for name, reason in waits.items():
+            if reason == "CrashLoopBackOff" and self._told_waits.get(name) != reason:
+                message = (
+                    f"Back-off restarting failed container {name} in pod {self.pod.name}_{self.pod.namespace}"
+                )
+                self._tell("BackOff", message, True)
+        self._told_waits = waits
+
+
+def _container_statuses(pod: Object) -> list[Mapping[str, Any]]:
+    told = pod.status
+    return [*(told.get("initContainerStatuses") or ()), *(told.get("containerStatuses") or ())]

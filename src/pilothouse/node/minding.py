@@ -1,0 +1,370 @@
+"""One container of a pod: its instances, one after the other, with what belongs to each.
+
+    minder = Minder(part, folder, ward, group)
+    await minder.take_up()                 # what an earlier agent left
+    minder.start(); minder.stop(Stop(...)) # return at once; ``ward.changed`` is called when there is news
+    minder.seen()                          # what is known of it, for the next decision
+
+Number and folder of an instance are decided before its program is started, and a folder's program runs once only, whoever
+asks: so a killed agent never makes for two of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.objects import Object
+from pilothouse.base.backoff import Backoff
+from pilothouse.base.clock import Clock
+from pilothouse.node.composing import stop_signal
+from pilothouse.node.folders import ContainerFolder
+from pilothouse.node.hooks import Target, handle
+from pilothouse.node.last_words import last_words
+from pilothouse.node.lifecycle.deciding import Stop
+from pilothouse.node.lifecycle.ending import hook_time, left
+from pilothouse.node.lifecycle.instances import Ended, Running
+from pilothouse.node.lifecycle.judging import FAILED, PASSED, UNKNOWN
+from pilothouse.node.lifecycle.knowing import Hurdle, Seen
+from pilothouse.node.lifecycle.restarting import next_pause
+from pilothouse.node.lifecycle.roles import Part
+from pilothouse.node.parts import Container, Containers, NotYet
+from pilothouse.node.probing import LIVENESS, READINESS, STARTUP, Probes
+from pilothouse.node.whereabouts import Instances, Whereabouts
+from pilothouse.supervise.launching import Exit, Launch, LaunchError
+
+AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
+"""Between attempts at what could not begin."""
+NOT_STARTED: Final = 128
+"""The exit code of an instance that could not be started."""
+_HOOK_LIMIT: Final = 3600.0
+"""Seconds that a postStart hook may take. Elsewhere it may hang for ever."""
+
+log = logging.getLogger(__name__)
+
+
+class Ward(msgspec.Struct, frozen=True):
+    """What a container's minder has from its pod."""
+
+    pod: Callable[[], Object]
+    address: Callable[[], str]
+    compose: Callable[[Part, ContainerFolder, int], Awaitable[Launch]]
+    """Raises ``NotYet``."""
+    ended: Callable[[str], Awaitable[None]]
+    """Waits for the end of another container of the pod."""
+    tell: Callable[[str, str, bool], None]
+    """An event: reason, message, whether it is a warning."""
+    changed: Callable[[], None]
+    is_lost: bool
+    """Whether the machine was started anew since the pod was last looked after."""
+
+
+class Minder:
+    """Looks after one container."""
+
+    def __init__(
+        self,
+        part: Part,
+        folder: ContainerFolder,
+        ward: Ward,
+        containers: Containers,
+        whereabouts: Whereabouts,
+        clock: Clock,
+        rng: Random,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        self._part = part
+        self._folder = folder
+        self._ward = ward
+        self._containers = containers
+        self._whereabouts = whereabouts
+        self._clock = clock
+        self._rng = rng
+        self._group = group
+        self._attempt = -1
+        """The number of the latest instance."""
+        self._container: Container | None = None
+        self._hooked = True
+        self._failed_hook = ""
+        self._ended: Ended | None = None
+        self._earlier: Ended | None = None
+        self._hurdle: Hurdle | None = None
+        self._pause = folder.pause
+        self._starting: asyncio.Task[None] | None = None
+        self._stopping: Stop | None = None
+        self._probes: Probes | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._hook_limit: asyncio.Timeout | None = None
+
+    @property
+    def name(self) -> str:
+        return self._part.name
+
+    def seen(self) -> Seen:
+        """What is known."""
+        running = None
+        if self._container is not None:
+            running = Running(self._attempt, self._container.started, self._hooked)
+        probes = self._probes
+        return Seen(
+            running=running,
+            ended=self._ended,
+            earlier=self._earlier,
+            starting=self._starting is not None,
+            stopping=self._stopping is not None,
+            hurdle=self._hurdle,
+            pause=self._pause,
+            startup=probes.score(STARTUP) if probes else UNKNOWN,
+            liveness=probes.score(LIVENESS) if probes else PASSED,
+            readiness=probes.score(READINESS) if probes else UNKNOWN,
+            has_startup=self._part.probe(STARTUP) is not None,
+            has_readiness=self._part.probe(READINESS) is not None,
+            failed_hook=self._failed_hook,
+        )
+
+    async def ended(self) -> None:
+        """Wait until nothing of it runs."""
+        await self._idle.wait()
+
+    async def take_up(self, told: Mapping[str, Any] | None, told_id: str) -> None:
+        """Find out what became of the instances of an earlier agent.
+
+        ``told`` is the status that it last gave of the container, ``told_id`` that instance's name up to its number.
+        """
+        for number in self._folder.attempts():
+            found = self._folder.failed(number) or await self._containers.adopt(self._folder.attempt(number))
+            if found is None:
+                # Decided on and never started: this very instance is next.
+                continue
+            self._attempt = number
+            if isinstance(found, Ended):
+                self._note(found)
+            elif isinstance(found, Exit):
+                self._note(self._of_exit(found))
+            else:
+                same = (told or {}).get("containerID") == f"{told_id}{number}"
+                self._run(found, told if same else None)
+        self._find()
+
+    def start(self) -> None:
+        """Begin the next instance."""
+        self._idle.clear()
+        self._starting = self._group.create_task(self._start(), name=f"start {self.name}")
+
+    def stop(self, stop: Stop) -> None:
+        """Begin to end it."""
+        self._stopping = stop
+        self._group.create_task(self._stop(stop), name=f"stop {self.name}")
+
+    def hasten(self, deadline: float) -> None:
+        """What is being stopped must have ended by then, which is sooner than it was told."""
+        if self._stopping is not None and self._container is not None:
+            if self._hook_limit is not None:
+                rest = max(0.0, deadline - self._clock.now())
+                self._hook_limit.reschedule(asyncio.get_running_loop().time() + rest)
+            self._group.create_task(self._kill(self._container, deadline), name=f"kill {self.name}")
+
+    def pod_ends(self) -> None:
+        """No more probes but for readiness."""
+        if self._probes is not None:
+            self._probes.is_ending()
+
+    async def _start(self) -> None:
+        try:
+            await self._begin(self._attempt + 1)
+            self._hurdle = None
+        except NotYet as why:
+            self._hinder(why.reason, why.message)
+        except OSError as problem:
+            where = f": {problem.filename}" if problem.filename else ""
+            self._hinder("CreateContainerError", f"{problem.strerror or problem}{where}")
+        except Exception as bug:
+            log.exception("container %s of pod %s can't be started", self.name, self._ward.pod())
+            self._hinder("CreateContainerError", f"{type(bug).__name__}: {bug}")
+        finally:
+            self._starting = None
+            if self._container is None:
+                self._idle.set()
+            self._find()
+            self._ward.changed()
+
+    def _hinder(self, reason: str, message: str) -> None:
+        failures = self._hurdle.failures + 1 if self._hurdle else 1
+        if self._hurdle is None or self._hurdle.message != message:
+            self._ward.tell("Failed", f"Error: {message}", True)
+        self._hurdle = Hurdle(reason, message, self._clock.now() + AGAIN.after(failures), failures)
+
+    async def _begin(self, number: int) -> None:
+        folder = self._folder.begin(number)
+        launch = await self._ward.compose(self._part, self._folder, number)
+        if self._ended is not None:
+            # Before it is started: who is killed here waits too long rather than not at all.
+            self._pause = next_pause(self._pause, self._ended.finished, self._clock.now())
+            self._folder.pause = self._pause
+        self._ward.tell("Created", f"Created container {self.name}", False)
+        began = self._clock.now()
+        try:
+            container = await self._containers.start(folder, launch)
+        except LaunchError as problem:
+            now = self._clock.now()
+            ended = Ended(number, NOT_STARTED, began, now, reason="StartError", message=problem.message)
+            self._folder.fail(ended)
+            self._attempt = number
+            self._note(ended)
+            self._ward.tell("Failed", f"Error: {problem.message}", True)
+            return
+        self._attempt = number
+        self._ward.tell("Started", f"Started container {self.name}", False)
+        self._run(container, None)
+        self._folder.prune()
+
+    def _run(self, container: Container, told: Mapping[str, Any] | None) -> None:
+        """From here on the instance is looked after."""
+        self._idle.clear()
+        self._container = container
+        self._failed_hook = ""
+        post_start = (self._part.spec.get("lifecycle") or {}).get("postStart")
+        self._hooked = post_start is None or self._folder.is_hooked(self._attempt)
+        standing = None
+        if told is not None:
+            standing = {
+                STARTUP: PASSED if told.get("started") else UNKNOWN,
+                READINESS: PASSED if told.get("ready") else FAILED,
+            }
+        target = Target(container, self._part.spec, self._ward.address())
+        self._probes = Probes(
+            self._part,
+            target,
+            container.started,
+            self._clock,
+            self._rng,
+            changed=self._ward.changed,
+            unhealthy=self._unhealthy,
+            standing=standing,
+        )
+        self._tasks = [
+            self._group.create_task(self._follow(container), name=f"follow {self.name}"),
+            self._group.create_task(self._look_after(post_start, target), name=f"look after {self.name}"),
+        ]
+
+    async def _look_after(self, post_start: Mapping[str, Any] | None, target: Target) -> None:
+        if not self._hooked and post_start is not None:
+            outcome = await handle(post_start, target, _HOOK_LIMIT)
+            if not outcome.well:
+                self._failed_hook = outcome.output or "it failed"
+                self._ward.tell("FailedPostStartHook", f"PostStartHook failed: {self._failed_hook}", True)
+                self._ward.changed()
+                return
+            self._folder.set_hooked(self._attempt)
+            self._hooked = True
+            self._ward.changed()
+        if self._probes is not None:
+            await self._probes.run()
+
+    async def _follow(self, container: Container) -> None:
+        exit = await container.exited()
+        for task in self._tasks[1:]:
+            task.cancel()
+        self._container, self._probes, self._stopping = None, None, None
+        self._note(self._of_exit(exit))
+        self._find()
+        self._idle.set()
+        self._ward.changed()
+
+    def _of_exit(self, exit: Exit) -> Ended:
+        reason = "OOMKilled" if exit.oom else "ContainerStatusUnknown" if exit.lost else ""
+        return Ended(
+            self._attempt,
+            exit.code,
+            exit.started,
+            exit.finished,
+            exit.signal or 0,
+            reason,
+            last_words(self._folder, self._attempt, self._part.spec, well=exit.code == 0),
+            lost=self._ward.is_lost,
+        )
+
+    def _note(self, ended: Ended) -> None:
+        self._earlier, self._ended = self._ended, ended
+
+    async def _stop(self, stop: Stop) -> None:
+        if self._starting is not None:
+            await asyncio.wait((self._starting,))
+        container = self._container
+        if container is None:
+            self._stopping = None
+            self._ward.changed()
+            return
+        if self._probes is not None:
+            self._probes.is_ending()
+        self._ward.tell(
+            "Killing", f"Stopping container {self.name}", False
+        ) if "probe" not in stop.because else (self._ward.tell("Killing", stop.because, False))
+        await self._pre_stop(container, stop)
+        await self._await_turn(stop)
+        grace = left(stop.grace, stop.since, self._clock.now())
+        number = signal.Signals[stop_signal(self._part.spec, None)]
+        await container.stop(number, grace)
+
+    async def _pre_stop(self, container: Container, stop: Stop) -> None:
+        hook = (self._part.spec.get("lifecycle") or {}).get("preStop")
+        time = hook_time(stop.grace, stop.since, self._clock.now())
+        if hook is None or time <= 0:
+            return
+        target = Target(container, self._part.spec, self._ward.address())
+        work = asyncio.ensure_future(handle(hook, target, time))
+        over = asyncio.ensure_future(container.exited())
+        try:
+            async with asyncio.timeout(time) as self._hook_limit:
+                await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() and not work.result().well:
+                self._ward.tell("FailedPreStopHook", f"PreStopHook failed: {work.result().output}", True)
+        except TimeoutError:
+            self._ward.tell("FailedPreStopHook", f"PreStopHook did not end within {time:g}s", True)
+        finally:
+            self._hook_limit = None
+            for task in (work, over):
+                task.cancel()
+            await asyncio.gather(work, over, return_exceptions=True)
+
+    async def _await_turn(self, stop: Stop) -> None:
+        """Let those end first that have to, for as long as there is time."""
+        rest = hook_time(stop.grace, stop.since, self._clock.now())
+        if not stop.after or rest <= 0:
+            return
+        waits = [asyncio.ensure_future(self._ward.ended(name)) for name in stop.after]
+        try:
+            await asyncio.wait(waits, timeout=rest)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _kill(self, container: Container, deadline: float) -> None:
+        rest = deadline - self._clock.now()
+        if rest > 0:
+            over = asyncio.ensure_future(container.exited())
+            await asyncio.wait((over,), timeout=rest)
+            over.cancel()
+        await container.stop(signal.SIGKILL, 0)
+
+    def _unhealthy(self, kind: str, output: str) -> None:
+        name = kind.removesuffix("Probe").capitalize()
+        self._ward.tell("Unhealthy", f"{name} probe failed: {output}", True)
+
+    def _find(self) -> None:
+        """Let others find the instance."""
+        attempts = [number for number in self._folder.attempts() if number <= self._attempt]
+        last = self._folder.attempt(attempts[-1]) if attempts else None
+        previous = self._folder.attempt(attempts[-2]) if len(attempts) > 1 else None
+        waiting = self._hurdle.message if self._hurdle else ""
+        self._whereabouts.put(
+            self._ward.pod(), self.name, Instances(last, self._container, previous, waiting)
+        )

@@ -1,0 +1,221 @@
+"""What the core asks of the other parts of a node, and of the machine.
+
+    class Everything:               # structural: whoever has the methods is the part
+        images: Images
+        volumes: Volumes
+        addresses: Addresses
+        containers: Containers
+
+A part that can't do something *yet* raises ``NotYet`` with a reason in one word and a sentence that a person can act on; the pod
+waits with that reason in its status, an event tells it, and the part is asked again after a while. Any other exception is a
+bug: it is logged, and told the same way.
+
+``run`` of a part goes on until cancelled; it is kept running by the agent (``aio.supervising``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.supervise.launching import Exit, Launch, Mount
+
+
+class NotYet(Exception):
+    """Something that a pod needs is not there."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class ImageMissing(NotYet):
+    """No such image on this node. The message names the command that would bring it."""
+
+    def __init__(self, message: str, reason: str = "ErrImageNeverPull") -> None:
+        super().__init__(reason, message)
+
+
+class VolumeNotReady(NotYet):
+    """A volume can't be had: what it is made of is missing, or its claim is not bound."""
+
+
+class AddressNotReady(NotYet):
+    """There is no address, or a port is taken."""
+
+
+class Image(Protocol):
+    """What an image says of the programs in it."""
+
+    @property
+    def root(self) -> Path | None:
+        """The unpacked files; None for a program of the host."""
+        ...
+
+    @property
+    def mount_at(self) -> str:
+        """Where the files are seen inside a container; empty if nowhere."""
+        ...
+
+    @property
+    def entrypoint(self) -> Sequence[str]: ...
+
+    @property
+    def cmd(self) -> Sequence[str]: ...
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+
+    @property
+    def user(self) -> str:
+        """As in an image's configuration: ``uid``, ``uid:gid``, a name, or empty."""
+        ...
+
+    @property
+    def working_dir(self) -> str: ...
+
+
+class Images(Protocol):
+    """Images that were brought to this node."""
+
+    def resolve(self, reference: str, /) -> Image:
+        """Raises ``ImageMissing``."""
+        ...
+
+
+class Prepared(Protocol):
+    """A volume that can be mounted."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def read_only(self) -> bool: ...
+
+
+class Volumes(Protocol):
+    """The volumes of this node's pods."""
+
+    async def prepare(self, pod: Object, /) -> Mapping[str, Prepared]:
+        """All of a pod's volumes by name. Asked again after the agent was restarted. Raises ``VolumeNotReady``."""
+        ...
+
+    def mounts(self, pod: Object, container: Tree, prepared: Mapping[str, Prepared], /) -> Sequence[Mount]:
+        """Where a container sees them. Raises ``VolumeNotReady``, for a ``subPath`` that leads out, say."""
+        ...
+
+    async def release(self, pod_uid: str, /) -> None:
+        """The pod's containers have ended: let go of all that is its own. Does nothing the second time."""
+        ...
+
+    async def run(self) -> None:
+        """Keep what is mounted up to date."""
+        ...
+
+
+class Addresses(Protocol):
+    """Addresses and names."""
+
+    async def assign(self, pod: Object, /) -> str:
+        """The pod's address, the same for as long as it lives, over agents. Raises ``AddressNotReady``."""
+        ...
+
+    async def release(self, pod_uid: str, /) -> None:
+        """The pod has gone. Does nothing the second time."""
+        ...
+
+    def mounts(self, pod: Object, address: str, /) -> Sequence[Mount]:
+        """The files by which names are found inside the pod (/etc/hosts, /etc/resolv.conf), kept up to date."""
+        ...
+
+    async def run(self) -> None:
+        """Keep names, routes and services up to date."""
+        ...
+
+
+class Entered(Protocol):
+    """A program that was started inside a running container."""
+
+    @property
+    def stdout(self) -> asyncio.StreamReader | None:
+        """With a terminal, everything that it prints."""
+        ...
+
+    @property
+    def stderr(self) -> asyncio.StreamReader | None: ...
+
+    async def exited(self) -> int:
+        """Its exit code."""
+        ...
+
+    async def kill(self) -> None:
+        """End it at once, and return when it has."""
+        ...
+
+
+class Container(Protocol):
+    """One that runs, or has run."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def pid(self) -> int:
+        """Of its first process, as the host numbers it."""
+        ...
+
+    @property
+    def started(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+    async def exited(self) -> Exit:
+        """Wait for its end."""
+        ...
+
+    def kill(self, signal: int, /) -> None:
+        """Send a signal to its first process."""
+        ...
+
+    async def stop(self, signal: int, grace: float, /) -> Exit:
+        """Signal, grace, then kill everything in it."""
+        ...
+
+    async def enter(
+        self,
+        argv: Sequence[str],
+        *,
+        tty: bool = False,
+        stdin: bool = False,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> Entered:
+        """Run a program beside the container's own, with its view of the machine. It dies with the agent."""
+        ...
+
+
+class Containers(Protocol):
+    """Processes with a view, a log and an exit record of their own: ``supervise.containers``."""
+
+    async def start(self, folder: Path, launch: Launch, /) -> Container:
+        """Returns once the program runs. Raises ``supervise.launching.LaunchError``."""
+        ...
+
+    async def adopt(self, folder: Path, /) -> Container | Exit | None:
+        """What was started in a folder by an earlier agent: still running, ended, or never."""
+        ...
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a node is made of beside its core."""
+
+    images: Images
+    volumes: Volumes
+    addresses: Addresses
+    containers: Containers
