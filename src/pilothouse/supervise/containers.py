@@ -16,21 +16,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import marshal
 import os
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-import pilothouse
-from pilothouse.supervise import records
+from pilothouse.supervise import attaching, entering, records
+from pilothouse.supervise.attaching import Attached
+from pilothouse.supervise.entering import Entered
 from pilothouse.supervise.identifying import Gone, Handle, Identity, boot_id
 from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
 from pilothouse.supervise.records import State
+from pilothouse.supervise.spawning import in_memory, lean_command, read_all
 
 START_SECONDS = 60.0
 """How long mounts and the program's own loading may take. A network filesystem that hangs is told, not waited for."""
@@ -97,6 +98,23 @@ class Container:
         finally:
             ended.cancel()
 
+    async def enter(
+        self,
+        argv: Sequence[str],
+        *,
+        tty: bool = False,
+        stdin: bool = False,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> Entered:
+        """Run one more program inside it. Raises LaunchError."""
+        launch = records.read_launch(self.folder)
+        return await entering.enter(self.state.program, launch, argv, tty=tty, stdin=stdin, env=env, cwd=cwd)
+
+    async def attach(self) -> Attached:
+        """Follow its output and type its input. Raises LaunchError."""
+        return await attaching.attach(self.folder)
+
     def _program_gone(self) -> bool:
         try:
             with contextlib.closing(Handle.open(self.state.program)) as program:
@@ -113,7 +131,7 @@ async def start(folder: Path, launch: Launch, *, seconds: float = START_SECONDS)
     heard = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            await _read_all(reader, heard)
+            await read_all(reader, heard)
     except TimeoutError:
         shim.kill()
         if (identity := _introduced(heard)) is not None:
@@ -181,23 +199,14 @@ def _kill(identity: Identity) -> None:
         process.signal(signal.SIGKILL)
 
 
-def shim_command(module: str, *arguments: str) -> list[str]:
-    """A command that runs `main` of one of the shim's modules in the leanest interpreter there is."""
-    home = Path(pilothouse.__file__).parent.parent
-    code = f"import sys; sys.path.append({str(home)!r}); from pilothouse.supervise.shim.{module} import main; main()"
-    return [sys.executable, "-I", "-S", "-c", code, *arguments]
-
-
 def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[bytes]]:
     """The shim's first process, which ends as soon as the shim proper is on its own; and where that one answers."""
     reader, writer = os.pipe()
-    order = os.memfd_create("launch")
+    order = in_memory(msgspec.to_builtins(launch))
     try:
         with (folder / records.SHIM_LOG).open("ab") as log:
-            os.write(order, marshal.dumps(msgspec.to_builtins(launch)))
-            os.lseek(order, 0, os.SEEK_SET)
             shim = subprocess.Popen(
-                shim_command("life", str(folder)),
+                lean_command("life", str(folder)),
                 stdin=order,
                 stdout=writer,
                 stderr=log,
@@ -224,16 +233,3 @@ def _introduced(heard: bytearray) -> Identity | None:
         return None
     pid, ticks = line.split()
     return Identity(boot_id(), int(pid), int(ticks))
-
-
-async def _read_all(descriptor: int, into: bytearray) -> None:
-    """All that comes out of a pipe until its other end is closed; closes this end."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    pipe = os.fdopen(descriptor, "rb", buffering=0)
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-    try:
-        while data := await reader.read(4096):
-            into += data
-    finally:
-        transport.close()

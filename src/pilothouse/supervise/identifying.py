@@ -75,6 +75,11 @@ class Handle:
             raise Gone(f"process {identity.pid} has ended; its number is another's")
         return cls(identity.pid, descriptor)
 
+    @classmethod
+    def child(cls, pid: int) -> Handle:
+        """A child of ours that hasn't been reaped, whose pid therefore can't be another's."""
+        return cls(pid, os.pidfd_open(pid))
+
     def signal(self, number: int) -> None:
         """Send a signal. Raises Gone once it has been reaped."""
         try:

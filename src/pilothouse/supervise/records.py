@@ -66,6 +66,11 @@ def read_state(folder: Path) -> State | None:
     return _read(folder / STATE, State)
 
 
+def read_launch(folder: Path) -> Launch:
+    """What was asked for. Raises FileNotFoundError."""
+    return msgspec.json.decode((folder / LAUNCH).read_bytes(), type=Launch)
+
+
 def read_exit(folder: Path) -> Exit | None:
     """None if it hasn't ended, or did so unseen."""
     return _read(folder / EXIT, Exit)

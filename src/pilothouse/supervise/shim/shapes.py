@@ -51,3 +51,18 @@ class LaunchShape(TypedDict):
     no_new_privileges: bool
     capabilities: list[str] | None
     log: LogShape
+
+
+class EntryShape(TypedDict):
+    """What is to be run inside a container that runs already."""
+
+    pid: int
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    user: UserShape | None
+    capabilities: list[str] | None
+    cgroups: list[str]
+    umask: int
+    no_new_privileges: bool
+    tty: bool

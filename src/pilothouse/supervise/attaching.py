@@ -1,0 +1,91 @@
+"""Being attached to a container: its output as it comes, its input, the size of its terminal.
+
+    async with contextlib.aclosing(await attach(folder)) as attached:
+        attached.send(b"SELECT 1;\\n")
+        async for channel, data in attached:       # STDOUT, STDERR; the last is EXIT
+            ...
+
+The other end is the shim's socket `attach.sock` in the container's folder. A frame is a byte that says which channel, four bytes of
+length, big-endian, and that many bytes; channels have the numbers of Kubernetes' streams. What was said before one attached is in the
+log. Who does not read is cut off when 4 MiB behind: the container waits for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.supervise import records
+from pilothouse.supervise.launching import Exit, LaunchError
+
+STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
+_HEADER = struct.Struct(">BI")
+
+
+class Attached:
+    """One connection to a container's shim."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.exit: Exit | None = None
+        """How the container ended, once that has been received."""
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Channel and bytes, until the container has ended or we were cut off."""
+        try:
+            while True:
+                channel, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
+                data = await self._reader.readexactly(length)
+                if channel == EXIT:
+                    self.exit = msgspec.json.decode(data, type=Exit)
+                yield channel, data
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+    async def send(self, data: bytes) -> None:
+        """Standard input; waits while the program does not read."""
+        for start in range(0, len(data), 65536):
+            self._put(STDIN, data[start : start + 65536])
+            await self._writer.drain()
+
+    def end_input(self) -> None:
+        """No more input from here; the program's ends with it if it was to be read once, or is a terminal."""
+        self._put(CLOSE_STDIN, b"")
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._put(RESIZE, f"{rows} {columns}".encode())
+
+    async def aclose(self) -> None:
+        self._writer.close()
+
+    def _put(self, channel: int, data: bytes) -> None:
+        self._writer.write(_HEADER.pack(channel, len(data)) + data)
+
+
+async def attach(folder: Path) -> Attached:
+    """Raises LaunchError (NotRunning) when nothing runs there."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # A socket's address holds 108 bytes, which a folder's path soon exceeds.
+        held = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{held}/{records.ATTACH}")
+        finally:
+            os.close(held)
+        connection.setblocking(False)
+        return Attached(*await asyncio.open_unix_connection(sock=connection))
+    except (FileNotFoundError, ConnectionRefusedError):
+        connection.close()
+        raise LaunchError(
+            "NotRunning", "the container is not running, so there is nothing to attach to"
+        ) from None
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,97 @@
+"""Run one more program inside a container: the helper between it and whoever asked.
+
+Not the shim itself but its like: lean, and only there for as long as the program it runs. Standard streams are the program's.
+Arguments: a descriptor to read the order from, one to answer on, and the pid of who asked, with whom it dies. Its answer
+is empty once the program has been loaded, else one word in a line and a message. Exits with the program's code, 128 + n for a signal.
+"""
+
+from __future__ import annotations
+
+import _signal
+import marshal
+import os
+import sys
+
+from pilothouse.supervise.shim import becoming, kernel
+from pilothouse.supervise.shim.refusing import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pilothouse.supervise.shim.shapes import EntryShape
+
+_KINDS = (
+    ("user", kernel.CLONE_NEWUSER),
+    ("mnt", kernel.CLONE_NEWNS),
+    ("uts", kernel.CLONE_NEWUTS),
+    ("pid", kernel.CLONE_NEWPID),
+)
+
+
+def main() -> None:
+    """As the module says."""
+    order, answer, asked_by = (int(each) for each in sys.argv[1:4])
+    becoming.die_with_parent()
+    if os.getppid() != asked_by:
+        os._exit(1)
+    os.set_inheritable(answer, False)
+    with os.fdopen(order, "rb") as file:
+        entry: EntryShape = marshal.load(file)
+    try:
+        code = _run(entry, answer)
+    except Refusal as refusal:
+        os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
+        code = 126
+    os._exit(code)
+
+
+def _run(entry: EntryShape, answer: int) -> int:
+    becoming.join(entry["cgroups"])
+    mapped = _enter(entry["pid"])
+    pid = os.fork()
+    if pid == 0:
+        _child(entry, mapped, answer)
+    os.close(answer)
+    for number in range(3):
+        # Else the last byte of output would wait for us to end.
+        os.close(number)
+    for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGHUP, _signal.SIGTERM):
+        _signal.signal(number, _signal.SIG_IGN)
+    status = os.waitpid(pid, 0)[1]
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _enter(pid: int) -> bool:
+    """Into those namespaces of a process that aren't ours already; whether one of them is a user namespace.
+
+    The process is held by whoever asked, so that its pid is not another's meanwhile.
+    """
+    try:
+        wanted = [
+            (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind)
+            for name, kind in _KINDS
+            if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino
+        ]
+        for descriptor, kind in wanted:
+            kernel.setns(descriptor, kind)
+            os.close(descriptor)
+    except (FileNotFoundError, ProcessLookupError):
+        raise Refusal("NotRunning", "the container has ended") from None
+    except OSError as error:
+        raise Refusal("EntryRefused", f"can't enter the container's namespaces: {error.strerror}") from None
+    return any(kind == kernel.CLONE_NEWUSER for _, kind in wanted)
+
+
+def _child(entry: EntryShape, mapped: bool, answer: int) -> None:
+    """Does not return."""
+    try:
+        os.setsid()
+        if entry["tty"]:
+            becoming.take_terminal(0)
+        becoming.become_user(entry["user"], entry["capabilities"], mapped=mapped)
+        becoming.die_with_parent()
+        becoming.become(entry["argv"], entry["env"], entry["cwd"], entry["umask"], entry["no_new_privileges"])
+    except Refusal as refusal:
+        os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
+    except Exception as error:  # noqa: BLE001 (whatever it is, it has to be told on the other side of the fork)
+        os.write(answer, f"StartFailed\n{type(error).__name__}: {error}".encode(errors="replace"))
+    os._exit(126)
