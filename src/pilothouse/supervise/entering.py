@@ -17,6 +17,7 @@ import struct
 import subprocess
 import termios
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -92,7 +93,7 @@ async def enter(
         held = Handle.open(program)
     except Gone:
         raise LaunchError("NotRunning", "the container has ended") from None
-    order = {
+    order: dict[str, Any] = {
         "pid": program.pid,
         "argv": list(argv),
         "env": dict(launch.env if env is None else env),
@@ -203,7 +204,7 @@ class _Reading(asyncio.StreamReaderProtocol):
         super().connection_lost(None if over else exc)
 
 
-def _spawn(order: object, ends: _Ends) -> tuple[subprocess.Popen[bytes], int]:
+def _spawn(order: dict[str, Any], ends: _Ends) -> tuple[subprocess.Popen[bytes], int]:
     """The helper, and where it answers."""
     reading = in_memory(order)
     answer, answering = os.pipe()

@@ -1,6 +1,6 @@
 """The shim's programs, spawned: a lean interpreter that is given its order in memory and answers in a pipe.
 
-    spawned = spawn("life", str(folder), order=launch, stdin=..., stdout=..., stderr=...)
+    subprocess.Popen(lean_command("life", str(folder)), stdin=in_memory(order), stdout=answer)
 
 Nothing runs between fork and exec but C: `preexec_fn` is unsafe in a process with threads.
 """
@@ -12,6 +12,7 @@ import marshal
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pilothouse
 
@@ -23,7 +24,7 @@ def lean_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code, *arguments]
 
 
-def in_memory(order: object) -> int:
+def in_memory(order: dict[str, Any]) -> int:
     """A descriptor from which built-in values can be read, marshalled: the reader is this very interpreter's program."""
     descriptor = os.memfd_create("order", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(descriptor), "wb") as file:
