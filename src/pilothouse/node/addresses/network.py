@@ -1,0 +1,277 @@
+"""A node's network, as its core asks for it: an address for each pod, names inside pods, services, routes to other machines.
+
+    network = Network.open(settings, informers, clock, rng)
+    address = await network.assign(pod)             # kept in the ledger until released
+    mounts = network.mounts(pod, address)           # /etc/hosts and /etc/resolv.conf
+    await network.run()                             # names, services and routes follow the API from here on
+
+What is not known is not undone: as long as a cache has not been filled, the files, routes and listening places of before stay. The
+kernel's routes and a pod's files outlive the agent; the forwarding of services does not, and begins again with the next.
+
+Everything that is wrong is in ``problems``, for people; what keeps pods of other machines from being reached is the Node's condition
+``NetworkUnavailable``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+from random import Random
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.nouns import EndpointSlice, Node, Pod, Service
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.clock import Clock
+from pilothouse.client.informer import Informer
+from pilothouse.client.informers import Informers
+from pilothouse.node.addresses.host_ports import conflict, occupied, ports_of
+from pilothouse.node.addresses.iproute import IpRoute
+from pilothouse.node.addresses.ledger import Entry, Ledger
+from pilothouse.node.addresses.names import HEADLESS, Name, names_of
+from pilothouse.node.addresses.pod_files import PodFiles
+from pilothouse.node.addresses.ranges import LoopbackBlock, next_free, pod_range
+from pilothouse.node.addresses.routes import Plan, planned
+from pilothouse.node.parts import AddressNotReady
+from pilothouse.node.services.backends import backends, unserved
+from pilothouse.node.services.proxy import Proxy
+from pilothouse.node.settings import NodeSettings
+from pilothouse.supervise.launching import Mount
+
+LEDGER: Final = "addresses.json"
+AGAIN: Final = 10.0
+"""Seconds after which routes and places that could not be had are looked at again, whether or not anything changed."""
+TOGETHER: Final = 0.05
+"""Seconds for which changes are gathered before they are acted on."""
+FIRST_NAMES: Final = 2.0
+"""Seconds that the first pods wait for the names of others to be known."""
+
+log = logging.getLogger(__name__)
+
+
+class Network:
+    """Implements ``parts.Addresses``."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        informers: Informers,
+        network: IPv4Network,
+        clock: Clock,
+        rng: Random,
+        *,
+        block: LoopbackBlock | None,
+        ledger: Ledger,
+    ) -> None:
+        """``block`` holds the network on loopback; None for a range of the node's own."""
+        self._settings = settings
+        self._network = network
+        self._block = block
+        self._ledger = msgspec.structs.replace(ledger, network=str(network))
+        self._files = PodFiles(settings.pods)
+        self._ip = IpRoute()
+        self._proxy = Proxy(clock, rng)
+        self._services = informers.get(Service)
+        self._slices = informers.get(EndpointSlice)
+        self._nodes = informers.get(Node)
+        self._pods = informers.get(Pod, fields=f"spec.nodeName={settings.name}")
+        self._changed = asyncio.Event()
+        self._names: frozenset[Name] = frozenset()
+        self._plan = Plan()
+        self._settled_plan: Plan | None = None
+        self._route_problems: list[str] = []
+        self._untold: set[str] = set()
+
+    @classmethod
+    def open(cls, settings: NodeSettings, informers: Informers, clock: Clock, rng: Random) -> Network:
+        """Raises ``BadRange``, ``BadLedger`` or ``NoBlock``."""
+        ledger = Ledger.read(settings.data / LEDGER)
+        if settings.pod_cidr:
+            network, block = pod_range(settings.pod_cidr), None
+        else:
+            block = LoopbackBlock.claim(preferred=ledger.network, seed=str(settings.data.absolute()))
+            network = block.network
+        return cls(settings, informers, network, clock, rng, block=block, ledger=ledger)
+
+    # What pods have
+
+    async def assign(self, pod: Object) -> str:
+        """The pod's address, the same for as long as it lives. Raises ``AddressNotReady``."""
+        known = self._ledger.entries.get(pod.uid)
+        if known is None:
+            known = self._given(pod)
+            last = self._ledger.last if pod.spec.get("hostNetwork") else known.address
+            self._keep(msgspec.structs.replace(self._ledger.with_entry(pod.uid, known), last=last))
+        await self._answering()
+        return known.address
+
+    async def release(self, pod_uid: str) -> None:
+        if pod_uid in self._ledger.entries:
+            self._keep(self._ledger.without(pod_uid))
+
+    def mounts(self, pod: Object, address: str) -> Sequence[Mount]:
+        """Both files, read-only: what is written there by others would be lost with the next change."""
+        self._files.write(pod, address, self._names)
+        places = (
+            (self._files.hosts(pod.uid), "/etc/hosts"),
+            (self._files.resolver(pod.uid), "/etc/resolv.conf"),
+        )
+        return [Mount(str(source), target, read_only=True, is_file=True) for source, target in places]
+
+    def _given(self, pod: Object) -> Entry:
+        ports = ports_of(pod)
+        held = {entry.pod: entry.ports for entry in self._ledger.entries.values()}
+        for problem in (conflict(ports, held), *(occupied(port, self._settings.address) for port in ports)):
+            if problem:
+                raise AddressNotReady("NodePorts", problem)
+        name = f"{pod.namespace}/{pod.name}"
+        if pod.spec.get("hostNetwork"):
+            return Entry(self._settings.address, name, ports)
+        address = next_free(self._network, self._ledger.taken, after=self._ledger.last)
+        if address is None:
+            raise AddressNotReady("NoAddress", f"all addresses of {self._network} belong to pods")
+        return Entry(address, name, ports)
+
+    async def _answering(self) -> None:
+        """Wait until addresses of our range are this machine's, and for a while for the names of others."""
+        if self._block is None and str(self._network) not in self._plan.local:
+            await self._route()
+            if self._route_problems:
+                raise AddressNotReady("NoAddress", "; ".join(self._route_problems))
+        if _filled(self._services, self._slices):
+            return
+        try:
+            async with asyncio.timeout(FIRST_NAMES):
+                await self._services.synced()
+                await self._slices.synced()
+        except TimeoutError:
+            log.warning(
+                "services and endpoints are not known yet; a pod starts, and finds others by name later"
+            )
+        else:
+            self._name()
+
+    def _keep(self, ledger: Ledger) -> None:
+        ledger.write(self._settings.data / LEDGER)
+        self._ledger = ledger
+
+    # How it is
+
+    @property
+    def problems(self) -> list[str]:
+        """All that is wrong, each as a sentence."""
+        behind = (self._services, self._slices, self._nodes)
+        unread = [f"{each.noun.resource}: {each.problem}" for each in behind if each.problem]
+        return [*self._plan.problems, *self._route_problems, *self._proxy.problems.values(), *unread]
+
+    @property
+    def condition(self) -> Tree:
+        """The Node's condition ``NetworkUnavailable``, without times."""
+        wrong = [*self._plan.problems, *self._route_problems]
+        return {
+            "type": "NetworkUnavailable",
+            "status": "True" if wrong else "False",
+            "reason": "NoRoutes" if wrong else "RoutesCreated",
+            "message": "; ".join(wrong) if wrong else f"pods have addresses of {self._network}",
+        }
+
+    # How it follows the API
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        watched = (self._services, self._slices, self._nodes, self._pods)
+        endings = [informer.subscribe(lambda _: self._changed.set()) for informer in watched]
+        try:
+            while True:
+                self._changed.clear()
+                await self._settle()
+                try:
+                    async with asyncio.timeout(AGAIN):
+                        await self._changed.wait()
+                    await asyncio.sleep(TOGETHER)
+                except TimeoutError:
+                    self._settled_plan = None
+        finally:
+            for end in endings:
+                end()
+            await self._proxy.close()
+
+    def close(self) -> None:
+        """Let go of the block of addresses, for whoever comes next."""
+        if self._block is not None:
+            self._block.close()
+
+    async def _settle(self) -> None:
+        self._name()
+        await self._route()
+        await self._serve()
+        self._forget()
+
+    def _name(self) -> None:
+        """Have every pod's hosts file say what is known."""
+        if not _filled(self._services, self._slices):
+            return
+        self._names = names_of(self._services.cache.list(), self._slices.cache.list())
+        for pod in self._pods.cache.list():
+            if (entry := self._ledger.entries.get(pod.uid)) is not None:
+                self._files.revise(pod, entry.address, self._names)
+
+    async def _route(self) -> None:
+        own = None if self._block is not None else self._network
+        if not _filled(self._nodes, self._services):
+            if own is None or str(own) in self._plan.local:
+                return
+            # Until the others are known, what was there stays, and our own range answers.
+            self._route_problems = await self._ip.add(Plan(local=frozenset({str(own)})))
+            if not self._route_problems:
+                self._plan = Plan(local=frozenset({str(own)}))
+            return
+        addresses = {str(one.spec.get("clusterIP") or "") for one in self._services.cache.list()}
+        plan = planned(
+            self._nodes.cache.list(),
+            me=self._settings.name,
+            address=self._settings.address,
+            own=own,
+            services=addresses - {"", HEADLESS},
+        )
+        if plan == self._settled_plan:
+            return
+        self._plan = plan
+        self._route_problems = await self._ip.settle(plan)
+        self._settled_plan = plan
+        for problem in (*plan.problems, *self._route_problems):
+            log.warning("%s", problem)
+
+    async def _serve(self) -> None:
+        if not _filled(self._services, self._slices, self._pods):
+            return
+        services = self._services.cache.list()
+        addresses = list(dict.fromkeys((self._settings.address, "127.0.0.1")))
+        table = backends(
+            services,
+            self._slices.cache.list(),
+            self._pods.cache.list(),
+            node=self._settings.name,
+            addresses=addresses,
+        )
+        await self._proxy.settle(table)
+        untold = set(unserved(services))
+        for problem in sorted(untold - self._untold):
+            log.warning("%s", problem)
+        self._untold = untold
+
+    def _forget(self) -> None:
+        """Take back the addresses of pods that went while nobody looked."""
+        if not self._pods.is_synced:
+            return
+        there = {pod.uid for pod in self._pods.cache.list()}
+        for uid in self._ledger.entries.keys() - there:
+            if not (self._settings.pods / uid).exists():
+                self._keep(self._ledger.without(uid))
+
+
+def _filled(*informers: Informer) -> bool:
+    return all(informer.is_synced for informer in informers)

@@ -1,0 +1,216 @@
+"""The whole of a node's network on loopback, against an API server in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.kit.loopback import loopback
+from tests.kit.processes import free_port
+from tests.kit.waiting import eventually
+from tests.network.objects import endpoint, node, service, slice_of
+
+from pilothouse.api.nouns import EndpointSlice, Node, Pod, Service
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.informers import Informers
+from pilothouse.client.rest import Api
+from pilothouse.node.addresses.network import Network
+from pilothouse.node.parts import AddressNotReady
+from pilothouse.node.settings import NodeSettings
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with loopback() as transport:
+        api = Api(transport, Random(1), manager="test")
+        await api.create(Node, node("m1", "127.0.0.1"))
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def networking(api: Api, folder: Path) -> AsyncIterator[Network]:
+    informers = Informers(api, Random(1), SystemClock())
+    settings = NodeSettings(name="m1", data=folder)
+    async with informers.running():
+        network = Network.open(settings, informers, SystemClock(), Random(1))
+        running = asyncio.create_task(network.run())
+        try:
+            yield network
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            network.close()
+
+
+async def bound(api: Api, name: str, **spec: object) -> Object:
+    """A pod of the node, as the server made it."""
+    containers = [{"name": "main", "image": "x", "ports": spec.pop("ports", [])}]
+    return await api.create(
+        Pod,
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": "m1", "containers": containers, "terminationGracePeriodSeconds": 0, **spec},
+        },
+    )
+
+
+def addressed(folder: Path, one: Object) -> dict[str, set[str]]:
+    """Addresses by the names in a pod's hosts file."""
+    found: dict[str, set[str]] = {}
+    for line in (folder / "pods" / one.uid / "hosts").read_text().splitlines():
+        address, *names = line.split()
+        for name in names if address != "#" else ():
+            found.setdefault(name, set()).add(address)
+    return found
+
+
+async def test_pods_have_addresses_of_their_own_and_keep_them_over_agents(api: Api, tmp_path: Path) -> None:
+    pods = [await bound(api, f"p{n}") for n in range(3)]
+    async with networking(api, tmp_path) as network:
+        first = [await network.assign(one) for one in pods]
+        assert len(set(first)) == 3
+        assert await network.assign(pods[0]) == first[0]
+        for one, address in zip(pods, first, strict=True):
+            network.mounts(one, address)
+    async with networking(api, tmp_path) as network:
+        assert [await network.assign(one) for one in pods] == first
+        await network.release(pods[0].uid)
+        await network.release(pods[0].uid)
+        assert await network.assign(await bound(api, "p3")) not in first
+
+
+async def test_the_address_of_a_pod_that_went_unnoticed_is_taken_back(api: Api, tmp_path: Path) -> None:
+    one = await bound(api, "p")
+    async with networking(api, tmp_path) as network:
+        await network.assign(one)
+    await api.delete(Pod, "p", "default", grace=0)
+    ledger = tmp_path / "addresses.json"
+    assert one.uid in ledger.read_text()
+    async with networking(api, tmp_path):
+
+        async def forgotten() -> bool:
+            return one.uid not in ledger.read_text()
+
+        await eventually(forgotten)
+
+
+async def test_a_pod_with_the_nodes_network_has_its_address_and_a_port_only_if_it_is_free(
+    api: Api, tmp_path: Path
+) -> None:
+    port = free_port()
+    ports = [{"containerPort": port}]
+    first = await bound(api, "first", hostNetwork=True, ports=ports)
+    second = await bound(api, "second", ports=[{"containerPort": 80, "hostPort": port}])
+    async with networking(api, tmp_path) as network:
+        assert await network.assign(first) == "127.0.0.1"
+        with pytest.raises(AddressNotReady) as refused:
+            await network.assign(second)
+        assert refused.value.reason == "NodePorts"
+        assert refused.value.message == f"port {port}/TCP of the node belongs to pod default/first"
+        await network.release(first.uid)
+        assert (await network.assign(second)).startswith("127.")
+
+
+async def test_names_come_and_change_while_a_pod_runs(api: Api, tmp_path: Path) -> None:
+    one = await bound(api, "db-0", hostname="db-0", subdomain="db")
+    headless = {"spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 5432}]}}
+    await api.create(Service, {"metadata": {"name": "db", "namespace": "default"}, **headless})
+    async with networking(api, tmp_path) as network:
+        address = await network.assign(one)
+        mounts = {mount.target: mount for mount in network.mounts(one, address)}
+        assert set(mounts) == {"/etc/hosts", "/etc/resolv.conf"}
+        assert all(mount.is_file and mount.read_only for mount in mounts.values())
+        inode = os.stat(mounts["/etc/hosts"].source).st_ino
+        assert addressed(tmp_path, one)["db-0"] == {address}
+
+        peers = slice_of("db", endpoint("127.70.0.9", hostname="db-1"), namespace="default")
+        made = await api.create(EndpointSlice, peers)
+
+        async def found(name: str, *expected: str) -> None:
+            async def so() -> bool:
+                return addressed(tmp_path, one).get(name, set()) == set(expected)
+
+            await eventually(so)
+
+        await found("db-1.db", "127.70.0.9")
+        await found("db.default.svc.cluster.local", "127.70.0.9")
+        moved = {**made.thawed(), "endpoints": [endpoint("127.70.0.10", hostname="db-1")]}
+        await api.update(EndpointSlice, moved)
+        await found("db-1.db.default", "127.70.0.10")
+        await api.delete(EndpointSlice, made.name, "default")
+        await found("db-1.db")
+        assert os.stat(mounts["/etc/hosts"].source).st_ino == inode
+
+
+async def test_an_agent_that_knows_nothing_yet_leaves_names_as_they_were(api: Api, tmp_path: Path) -> None:
+    one = await bound(api, "p")
+    await api.create(Service, service("db", namespace="default", address="127.96.9.9"))
+    async with networking(api, tmp_path) as network:
+        network.mounts(one, await network.assign(one))
+        assert addressed(tmp_path, one)["db"] == {"127.96.9.9"}
+    informers = Informers(api, Random(1), SystemClock())  # Which never run.
+    network = Network.open(NodeSettings(name="m1", data=tmp_path), informers, SystemClock(), Random(1))
+    running = asyncio.create_task(network.run())
+    try:
+        assert await network.assign(one)
+        assert addressed(tmp_path, one)["db"] == {"127.96.9.9"}
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        network.close()
+
+
+async def test_a_service_is_reached_at_its_address_while_it_has_endpoints(api: Api, tmp_path: Path) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.71.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, networking(api, tmp_path) as network:
+        ports = [{"name": "sql", "port": free_port(), "protocol": "TCP"}]
+        tree = service("db", namespace="default", address="", ports=ports).thawed()
+        made = await api.create(Service, tree)
+        at = (made.spec["clusterIP"], ports[0]["port"])
+        targets = [{"name": "sql", "port": port, "protocol": "TCP"}]
+        await api.create(
+            EndpointSlice, slice_of("db", endpoint("127.71.0.1"), namespace="default", ports=targets)
+        )
+
+        async def greeted() -> bool:
+            try:
+                reader, writer = await asyncio.open_connection(*at)
+            except ConnectionRefusedError:
+                return False
+            said = await reader.read()
+            writer.close()
+            return said == b"hello"
+
+        await eventually(greeted)
+        assert network.problems == []
+        await api.delete(EndpointSlice, "db-0", "default")
+
+        async def refused() -> bool:
+            return not await greeted()
+
+        await eventually(refused)
+
+
+async def test_another_machine_beside_one_on_loopback_is_told_in_the_nodes_condition(
+    api: Api, tmp_path: Path
+) -> None:
+    async with networking(api, tmp_path) as network:
+        assert network.condition["status"] == "False"
+        await api.create(Node, node("m2", "10.0.0.2"))
+
+        async def told() -> bool:
+            return bool(network.condition["status"] == "True")
+
+        await eventually(told)
+        assert "start this node with --pod-cidr" in network.condition["message"]

@@ -1,0 +1,89 @@
+"""Routes of a real kernel, in network namespaces that are made for the test."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+
+import pytest
+from tests.kit.machines import machines, missing, own_network
+
+from pilothouse.node.addresses.iproute import IpRoute
+from pilothouse.node.addresses.routes import Plan
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+def shown(table: str = "main") -> dict[str, str]:
+    said = subprocess.check_output(["ip", "-j", "route", "show", "table", table])
+    return {route["dst"]: route.get("gateway", "") for route in json.loads(said)}
+
+
+def somebody_elses(network: str, via: str) -> None:
+    subprocess.run(["ip", "route", "add", network, "via", via], check=True)
+
+
+def bindable(address: str) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+        return True
+
+
+async def test_every_address_of_a_local_range_answers_and_is_gone_with_the_plan() -> None:
+    with own_network():
+        assert not bindable("10.44.1.7")
+        assert await IpRoute().settle(Plan(local=frozenset({"10.44.1.0/24", "10.96.0.10/32"}))) == []
+        assert bindable("10.44.1.7")
+        assert bindable("10.44.1.200")
+        assert bindable("10.96.0.10")
+        assert not bindable("10.44.2.7")
+        assert await IpRoute().settle(Plan(local=frozenset({"10.44.1.0/24"}))) == []
+        assert not bindable("10.96.0.10")
+        assert bindable("10.44.1.7")
+        assert await IpRoute().clear() == []
+        assert not bindable("10.44.1.7")
+
+
+async def test_routes_follow_the_plan_and_nothing_else_is_touched() -> None:
+    with machines(1) as lan:
+        somebody_elses("10.99.0.0/24", lan[0].address)
+        there = lan[0].address
+        assert await IpRoute().settle(Plan({"10.44.2.0/24": there, "10.44.3.0/24": there})) == []
+        assert {"10.44.2.0/24", "10.44.3.0/24", "10.99.0.0/24"} <= shown().keys()
+        assert await IpRoute().settle(Plan({"10.44.2.0/24": "10.77.0.99"})) == []
+        assert shown()["10.44.2.0/24"] == "10.77.0.99"
+        assert "10.44.3.0/24" not in shown()
+        assert await IpRoute().clear() == []
+        assert "10.44.2.0/24" not in shown()
+        assert "10.99.0.0/24" in shown()
+
+
+async def test_a_node_that_is_not_in_reach_is_told_and_the_others_are_routed() -> None:
+    with machines(1) as lan:
+        wanted = Plan({"10.44.2.0/24": "172.31.0.5", "10.44.3.0/24": lan[0].address})
+        (problem,) = await IpRoute().settle(wanted)
+        assert "10.44.2.0/24 via 172.31.0.5" in problem
+        assert "10.44.3.0/24" in shown()
+
+
+def test_machines_reach_one_another_until_they_are_cut_off() -> None:
+    with machines(2) as lan:
+        first, second = lan
+
+        def reached() -> bool:
+            ask = "import socket, sys; socket.create_connection((sys.argv[1], 1), 2)"
+            said = subprocess.run(
+                [*first.inside, "python3", "-c", ask, second.address], capture_output=True, check=False
+            )
+            # Refused is an answer too.
+            return b"ConnectionRefusedError" in said.stderr
+
+        assert reached()
+        second.cut_off()
+        assert not reached()
+        second.heal()
+        assert reached()
