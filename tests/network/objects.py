@@ -44,14 +44,13 @@ def slice_of(
     )
 
 
-def pod(name: str, *, namespace: str = "shop", address: str = "", ports: Any = (), **spec: Any) -> Object:
+def pod(name: str, *, namespace: str = "shop", ports: Any = (), **spec: Any) -> Object:
     return Object.of(
         {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
             "spec": {"containers": [{"name": "main", "ports": list(ports)}], **spec},
-            "status": {"podIP": address} if address else {},
         }
     )
 

@@ -18,7 +18,6 @@ from tests.network.objects import endpoint, node, service, slice_of
 from pilothouse.api.nouns import EndpointSlice, Node, Pod, Service
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
 from pilothouse.node.addresses.network import Network
 from pilothouse.node.parts import AddressNotReady
@@ -35,17 +34,14 @@ async def api() -> AsyncIterator[Api]:
 
 @contextlib.asynccontextmanager
 async def networking(api: Api, folder: Path) -> AsyncIterator[Network]:
-    informers = Informers(api, Random(1), SystemClock())
-    settings = NodeSettings(name="m1", data=folder)
-    async with informers.running():
-        network = Network.open(settings, informers, SystemClock(), Random(1))
-        running = asyncio.create_task(network.run())
-        try:
-            yield network
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            network.close()
+    network = Network.open(NodeSettings(name="m1", data=folder), api, SystemClock(), Random(1))
+    running = asyncio.create_task(network.run())
+    try:
+        yield network
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        network.close()
 
 
 async def bound(api: Api, name: str, **spec: object) -> Object:
@@ -85,19 +81,14 @@ async def test_pods_have_addresses_of_their_own_and_keep_them_over_agents(api: A
         assert await network.assign(await bound(api, "p3")) not in first
 
 
-async def test_the_address_of_a_pod_that_went_unnoticed_is_taken_back(api: Api, tmp_path: Path) -> None:
-    one = await bound(api, "p")
+async def test_the_address_of_a_pod_of_which_nothing_is_left_is_taken_back(api: Api, tmp_path: Path) -> None:
+    pods = [await bound(api, f"p{n}") for n in range(2)]
     async with networking(api, tmp_path) as network:
-        await network.assign(one)
-    await api.delete(Pod, "p", "default", grace=0)
-    ledger = tmp_path / "addresses.json"
-    assert one.uid in ledger.read_text()
-    async with networking(api, tmp_path):
-
-        async def forgotten() -> bool:
-            return one.uid not in ledger.read_text()
-
-        await eventually(forgotten)
+        addresses = [await network.assign(one) for one in pods]
+        network.mounts(pods[0], addresses[0])
+    async with networking(api, tmp_path) as network:
+        assert await network.assign(pods[0]) == addresses[0]
+        assert await network.assign(pods[1]) != addresses[1]
 
 
 async def test_a_pod_with_the_nodes_network_has_its_address_and_a_port_only_if_it_is_free(
@@ -154,15 +145,13 @@ async def test_an_agent_that_knows_nothing_yet_leaves_names_as_they_were(api: Ap
     async with networking(api, tmp_path) as network:
         network.mounts(one, await network.assign(one))
         assert addressed(tmp_path, one)["db"] == {"127.96.9.9"}
-    informers = Informers(api, Random(1), SystemClock())  # Which never run.
-    network = Network.open(NodeSettings(name="m1", data=tmp_path), informers, SystemClock(), Random(1))
-    running = asyncio.create_task(network.run())
+    network = Network.open(
+        NodeSettings(name="m1", data=tmp_path), api, SystemClock(), Random(1)
+    )  # Which never runs.
     try:
-        assert await network.assign(one)
+        network.mounts(one, await network.assign(one))
         assert addressed(tmp_path, one)["db"] == {"127.96.9.9"}
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
         network.close()
 
 
@@ -206,11 +195,11 @@ async def test_another_machine_beside_one_on_loopback_is_told_in_the_nodes_condi
     api: Api, tmp_path: Path
 ) -> None:
     async with networking(api, tmp_path) as network:
-        assert network.condition["status"] == "False"
+        assert network.condition()["status"] == "False"
         await api.create(Node, node("m2", "10.0.0.2"))
 
         async def told() -> bool:
-            return bool(network.condition["status"] == "True")
+            return bool(network.condition()["status"] == "True")
 
         await eventually(told)
-        assert "start this node with --pod-cidr" in network.condition["message"]
+        assert "start this node with --pod-cidr" in network.condition()["message"]

@@ -17,8 +17,8 @@ HERE = At("127.96.0.7", 5432)
 FIRST, SECOND = Endpoint("127.70.4.1", 5433), Endpoint("127.70.4.2", 5433)
 
 
-def table(services: list[Object], slices: list[Object], pods: Any = ()) -> dict[At, Backend]:
-    return backends(services, slices, pods, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
+def table(services: list[Object], slices: list[Object], pods: Any = None) -> dict[At, Backend]:
+    return backends(services, slices, pods or {}, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
 
 
 def test_a_services_port_leads_to_its_endpoints_port() -> None:
@@ -89,14 +89,13 @@ def test_a_host_port_leads_to_its_pod() -> None:
         {"containerPort": 82},
         {"containerPort": 53, "hostPort": 53, "protocol": "UDP"},
     ]
-    found = table([], [], [pod("p", address="127.70.4.1", ports=ports)])
+    found = table([], [], {"127.70.4.1": pod("p", ports=ports)})
     assert {at: backend.endpoints for at, backend in found.items()} == {
         At("10.0.0.1", 8080): (Endpoint("127.70.4.1", 80),),
         At("127.0.0.1", 8080): (Endpoint("127.70.4.1", 80),),
         At("10.0.0.1", 8081): (Endpoint("127.70.4.1", 81),),
     }
-    assert table([], [], [pod("p", ports=ports)]) == {}
-    assert table([], [], [pod("p", address="10.0.0.1", ports=ports, hostNetwork=True)]) == {}
+    assert table([], [], {"10.0.0.1": pod("p", ports=ports, hostNetwork=True)}) == {}
 
 
 def test_what_is_not_forwarded_is_told() -> None:

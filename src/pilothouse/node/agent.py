@@ -160,7 +160,8 @@ class Agent:
         return None
 
     def _conditions(self) -> list[dict[str, str]]:
-        return conditions(room(self._settings.data), self._supervisor.problem)
+        network = dict(self._parts.addresses.condition())
+        return [*conditions(room(self._settings.data), self._supervisor.problem), network]
 
 
 @contextmanager

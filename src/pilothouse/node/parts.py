@@ -134,6 +134,10 @@ class Addresses(Protocol):
         """The files by which names are found inside the pod (/etc/hosts, /etc/resolv.conf), kept up to date."""
         ...
 
+    def condition(self) -> Mapping[str, str]:
+        """The Node's condition ``NetworkUnavailable``: type, status, reason and message."""
+        ...
+
     async def run(self) -> None:
         """Keep names, routes and services up to date."""
         ...

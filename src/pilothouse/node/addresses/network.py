@@ -1,6 +1,6 @@
 """A node's network, as its core asks for it: an address for each pod, names inside pods, services, routes to other machines.
 
-    network = Network.open(settings, informers, clock, rng)
+    network = Network.open(settings, api, clock, rng)
     address = await network.assign(pod)             # kept in the ledger until released
     mounts = network.mounts(pod, address)           # /etc/hosts and /etc/resolv.conf
     await network.run()                             # names, services and routes follow the API from here on
@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
 from random import Random
 from typing import Final
 
 import msgspec
 
-from pilothouse.api.nouns import EndpointSlice, Node, Pod, Service
-from pilothouse.api.objects import Object, Tree
+from pilothouse.api.nouns import EndpointSlice, Node, Service
+from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.client.informer import Informer
 from pilothouse.client.informers import Informers
+from pilothouse.client.rest import Api
 from pilothouse.node.addresses.host_ports import conflict, occupied, ports_of
 from pilothouse.node.addresses.iproute import IpRoute
 from pilothouse.node.addresses.ledger import Entry, Ledger
@@ -58,7 +59,7 @@ class Network:
     def __init__(
         self,
         settings: NodeSettings,
-        informers: Informers,
+        api: Api,
         network: IPv4Network,
         clock: Clock,
         rng: Random,
@@ -74,45 +75,54 @@ class Network:
         self._files = PodFiles(settings.pods)
         self._ip = IpRoute()
         self._proxy = Proxy(clock, rng)
-        self._services = informers.get(Service)
-        self._slices = informers.get(EndpointSlice)
-        self._nodes = informers.get(Node)
-        self._pods = informers.get(Pod, fields=f"spec.nodeName={settings.name}")
+        self._informers = Informers(api, rng, clock)
+        self._services = self._informers.get(Service)
+        self._slices = self._informers.get(EndpointSlice)
+        self._nodes = self._informers.get(Node)
+        self._pods: dict[str, Object] = {}
         self._changed = asyncio.Event()
-        self._names: frozenset[Name] = frozenset()
+        self._names: frozenset[Name] | None = None
         self._plan = Plan()
         self._settled_plan: Plan | None = None
         self._route_problems: list[str] = []
         self._untold: set[str] = set()
 
     @classmethod
-    def open(cls, settings: NodeSettings, informers: Informers, clock: Clock, rng: Random) -> Network:
+    def open(cls, settings: NodeSettings, api: Api, clock: Clock, rng: Random) -> Network:
         """Raises ``BadRange``, ``BadLedger`` or ``NoBlock``."""
         ledger = Ledger.read(settings.data / LEDGER)
+        for uid in tuple(ledger.entries):
+            # Without a folder a pod was never started, or is gone.
+            if not (settings.pods / uid).exists():
+                ledger = ledger.without(uid)
         if settings.pod_cidr:
             network, block = pod_range(settings.pod_cidr), None
         else:
             block = LoopbackBlock.claim(preferred=ledger.network, seed=str(settings.data.absolute()))
             network = block.network
-        return cls(settings, informers, network, clock, rng, block=block, ledger=ledger)
+        return cls(settings, api, network, clock, rng, block=block, ledger=ledger)
 
     # What pods have
 
-    async def assign(self, pod: Object) -> str:
+    async def assign(self, pod: Object, /) -> str:
         """The pod's address, the same for as long as it lives. Raises ``AddressNotReady``."""
         known = self._ledger.entries.get(pod.uid)
         if known is None:
             known = self._given(pod)
             last = self._ledger.last if pod.spec.get("hostNetwork") else known.address
             self._keep(msgspec.structs.replace(self._ledger.with_entry(pod.uid, known), last=last))
+        self._pods[pod.uid] = pod
+        self._changed.set()
         await self._answering()
         return known.address
 
-    async def release(self, pod_uid: str) -> None:
+    async def release(self, pod_uid: str, /) -> None:
+        if self._pods.pop(pod_uid, None) is not None:
+            self._changed.set()
         if pod_uid in self._ledger.entries:
             self._keep(self._ledger.without(pod_uid))
 
-    def mounts(self, pod: Object, address: str) -> Sequence[Mount]:
+    def mounts(self, pod: Object, address: str, /) -> Sequence[Mount]:
         """Both files, read-only: what is written there by others would be lost with the next change."""
         self._files.write(pod, address, self._names)
         places = (
@@ -167,8 +177,7 @@ class Network:
         unread = [f"{each.noun.resource}: {each.problem}" for each in behind if each.problem]
         return [*self._plan.problems, *self._route_problems, *self._proxy.problems.values(), *unread]
 
-    @property
-    def condition(self) -> Tree:
+    def condition(self) -> Mapping[str, str]:
         """The Node's condition ``NetworkUnavailable``, without times."""
         wrong = [*self._plan.problems, *self._route_problems]
         return {
@@ -182,18 +191,19 @@ class Network:
 
     async def run(self) -> None:
         """Until cancelled."""
-        watched = (self._services, self._slices, self._nodes, self._pods)
-        endings = [informer.subscribe(lambda _: self._changed.set()) for informer in watched]
+        watched = (self._services, self._slices, self._nodes)
+        endings = [informer.follow(self._changed.set) for informer in watched]
         try:
-            while True:
-                self._changed.clear()
-                await self._settle()
-                try:
-                    async with asyncio.timeout(AGAIN):
-                        await self._changed.wait()
-                    await asyncio.sleep(TOGETHER)
-                except TimeoutError:
-                    self._settled_plan = None
+            async with self._informers.running():
+                while True:
+                    self._changed.clear()
+                    await self._settle()
+                    try:
+                        async with asyncio.timeout(AGAIN):
+                            await self._changed.wait()
+                        await asyncio.sleep(TOGETHER)
+                    except TimeoutError:
+                        self._settled_plan = None
         finally:
             for end in endings:
                 end()
@@ -208,16 +218,14 @@ class Network:
         self._name()
         await self._route()
         await self._serve()
-        self._forget()
 
     def _name(self) -> None:
         """Have every pod's hosts file say what is known."""
         if not _filled(self._services, self._slices):
             return
         self._names = names_of(self._services.cache.list(), self._slices.cache.list())
-        for pod in self._pods.cache.list():
-            if (entry := self._ledger.entries.get(pod.uid)) is not None:
-                self._files.revise(pod, entry.address, self._names)
+        for uid, pod in self._pods.items():
+            self._files.revise(pod, self._ledger.entries[uid].address, self._names)
 
     async def _route(self) -> None:
         own = None if self._block is not None else self._network
@@ -246,14 +254,14 @@ class Network:
             log.warning("%s", problem)
 
     async def _serve(self) -> None:
-        if not _filled(self._services, self._slices, self._pods):
+        if not _filled(self._services, self._slices):
             return
         services = self._services.cache.list()
         addresses = list(dict.fromkeys((self._settings.address, "127.0.0.1")))
         table = backends(
             services,
             self._slices.cache.list(),
-            self._pods.cache.list(),
+            {self._ledger.entries[uid].address: pod for uid, pod in self._pods.items()},
             node=self._settings.name,
             addresses=addresses,
         )
@@ -262,15 +270,6 @@ class Network:
         for problem in sorted(untold - self._untold):
             log.warning("%s", problem)
         self._untold = untold
-
-    def _forget(self) -> None:
-        """Take back the addresses of pods that went while nobody looked."""
-        if not self._pods.is_synced:
-            return
-        there = {pod.uid for pod in self._pods.cache.list()}
-        for uid in self._ledger.entries.keys() - there:
-            if not (self._settings.pods / uid).exists():
-                self._keep(self._ledger.without(uid))
 
 
 def _filled(*informers: Informer) -> bool:

@@ -35,12 +35,13 @@ class PodFiles:
     def resolver(self, uid: str) -> Path:
         return self._folder / uid / RESOLVER
 
-    def write(self, pod: Object, address: str, names: Iterable[Name]) -> None:
-        """Have both files, with what is known."""
+    def write(self, pod: Object, address: str, names: Iterable[Name] | None) -> None:
+        """Have both files, with what is known. Without names (None) a hosts file that is there stays as it is."""
         hosts = self.hosts(pod.uid)
         hosts.parent.mkdir(parents=True, exist_ok=True)
         hosts.touch(0o644)
-        self.revise(pod, address, names)
+        if names is not None or not hosts.stat().st_size:
+            self.revise(pod, address, names or ())
         text = resolver_text(pod, _text(self._etc / RESOLVER))
         resolver = self.resolver(pod.uid)
         # In place, as it may be mounted already; it does not change while a pod lives, but for the node's own part.

@@ -49,12 +49,13 @@ class Backend(NamedTuple):
 def backends(
     services: Iterable[Object],
     slices: Iterable[Object],
-    pods: Iterable[Object],
+    pods: Mapping[str, Object],
     *,
     node: str,
     addresses: Sequence[str],
 ) -> dict[At, Backend]:
-    """The whole table. ``addresses`` are the node's own; of two that want the same place, the first by name has it."""
+    """The whole table. ``pods`` are those of this node by their addresses, ``addresses`` the node's own. Of two that want the
+    same place, the first by name has it."""
     by_service: dict[tuple[str, str], list[Object]] = {}
     for each in slices:
         if each.get("addressType") == "IPv4":
@@ -63,8 +64,8 @@ def backends(
     for service in sorted(services, key=lambda one: one.key):
         for at, backend in _of_service(service, by_service.get(service.key, ()), node, addresses):
             table.setdefault(at, backend)
-    for pod in sorted(pods, key=lambda one: one.key):
-        for at, backend in _of_pod(pod, addresses):
+    for address, pod in sorted(pods.items(), key=lambda one: one[1].key):
+        for at, backend in _of_pod(pod, address, addresses):
             table.setdefault(at, backend)
     return table
 
@@ -141,9 +142,8 @@ def _chosen(slices: Sequence[Object], port: str, only: str) -> tuple[Endpoint, .
     return tuple(sorted(ready or leaving))
 
 
-def _of_pod(pod: Object, addresses: Sequence[str]) -> Iterator[tuple[At, Backend]]:
-    address = pod.at("status", "podIP", default="")
-    if not address or pod.spec.get("hostNetwork") or pod.at("status", "phase") in ("Succeeded", "Failed"):
+def _of_pod(pod: Object, address: str, addresses: Sequence[str]) -> Iterator[tuple[At, Backend]]:
+    if pod.spec.get("hostNetwork"):
         return
     for kind in ("initContainers", "containers"):
         for container in pod.spec.get(kind) or ():
