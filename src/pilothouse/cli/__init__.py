@@ -13,6 +13,7 @@ from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.join import join
+from pilothouse.cli.image import image
 from pilothouse.cli.prometheus import prometheus_config
 from pilothouse.cli.token import token
 from pilothouse.cli.why import why
@@ -40,6 +41,7 @@ for command in (
     crds,
     encryption,
     join,
+    image,
     prometheus_config,
     restore,
     token,

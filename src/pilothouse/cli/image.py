@@ -1,0 +1,134 @@
+"""``pilothouse image``: bring images to this machine, see which there are, and take them away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pilothouse.cli.store_flags import data_flag
+
+if TYPE_CHECKING:
+    from pilothouse.node.images.library import Library, Record
+
+_DATA = "The data folder of the node, or of `pilothouse up`."
+
+
+@click.group()
+def image() -> None:
+    """Look after the images on this machine.
+
+    Nodes fetch nothing from registries: an image is an archive or a folder that is imported here under the name that pods use for
+    it. Programs that are installed on the machine need no import: a pod names them as host/PROGRAM.
+    """
+
+
+@image.command("import")
+@click.argument("name", metavar="NAME:TAG")
+@click.argument("source", metavar="FILE|DIR", type=click.Path(exists=True, path_type=Path))
+@data_flag(_DATA)
+@click.option("--entrypoint", multiple=True, metavar="WORD", help="The program, and what always follows it; one word each.")
+@click.option("--cmd", multiple=True, metavar="WORD", help="What follows the program unless a pod gives args; one word each.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
+@click.option("--user", default="", metavar="UID[:GID]", help="Who runs it, unless a pod says otherwise.")
+@click.option("--working-dir", default="", metavar="PATH", help="Where it starts.")
+@click.option("--mount-at", default="", metavar="PATH", help="Where pods see the files; /opt/NAME if nothing says otherwise.")
+@click.option("--strip-components", "strip", type=click.IntRange(0), default=0, help="Leave out so many leading folders, as tar does.")
+def import_(
+    name: str,
+    source: Path,
+    data: Path,
+    entrypoint: tuple[str, ...],
+    cmd: tuple[str, ...],
+    env: tuple[str, ...],
+    user: str,
+    working_dir: str,
+    mount_at: str,
+    strip: int,
+) -> None:
+    """Bring an archive (.tar, .tar.gz, .tar.xz, .zip) or a folder to this machine, as the image NAME:TAG.
+
+    What the image says of itself is in a file image.json at its top; the flags go before it. An image of the same name is
+    replaced; containers that run keep the files that they have.
+    """
+    from pilothouse.node.images.bundles import Manifest, ManifestError
+    from pilothouse.node.images.library import LibraryError
+    from pilothouse.node.images.references import ReferenceError
+    from pilothouse.node.images.unpacking import UnpackError
+
+    variables = {}
+    for one in env:
+        variable, equals, value = one.partition("=")
+        if not equals or not variable:
+            raise click.BadParameter(f"{one!r} is not NAME=VALUE", param_hint="--env")
+        variables[variable] = value
+    given = Manifest(entrypoint, cmd, variables, user, working_dir, mount_at)
+    try:
+        record = _library(data).import_(name, source, given, strip=strip)
+    except (LibraryError, ManifestError, ReferenceError, UnpackError) as problem:
+        raise click.ClickException(f"{source} is not imported: {problem}") from None
+    except OSError as problem:
+        raise click.ClickException(f"{source} is not imported: {problem.filename or data}: {problem.strerror}") from None
+    click.echo(f"imported {record.name}: {record.entries} files, {_size(record.size)}, seen by pods at {record.manifest.mount_at}")
+
+
+@image.command("list")
+@data_flag(_DATA)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def list_(data: Path, output: str) -> None:
+    """Show the images on this machine."""
+    import msgspec
+
+    from pilothouse.node.parts import ImageMissing
+
+    try:
+        records = _library(data).list()
+    except ImageMissing as problem:
+        raise click.ClickException(str(problem)) from None
+    if output == "json":
+        click.echo(json.dumps(msgspec.to_builtins(records), indent=2))
+        return
+    rows = [("NAME", "SIZE", "FILES", "IMPORTED", "SEEN AT", "DIGEST"), *map(_row, records)]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
+        click.echo("  ".join([*cells, row[5]]).rstrip())
+
+
+@image.command()
+@click.argument("name", metavar="NAME:TAG")
+@data_flag(_DATA)
+def remove(name: str, data: Path) -> None:
+    """Take an image away. Refused while a container runs that has its files."""
+    from pilothouse.node.images.library import LibraryError
+    from pilothouse.node.images.references import ReferenceError
+
+    try:
+        record = _library(data).remove(name)
+    except (LibraryError, ReferenceError) as problem:
+        raise click.ClickException(str(problem)) from None
+    except OSError as problem:
+        raise click.ClickException(f"{name} is not removed: {problem.filename or data}: {problem.strerror}") from None
+    click.echo(f"removed {record.name}")
+
+
+def _library(data: Path) -> Library:
+    from pilothouse.base.clock import SystemClock
+    from pilothouse.node.images.library import Library
+
+    return Library(data / "node" / "images", SystemClock())
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    said = record.manifest
+    return record.name, _size(record.size), str(record.entries), record.imported, said.mount_at, record.digest[:19]
+
+
+def _size(amount: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"

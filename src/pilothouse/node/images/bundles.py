@@ -1,0 +1,87 @@
+"""What an image is: its files, and how its program is started.
+
+An archive or folder says the latter in a file ``image.json`` at its top; whoever imports it can say it too, and wins:
+
+    {"entrypoint": ["bin/redis-server"], "cmd": ["/etc/redis.conf"], "env": {"LANG": "C.UTF-8"},
+     "user": "999:999", "workingDir": "/data", "mountAt": "/opt/redis"}
+
+A pod sees the files of the image at ``mountAt``, over the files of the node: by default ``/opt/NAME``. A program in ``entrypoint`` that is
+given by a relative path is one of the image's files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from pilothouse.node.images.references import Reference
+
+MANIFEST: Final = "image.json"
+_HOST_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_RESERVED: Final = frozenset({"/", "/dev", "/etc", "/proc", "/sys", "/bin", "/sbin", "/lib", "/lib64", "/usr"})
+
+
+class ManifestError(ValueError):
+    """What an image says of itself can't be."""
+
+
+class Manifest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """What is said of an image's program."""
+
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    user: str = ""
+    working_dir: str = ""
+    mount_at: str = ""
+
+    def over(self, other: Manifest) -> Manifest:
+        """This one, and the other's where this one says nothing."""
+        said = {field: getattr(self, field) or getattr(other, field) for field in self.__struct_fields__}
+        return Manifest(**{**said, "env": {**other.env, **self.env}})
+
+
+class Image(msgspec.Struct, frozen=True):
+    """An image that can be run: ``node.parts.Image``."""
+
+    name: str
+    root: Path | None = None
+    mount_at: str = ""
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    user: str = ""
+    working_dir: str = ""
+    digest: str = ""
+
+
+def read_manifest(content: bytes, where: str) -> Manifest:
+    """Raises ManifestError."""
+    try:
+        return msgspec.json.decode(content, type=Manifest)
+    except msgspec.MsgspecError as problem:
+        known = ", ".join(field.encode_name for field in msgspec.structs.fields(Manifest))
+        raise ManifestError(f"{where} can't be read: {problem}; it may have {known}") from None
+
+
+def settled(manifest: Manifest, reference: Reference, *, has_bin: bool) -> Manifest:
+    """The manifest with all that follows from it spelt out. Raises ManifestError."""
+    at = manifest.mount_at or f"/opt/{reference.name.rpartition('/')[2]}"
+    folder = PurePosixPath(at)
+    if not folder.is_absolute() or ".." in folder.parts:
+        raise ManifestError(f"mountAt: {at!r} is no absolute path without '..'")
+    if str(folder) in _RESERVED:
+        raise ManifestError(
+            f"mountAt: {at!r} would hide the node's own files from the pod; give a folder of its own, as /opt/redis"
+        )
+    if manifest.working_dir and not manifest.working_dir.startswith("/"):
+        raise ManifestError(f"workingDir: {manifest.working_dir!r} is no absolute path")
+    entrypoint = manifest.entrypoint
+    if entrypoint and "/" in entrypoint[0] and not entrypoint[0].startswith("/"):
+        entrypoint = (str(folder / entrypoint[0]), *entrypoint[1:])
+    env = dict(manifest.env)
+    if has_bin:
+        env.setdefault("PATH", f"{folder}/bin:{_HOST_PATH}")
+    return msgspec.structs.replace(manifest, mount_at=str(folder), entrypoint=entrypoint, env=env)

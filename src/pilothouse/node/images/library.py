@@ -1,0 +1,264 @@
+"""The images of a node, in a folder.
+
+    images = Library(Path("/var/lib/pilothouse/images"), SystemClock())
+    images.import_("redis:7.2", Path("redis.tar.gz"))
+    images.resolve("docker.io/library/redis:7.2").root
+    images.resolve("host/redis-server").entrypoint      # ("/usr/bin/redis-server",)
+
+    names/redis%3A7.2.json          which bundle has the name, and what was imported
+    bundles/<id>/                   the files
+    incoming/<id>/                  an import that is not finished, or never was
+
+An image is there from the moment when its name is written, and that is the last thing that is written: an import that ends half-way leaves
+nothing but waste, which the next one takes away. A name that is imported again means the new files at once; the old ones go as soon as
+no running container has them mounted. Those who change something take turns (a lock on the folder); those who read need none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from pilothouse.base.clock import Clock
+from pilothouse.base.ids import new_uid
+from pilothouse.base.times import format_time
+from pilothouse.node.images.bundles import MANIFEST, Image, Manifest, read_manifest, settled
+from pilothouse.node.images.references import Reference, ReferenceError, host_program, reference
+from pilothouse.node.images.unpacking import Limits, unpack
+from pilothouse.node.parts import ImageMissing
+
+_SEARCHED: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class LibraryError(Exception):
+    """An image that can't be taken in or thrown out."""
+
+
+class Record(msgspec.Struct, frozen=True, rename="camel"):
+    """What is written down of an image."""
+
+    name: str
+    bundle: str
+    digest: str
+    size: int
+    entries: int
+    imported: str
+    manifest: Manifest
+
+
+class Library:
+    """The images in a folder: ``node.parts.Images``."""
+
+    def __init__(self, folder: Path, clock: Clock, limits: Limits = Limits()) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._limits = limits
+
+    def resolve(self, text: str) -> Image:
+        """Raises ImageMissing, which says what would bring the image."""
+        if (program := host_program(text)) is not None:
+            return _of_host(text, program)
+        try:
+            wanted = reference(text)
+        except ReferenceError as problem:
+            raise ImageMissing(str(problem), reason="InvalidImageName") from None
+        other: Record | None = None
+        for name in dict.fromkeys((wanted.full, wanted.short)):
+            record = self._record(name)
+            if record is None:
+                continue
+            if not wanted.digest or wanted.digest == record.digest:
+                return self._image(record)
+            other = other or record
+        if other is not None:
+            raise ImageMissing(
+                f"image {text} is not on this node: {other.name} is, with the digest {other.digest}. "
+                f"Import the right one, or leave the digest out: {_command(wanted)}"
+            )
+        raise ImageMissing(f"image {text} is not on this node, and nodes fetch nothing. Bring it: {_command(wanted)}")
+
+    def list(self) -> list[Record]:
+        """All of them, by name."""
+        names = sorted((self._folder / "names").glob("*.json")) if self._folder.exists() else []
+        return sorted(filter(None, map(self._read, names)), key=lambda record: record.name)
+
+    def import_(self, text: str, source: Path, given: Manifest = Manifest(), *, strip: int = 0) -> Record:
+        """Take in an archive or a folder under a name; what is ``given`` goes before what the archive says of itself.
+
+        Raises LibraryError, ReferenceError, UnpackError, ManifestError, or OSError.
+        """
+        wanted = reference(text)
+        if wanted.digest:
+            raise ReferenceError(f"{text!r}: an image is imported under a NAME:TAG; its digest follows from its content")
+        if host_program(text) is not None:
+            raise ReferenceError(f"{text!r}: names that begin with host/ are programs of the node itself")
+        if not source.exists():
+            raise LibraryError(f"{source} does not exist")
+        with self._turn():
+            self._sweep()
+            incoming = self._folder / "incoming" / new_uid()
+            incoming.mkdir(parents=True, mode=0o755)
+            try:
+                unpacked = unpack(source, incoming, self._limits, strip=strip)
+                manifest = settled(
+                    given.over(_own(incoming)), wanted, has_bin=(incoming / "bin").is_dir()
+                )
+            except BaseException:
+                _remove(incoming)
+                raise
+            _synced(incoming)
+            bundle = self._folder / "bundles" / incoming.name
+            bundle.parent.mkdir(exist_ok=True)
+            incoming.rename(bundle)
+            record = Record(
+                wanted.full,
+                bundle.name,
+                unpacked.digest,
+                unpacked.size,
+                unpacked.entries,
+                format_time(self._clock.now()),
+                manifest,
+            )
+            self._write(record)
+            self._sweep()
+            return record
+
+    def remove(self, text: str) -> Record:
+        """Forget an image. Raises LibraryError if there is none of this name, or while a container has its files."""
+        wanted = reference(text)
+        with self._turn():
+            record = self._record(wanted.full)
+            if record is None:
+                known = ", ".join(each.name for each in self.list()) or "none"
+                raise LibraryError(f"there is no image {wanted.full}; there are: {known}")
+            if users := mounted_by(self._folder / "bundles" / record.bundle):
+                raise LibraryError(
+                    f"image {wanted.full} is in use by running containers (processes {', '.join(map(str, users[:5]))}); "
+                    "delete their pods first"
+                )
+            self._name(record.name).unlink()
+            self._sweep()
+            return record
+
+    def _image(self, record: Record) -> Image:
+        root, said = self._folder / "bundles" / record.bundle, record.manifest
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise ImageMissing(f"image {record.name} is on this node, but its files in {root} can't be read")
+        return Image(
+            record.name,
+            root,
+            said.mount_at,
+            said.entrypoint,
+            said.cmd,
+            said.env,
+            said.user,
+            said.working_dir,
+            record.digest,
+        )
+
+    def _record(self, name: str) -> Record | None:
+        return self._read(self._name(name))
+
+    def _name(self, name: str) -> Path:
+        return self._folder / "names" / f"{quote(name, safe='')}.json"
+
+    def _read(self, file: Path) -> Record | None:
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=Record)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as problem:
+            raise ImageMissing(f"the image folder can't be read: {file}: {problem}") from None
+
+    def _write(self, record: Record) -> None:
+        file = self._name(record.name)
+        file.parent.mkdir(exist_ok=True)
+        draft = file.with_suffix(".draft")
+        with draft.open("wb") as out:
+            out.write(msgspec.json.format(msgspec.json.encode(record)))
+            out.flush()
+            os.fsync(out.fileno())
+        draft.rename(file)
+
+    def _sweep(self) -> None:
+        """Away with unfinished imports, and with files that have no name and no user."""
+        named = {record.bundle for record in self.list()}
+        for left in (self._folder / "incoming").glob("*"):
+            _remove(left)
+        for bundle in (self._folder / "bundles").glob("*"):
+            if bundle.name not in named and not mounted_by(bundle):
+                _remove(bundle)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with (self._folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def mounted_by(bundle: Path) -> list[int]:
+    """The processes, as far as we may look into them, that have the files of a bundle mounted, by themselves or below others."""
+    name = bundle.name.encode()  # No other mount has it: it is a random identifier.
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                mounts = (process / "mountinfo").read_bytes()
+            except OSError:
+                continue  # It has ended, or is somebody else's.
+            if name in mounts:
+                found.append(int(process.name))
+    return sorted(found)
+
+
+def _of_host(text: str, program: str) -> Image:
+    path = shutil.which(f"/{program}" if "/" in program else program, path=_SEARCHED)
+    if path is None:
+        where = f"at /{program}" if "/" in program else f"in {_SEARCHED}"
+        raise ImageMissing(f"image {text} is a program of the node, and there is none {where}. Install it on the node.")
+    return Image(text, entrypoint=(path,))
+
+
+def _command(wanted: Reference) -> str:
+    return f"pilothouse image import {wanted.short} FILE.tar.gz"
+
+
+def _own(bundle: Path) -> Manifest:
+    """What an image says of itself."""
+    file = bundle / MANIFEST
+    if file.is_symlink() or not file.is_file():
+        return Manifest()
+    return read_manifest(file.read_bytes(), MANIFEST)
+
+
+def _synced(folder: Path) -> None:
+    """Have the files on the disk before their name is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+        os.sync()
+    finally:
+        os.close(handle)
+
+
+def _remove(folder: Path) -> None:
+    """All of it, whatever the rights of its folders say."""
+
+    def retry(function: object, path: str, problem: object) -> None:
+        os.chmod(os.path.dirname(path), 0o700)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+    shutil.rmtree(folder, onerror=retry)

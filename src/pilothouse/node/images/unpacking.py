@@ -1,0 +1,228 @@
+"""Archives and folders onto the disk, without trusting them.
+
+    unpacked = unpack(Path("redis.tar.gz"), target, LIMITS)
+
+An entry is placed below the target or not at all: no absolute paths, no ``..``, no link that leads out, nothing that is neither
+file, folder nor link (devices, sockets), no set-user-id bits, no file through a link that an earlier entry made. There is a limit to the number of entries and to the
+bytes that come out, counted while they come: what an archive says of its sizes is not believed. The first thing that is
+wrong ends it; whoever called throws the target away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Final
+
+import msgspec
+
+_CHUNK: Final = 1 << 20
+
+
+class UnpackError(Exception):
+    """An archive that is not taken, and why."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much may come out of an archive."""
+
+    entries: int = 500_000
+    size: int = 64 << 30
+
+
+class Unpacked(msgspec.Struct, frozen=True):
+    """What came out."""
+
+    entries: int
+    size: int
+    digest: str
+    """Of the archive's bytes, or of the folder's names and contents."""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    path: str
+    kind: str
+    """One of folder, file, symlink, hardlink, or what else it is, in words."""
+    mode: int = 0o644
+    link: str = ""
+    content: Callable[[], IO[bytes]] | None = None
+
+
+def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unpacked:
+    """Have the entries of ``source`` below ``target``, which is an empty folder. ``strip`` leaves out that many leading folders.
+
+    Raises UnpackError; OSError if the disk is full, say.
+    """
+    taking = _Taking(target, limits, strip)
+    if source.is_dir():
+        digest = hashlib.sha256()
+        for entry in _folder_entries(source):
+            taking.take(entry, digest)
+    else:
+        digest = _digest(source)
+        try:
+            if zipfile.is_zipfile(source):
+                with zipfile.ZipFile(source) as archive:
+                    for entry in _zip_entries(archive):
+                        taking.take(entry)
+            else:
+                with tarfile.open(source) as archive_:
+                    for entry in _tar_entries(archive_):
+                        taking.take(entry)
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as problem:
+            raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {problem}") from None
+    taking.check_links()
+    if not taking.entries:
+        raise UnpackError(f"{source.name} has no files" + (f" below {strip} leading folders" if strip else ""))
+    return Unpacked(taking.entries, taking.size, f"sha256:{digest.hexdigest()}")
+
+
+class _Taking:
+    """Entries on their way to the disk."""
+
+    def __init__(self, target: Path, limits: Limits, strip: int) -> None:
+        self._target = target
+        self._limits = limits
+        self._strip = strip
+        self._links: list[tuple[Path, _Entry]] = []
+        self.entries = 0
+        self.size = 0
+
+    def take(self, entry: _Entry, digest: hashlib._Hash | None = None) -> None:
+        self.entries += 1
+        if self.entries > self._limits.entries:
+            raise UnpackError(f"it has more than {self._limits.entries} entries")
+        parts = self._parts(entry.path, entry)
+        if not parts:
+            self.entries -= 1
+            return
+        path = self._placed(parts, entry)
+        if digest is not None:
+            digest.update(f"{entry.kind}\0{'/'.join(parts)}\0{entry.link}\0{entry.mode & 0o777:o}\0".encode())
+        match entry.kind:
+            case "folder":
+                path.mkdir(exist_ok=True)
+                path.chmod((entry.mode & 0o777) | 0o700)
+            case "file":
+                self._write(path, entry, digest)
+            case "symlink":
+                path.unlink(missing_ok=True)
+                path.symlink_to(entry.link)
+                self._links.append((path, entry))
+            case "hardlink":
+                origin = self._placed(self._parts(entry.link, entry), entry)
+                if origin.is_symlink() or not origin.is_file():
+                    raise UnpackError(f"{entry.path}: is a hard link to {entry.link}, which is no file before it")
+                os.link(origin, path, follow_symlinks=False)
+            case other:
+                raise UnpackError(f"{entry.path}: is {other}; an image has files, folders and links alone")
+
+    def check_links(self) -> None:
+        """No link leads out. Looked at when all of them are there: links through links lead elsewhere than their texts say."""
+        top = os.path.realpath(self._target)
+        for path, entry in self._links:
+            end = os.path.realpath(path)
+            if entry.link.startswith("/") or (end != top and not end.startswith(f"{top}/")):
+                raise UnpackError(f"{entry.path}: is a link to {entry.link}, which leads out of the image")
+
+    def _parts(self, path: str, entry: _Entry) -> tuple[str, ...]:
+        """The folders and the name of an entry, as far as they are taken."""
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or "\\" in path or "\0" in path:
+            raise UnpackError(f"{entry.path}: is no relative path")
+        if ".." in pure.parts:
+            raise UnpackError(f"{entry.path}: leads out of the image by '..'")
+        return pure.parts[self._strip :]
+
+    def _placed(self, parts: tuple[str, ...], entry: _Entry) -> Path:
+        """Where an entry goes: below folders that are folders, and in place of nothing but a folder."""
+        path = self._target
+        for name in parts[:-1]:
+            path = path / name
+            if path.is_symlink():
+                raise UnpackError(f"{entry.path}: goes through the link {path.relative_to(self._target)}")
+            path.mkdir(exist_ok=True)
+        path = path / parts[-1] if parts else path
+        if entry.kind != "folder" and path.is_symlink():
+            path.unlink()
+        return path
+
+    def _write(self, path: Path, entry: _Entry, digest: hashlib._Hash | None) -> None:
+        assert entry.content is not None
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as out, entry.content() as source:
+            while chunk := source.read(_CHUNK):
+                self.size += len(chunk)
+                if self.size > self._limits.size:
+                    raise UnpackError(f"it unpacks to more than {self._limits.size} bytes")
+                if digest is not None:
+                    digest.update(chunk)
+                out.write(chunk)
+            os.fchmod(out.fileno(), (entry.mode & 0o777) | 0o400)
+
+
+def _tar_entries(archive: tarfile.TarFile) -> Iterator[_Entry]:
+    for member in archive:
+
+        def content(member: tarfile.TarInfo = member) -> IO[bytes]:
+            found = archive.extractfile(member)
+            assert found is not None
+            return found
+
+        if member.isdir():
+            yield _Entry(member.name, "folder", member.mode)
+        elif member.isfile():
+            yield _Entry(member.name, "file", member.mode, content=content)
+        elif member.issym():
+            yield _Entry(member.name, "symlink", link=member.linkname)
+        elif member.islnk():
+            yield _Entry(member.name, "hardlink", link=member.linkname)
+        else:
+            yield _Entry(member.name, "a device or pipe")
+
+
+def _zip_entries(archive: zipfile.ZipFile) -> Iterator[_Entry]:
+    for info in archive.infolist():
+        mode = info.external_attr >> 16
+        if info.is_dir():
+            yield _Entry(info.filename, "folder", stat.S_IMODE(mode) or 0o755)
+        elif stat.S_ISLNK(mode):
+            if info.file_size > 4096:
+                raise UnpackError(f"{info.filename}: is a link of {info.file_size} bytes")
+            yield _Entry(info.filename, "symlink", link=archive.read(info).decode(errors="surrogateescape"))
+        else:
+            # Archives made on other systems know no modes: then scripts must be runnable all the same.
+            yield _Entry(
+                info.filename, "file", stat.S_IMODE(mode) or 0o755, content=lambda info=info: archive.open(info)
+            )
+
+
+def _folder_entries(source: Path) -> Iterator[_Entry]:
+    """In an order that depends on names alone, so that the same folder has the same digest."""
+    for folder, names, files in os.walk(source):
+        names.sort()
+        for name in sorted([*names, *files]):
+            path = Path(folder) / name
+            relative, mode = str(path.relative_to(source)), path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                yield _Entry(relative, "symlink", link=str(path.readlink()))
+            elif stat.S_ISDIR(mode):
+                yield _Entry(relative, "folder", stat.S_IMODE(mode))
+            elif stat.S_ISREG(mode):
+                yield _Entry(relative, "file", stat.S_IMODE(mode), content=lambda path=path: path.open("rb"))
+            else:
+                yield _Entry(relative, "a device, pipe or socket")
+
+
+def _digest(file: Path) -> hashlib._Hash:
+    found = hashlib.sha256()
+    with file.open("rb") as content:
+        while chunk := content.read(_CHUNK):
+            found.update(chunk)
+    return found

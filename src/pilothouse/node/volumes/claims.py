@@ -1,0 +1,136 @@
+"""Volumes that outlive pods, as the pods of this node use them.
+
+    prepared = await claims.prepare(pod, "data-db-0", read_only=False)
+    await claims.release(pod.uid)
+
+The claim says which PersistentVolume it has, and that is looked at anew each time: it must be the claim's, and be on this node. One that a
+keeper of ours made is mounted by it; another one of the kinds ``local`` and ``hostPath`` is a path of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
+from pilothouse.api.objects import Object
+from pilothouse.client.rest import Api
+from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.volumes import ownership
+from pilothouse.node.volumes.keeping import Keeper, KeepingError, folder_of
+from pilothouse.node.volumes.mounting import Prepared
+
+PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+NODE: Final = "pilothouse.io/node"
+"""The annotation of a volume that says on which node it is."""
+_FAILED: Final = "FailedMount"
+
+
+class InUse(msgspec.Struct, frozen=True):
+    """A volume that a pod of this node uses."""
+
+    volume: str
+    namespace: str
+    claim: str
+    path: Path
+    keeper: str = ""
+    """The provisioner that keeps it; empty for a path of the machine."""
+    capacity: str = ""
+
+
+class Claims:
+    """The claims of this node's pods."""
+
+    def __init__(self, api: Api, node: str, keepers: Mapping[str, Keeper], tiers: Mapping[str, Path], *, root: bool) -> None:
+        self._api = api
+        self._node = node
+        self._keepers = keepers
+        self._tiers = tiers
+        self._root = root
+        self._used: dict[str, dict[str, InUse]] = {}
+        self._turn = asyncio.Lock()
+
+    @property
+    def in_use(self) -> list[InUse]:
+        """The volumes that pods use, each once."""
+        return list({one.volume: one for used in self._used.values() for one in used.values()}.values())
+
+    def of_pod(self, pod_uid: str) -> list[InUse]:
+        """The volumes that a pod uses."""
+        return list(self._used.get(pod_uid, {}).values())
+
+    async def prepare(self, pod: Object, name: str, *, read_only: bool) -> Prepared:
+        """Have the volume of a claim mounted. Raises VolumeNotReady, StatusError, TransportError, OSError."""
+        claim = await self._api.find(PersistentVolumeClaim, name, pod.namespace)
+        if claim is None:
+            raise VolumeNotReady(_FAILED, f'persistentvolumeclaim "{name}" not found')
+        volume = await self._volume(claim)
+        if "ReadWriteOncePod" in (claim.spec.get("accessModes") or ()):
+            self._check_alone(pod, volume)
+        path, keeper = await self._brought(volume)
+        if self._root and (group := ownership.group_of(pod)) is not None and not read_only:
+            policy = (pod.spec.get("securityContext") or {}).get("fsGroupChangePolicy")
+            once = policy == "OnRootMismatch"
+            await asyncio.to_thread(ownership.give, path, group, only_on_mismatch=once)
+        capacity = str(volume.at("spec", "capacity", "storage", default=""))
+        used = InUse(volume.name, pod.namespace, name, path, keeper, capacity)
+        self._used.setdefault(pod.uid, {})[volume.name] = used
+        return Prepared(path, read_only)
+
+    async def _volume(self, claim: Object) -> Object:
+        where = f'persistentvolumeclaim "{claim.name}"'
+        bound = claim.spec.get("volumeName")
+        if claim.status.get("phase") != "Bound" or not bound:
+            raise VolumeNotReady(_FAILED, f"{where} is not bound to a volume yet: kubectl describe pvc {claim.name}")
+        volume = await self._api.find(PersistentVolume, bound)
+        if volume is None:
+            raise VolumeNotReady(_FAILED, f'{where}: its persistentvolume "{bound}" not found')
+        if (volume.spec.get("claimRef") or {}).get("uid") != claim.uid:
+            raise VolumeNotReady(_FAILED, f'{where}: persistentvolume "{bound}" is another claim\'s')
+        return volume
+
+    async def _brought(self, volume: Object) -> tuple[Path, str]:
+        """The path of a volume, and who keeps it."""
+        where = f'persistentvolume "{volume.name}"'
+        home = volume.annotations.get(NODE)
+        if home and home != self._node:
+            raise VolumeNotReady(_FAILED, f"{where} is on node {home}, and can't be used on {self._node}")
+        source = volume.spec.get("local") or volume.spec.get("hostPath")
+        if not source:
+            raise VolumeNotReady(_FAILED, f"{where}: our nodes mount volumes of the kinds local and hostPath alone")
+        provisioner = volume.annotations.get(PROVISIONED_BY, "")
+        keeper = self._keepers.get(provisioner)
+        folder = folder_of(source["path"], self._tiers)
+        if keeper is not None and folder is not None:
+            try:
+                async with self._turn:
+                    return await keeper.bring(folder), provisioner
+            except KeepingError as problem:
+                raise VolumeNotReady(_FAILED, f"{where}: {problem}") from None
+        path = Path(source["path"])
+        if not path.exists():
+            raise VolumeNotReady(_FAILED, f"{where}: {path} is not on this node")
+        return path, ""
+
+    def _check_alone(self, pod: Object, volume: Object) -> None:
+        for uid, used in self._used.items():
+            if uid != pod.uid and volume.name in used:
+                raise VolumeNotReady(
+                    _FAILED, f'persistentvolume "{volume.name}" is ReadWriteOncePod, and another pod uses it'
+                )
+
+    async def release(self, pod_uid: str) -> None:
+        """A pod uses its volumes no more. One that no other pod uses is put away; what can't be is left for the next time."""
+        for used in self._used.pop(pod_uid, {}).values():
+            keeper = self._keepers.get(used.keeper)
+            if keeper is None or any(used.volume in others for others in self._used.values()):
+                continue
+            async with self._turn:
+                try:
+                    await keeper.put_away(used.path.parent)
+                except KeepingError as problem:
+                    raise OSError(16, str(problem), str(used.path)) from None

@@ -1,0 +1,44 @@
+"""Volumes that are folders: there at once, as large as the disk that they are on. Their size is reported, and not enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pilothouse.node.volumes.keeping import KeepingError
+
+
+class Directories:
+    """``pilothouse.io/directory``: a ``Keeper``."""
+
+    inner: Final = "data"
+
+    def obstacle(self) -> str:
+        return ""
+
+    async def make(self, folder: Path, size: int, parameters: Mapping[str, str]) -> str:
+        inner = folder / self.inner
+        try:
+            inner.mkdir(parents=True, exist_ok=True)
+            # Whoever runs in the pod may write, as in an emptyDir: the folder above keeps everybody else out.
+            inner.chmod(0o777)
+            folder.chmod(0o711)
+        except OSError as problem:
+            raise KeepingError(f"{problem.filename or inner}: {problem.strerror}", elsewhere=True) from None
+        return ""
+
+    async def bring(self, folder: Path) -> Path:
+        inner = folder / self.inner
+        if not inner.is_dir():
+            raise KeepingError(f"{inner}, where its files were, is gone from this node")
+        return inner
+
+    async def grow(self, folder: Path, size: int) -> None:
+        await self.bring(folder)
+
+    async def put_away(self, folder: Path) -> None:
+        return
+
+    def device(self, folder: Path) -> str:
+        return ""

@@ -1,0 +1,101 @@
+"""Where a container sees the volumes of its pod.
+
+    mounts(container, prepared, env, held=folder, group=None)
+
+A part of a volume (``subPath``) is opened without trusting what is in the volume, and then held fast: root binds what was opened to a folder of the
+node's own, so that whoever exchanges the path afterwards exchanges nothing. An agent that may not mount gives the path as it was found: its pods
+run as its own user and have no more rights than it anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.node.environment import Source, expanded
+from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.volumes.machine import BIND, at, mount, unmount
+from pilothouse.node.volumes.machine import mounts as mounted_now
+from pilothouse.node.volumes.subpaths import SubpathError, opened
+from pilothouse.supervise.launching import Mount
+
+Fetch = Callable[[str, Source], Awaitable[Object | None]]
+"""The config map or secret of a namespace."""
+_FAILED: Final = "CreateContainerConfigError"
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A volume that can be mounted: ``node.parts.Prepared``."""
+
+    path: Path
+    read_only: bool = False
+
+
+def mounts(
+    container: Tree,
+    prepared: Mapping[str, Prepared],
+    env: Mapping[str, str],
+    held: Path | None,
+    group: int | None,
+) -> list[Mount]:
+    """The mounts of a container. ``held`` is the folder where parts of volumes are held fast, None if we may not. Raises VolumeNotReady."""
+    found = []
+    for index, each in enumerate(container.get("volumeMounts") or ()):
+        volume = prepared.get(each["name"])
+        if volume is None:
+            raise VolumeNotReady(_FAILED, f'volumeMounts[{index}]: the pod has no volume "{each["name"]}"')
+        source = volume.path
+        if part := _part(each, env, index):
+            hold = held / str(index) if held is not None else None
+            source = _within(volume.path, part, hold, group)
+        found.append(
+            Mount(
+                source=str(source),
+                target=each["mountPath"],
+                read_only=volume.read_only or bool(each.get("readOnly")),
+                is_file=not source.is_dir(),
+            )
+        )
+    return found
+
+
+def _part(each: Tree, env: Mapping[str, str], index: int) -> str:
+    """The part of the volume that is asked for; empty for all of it."""
+    if not each.get("subPathExpr"):
+        return each.get("subPath") or ""
+    part = expanded(each["subPathExpr"], env)
+    if "$(" in part:
+        unknown = f"volumeMounts[{index}].subPathExpr: {each['subPathExpr']!r} names a variable that the container doesn't have"
+        raise VolumeNotReady(_FAILED, unknown)
+    return part
+
+
+def _within(volume: Path, part: str, hold: Path | None, group: int | None) -> Path:
+    try:
+        with opened(volume, part) as handle:
+            if hold is None:
+                return Path(os.readlink(f"/proc/self/fd/{handle}"))
+            return _held(handle, hold)
+    except SubpathError as problem:
+        raise VolumeNotReady(_FAILED, str(problem)) from None
+    except OSError as problem:
+        raise VolumeNotReady(_FAILED, f"subPath {part!r}: {problem.filename or volume}: {problem.strerror}") from None
+
+
+def _held(handle: int, hold: Path) -> Path:
+    """Bind what is open to a place of our own; what was held there for an earlier start of the container is let go."""
+    source = f"/proc/self/fd/{handle}"
+    while at(mounted_now(), hold) is not None:
+        unmount(hold, lazily=True)
+    hold.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.isdir(source):
+        hold.mkdir(exist_ok=True)
+    else:
+        hold.touch()
+    mount(source, hold, flags=BIND)
+    return hold

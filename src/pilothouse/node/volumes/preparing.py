@@ -1,0 +1,207 @@
+"""All volumes of this node's pods, made before their containers start and kept up to date while they run.
+
+    volumes = Volumes(api, VolumeSettings(data=data, root=True), claims, Tokens(api, clock, rng), clock)
+    prepared = await volumes.prepare(pod)
+    volumes.mounts(pod, container, prepared, env=env)
+    await volumes.release(pod.uid)
+
+    PODS/<uid>/volumes/<name>       an emptyDir on disk; config maps and fields of the pod
+    PODS/<uid>/subpaths/…           parts of volumes, held fast
+    MEMORY/<uid>/<name>             secrets, tokens, and emptyDirs in memory
+
+``prepare`` may be called at any time and any number of times: it makes what is missing. While ``run`` runs, files follow the config maps, secrets and
+fields that they are made of (within half a minute), tokens are renewed, and an emptyDir that outgrows its limit is told of by ``excess``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.nouns import ConfigMap, Pod, Secret
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.clock import Clock
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.environment import CONFIG_MAP, Source
+from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.volumes import host_paths, mounting, ownership
+from pilothouse.node.volumes.atomic_folder import Owner, replace
+from pilothouse.node.volumes.claims import Claims
+from pilothouse.node.volumes.memory import Memory
+from pilothouse.node.volumes.mounting import Prepared
+from pilothouse.node.volumes.payloads import KINDS, needed, payload, sources_of, tokens_needed
+from pilothouse.node.volumes.removing import remove, size_of
+from pilothouse.node.volumes.tokens import Tokens
+from pilothouse.supervise.launching import Mount
+
+REFRESH: Final = 20.0
+_FAILED: Final = "FailedMount"
+
+log = logging.getLogger(__name__)
+
+
+class VolumeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where volumes of pods are kept, and what the agent may do."""
+
+    pods: Path
+    """The folder with a folder for each pod."""
+    root: bool
+    """Whether we may mount, and give files to others."""
+    allocatable: Mapping[str, str] = {}
+    """The node's, which a container without limits can have."""
+    refresh: float = REFRESH
+    """Seconds between two looks at what files are made of."""
+
+
+class Volumes:
+    """``node.parts.Volumes``."""
+
+    def __init__(
+        self, api: Api, settings: VolumeSettings, memory: Memory, claims: Claims, tokens: Tokens, clock: Clock
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._memory = memory
+        self._claims = claims
+        self._tokens = tokens
+        self._clock = clock
+        self._pods: dict[str, Object] = {}
+        self._excesses: dict[str, str] = {}
+        self._exchanges = 0
+
+    async def prepare(self, pod: Object) -> dict[str, Prepared]:
+        """All of a pod's volumes by name. Raises VolumeNotReady."""
+        found: dict[str, Prepared] = {}
+        for volume in pod.spec.get("volumes") or ():
+            try:
+                found[volume["name"]] = await self._one(pod, volume, self._fetched)
+            except OSError as problem:
+                where = problem.filename or self._settings.pods
+                raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {where}: {problem.strerror}') from None
+            except (StatusError, TransportError) as problem:
+                raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {problem}') from None
+        self._pods[pod.uid] = pod
+        return found
+
+    def mounts(
+        self,
+        pod: Object,
+        container: Tree,
+        prepared: Mapping[str, Prepared],
+        env: Mapping[str, str] = {},
+    ) -> Sequence[Mount]:
+        """Where a container sees them; ``env`` is its environment, for ``subPathExpr``. Raises VolumeNotReady."""
+        held = self._settings.pods / pod.uid / "subpaths" / container["name"] if self._settings.root else None
+        return mounting.mounts(container, prepared, env, held, ownership.group_of(pod))
+
+    async def release(self, pod_uid: str) -> None:
+        """The pod's containers have ended. Raises OSError if something can't be let go; then it is asked again."""
+        self._pods.pop(pod_uid, None)
+        self._excesses.pop(pod_uid, None)
+        self._tokens.forget(pod_uid)
+        await asyncio.to_thread(self._remove, pod_uid)
+        await self._claims.release(pod_uid)
+
+    def excess(self, pod_uid: str) -> str:
+        """Why a pod has to go: an emptyDir holds more than it may. Empty if none does."""
+        return self._excesses.get(pod_uid, "")
+
+    async def run(self) -> None:
+        """Keep everything up to date until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.refresh)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Look once at all that may have changed. What can't be read stays as it is until the next time."""
+        seen: dict[tuple[str, str, str], Object | None] = {}
+
+        async def fetched(namespace: str, source: Source) -> Object | None:
+            key = (namespace, *source)
+            if key not in seen:
+                seen[key] = await self._fetched(namespace, source)
+            return seen[key]
+
+        for uid, pod in tuple(self._pods.items()):
+            volumes = pod.spec.get("volumes") or ()
+            try:
+                if any(kind == "downwardAPI" for volume in volumes for kind, _ in sources_of(volume)):
+                    pod = await self._newest(pod)
+                for volume in volumes:
+                    if uid in self._pods and any(volume.get(kind) is not None for kind in KINDS):
+                        await self._one(pod, volume, fetched)
+            except (StatusError, TransportError, VolumeNotReady, OSError) as problem:
+                log.warning("the volumes of pod %s/%s stay as they are: %s", pod.namespace, pod.name, problem)
+            await self._measure(pod)
+
+    async def _newest(self, pod: Object) -> Object:
+        found = await self._api.find(Pod, pod.name, pod.namespace)
+        return found if found is not None and found.uid == pod.uid else pod
+
+    async def _measure(self, pod: Object) -> None:
+        for volume in pod.spec.get("volumes") or ():
+            limit = (volume.get("emptyDir") or {}).get("sizeLimit")
+            if not limit:
+                continue
+            used = await asyncio.to_thread(size_of, self._empty_dir(pod, volume))
+            if used > parse_quantity(limit).to_int() and pod.uid in self._pods:
+                text = f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{limit}".'
+                self._excesses[pod.uid] = text
+
+    async def _one(self, pod: Object, volume: Tree, fetch: mounting.Fetch) -> Prepared:
+        group = ownership.group_of(pod) if self._settings.root else None
+        if volume.get("emptyDir") is not None:
+            path = self._empty_dir(pod, volume, make=True)
+            if group is not None:
+                await asyncio.to_thread(ownership.give, path, group, only_on_mismatch=True)
+            return Prepared(path)
+        if volume.get("hostPath") is not None:
+            return Prepared(host_paths.checked(volume["hostPath"], volume["name"]))
+        if (claim := volume.get("persistentVolumeClaim")) is not None:
+            return await self._claims.prepare(pod, claim["claimName"], read_only=bool(claim.get("readOnly")))
+        if any(volume.get(kind) is not None for kind in KINDS):
+            return await self._written(pod, volume, fetch)
+        kind = next((key for key in volume if key != "name"), "no source")
+        raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": our nodes mount no {kind} volumes')
+
+    def _empty_dir(self, pod: Object, volume: Tree, *, make: bool = False) -> Path:
+        source, name = volume["emptyDir"], volume["name"]
+        limit = parse_quantity(source["sizeLimit"]).to_int() if source.get("sizeLimit") else None
+        if source.get("medium") == "Memory":
+            path = self._memory.sized(pod.uid, name, limit)
+        else:
+            path = self._settings.pods / pod.uid / "volumes" / name
+        if make and not path.exists():
+            path.mkdir(parents=True)
+        if make and path.stat().st_mode & 0o777 != 0o777:
+            path.chmod(path.stat().st_mode | 0o777)
+        return path
+
+    async def _written(self, pod: Object, volume: Tree, fetch: mounting.Fetch) -> Prepared:
+        sources = {source: await fetch(pod.namespace, source) for source in needed(volume)}
+        tokens = await self._tokens.all(pod, tokens_needed(volume))
+        files = payload(pod, volume, sources, tokens, self._settings.allocatable)
+        secret = any(kind in ("secret", "serviceAccountToken") for kind, _ in sources_of(volume))
+        above = self._memory.folder(pod.uid) if secret else self._settings.pods / pod.uid / "volumes"
+        owner = Owner(ownership.user_of(pod), ownership.group_of(pod)) if self._settings.root else Owner()
+        self._exchanges += 1
+        stamp = f"{self._clock.now():.6f}.{self._exchanges}"
+        replace(above / volume["name"], files, owner, stamp)
+        return Prepared(above / volume["name"], read_only=True)
+
+    async def _fetched(self, namespace: str, source: Source) -> Object | None:
+        kind, name = source
+        return await self._api.find(ConfigMap if kind == CONFIG_MAP else Secret, name, namespace)
+
+    def _remove(self, pod_uid: str) -> None:
+        self._memory.release(pod_uid)
+        remove(self._settings.pods / pod_uid / "subpaths")
+        remove(self._settings.pods / pod_uid / "volumes")
