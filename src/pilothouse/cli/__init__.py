@@ -12,8 +12,8 @@ from pilothouse.cli.certs import certs
 from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
-from pilothouse.cli.join import join
 from pilothouse.cli.image import image
+from pilothouse.cli.join import join
 from pilothouse.cli.prometheus import prometheus_config
 from pilothouse.cli.token import token
 from pilothouse.cli.why import why

@@ -29,13 +29,34 @@ def image() -> None:
 @click.argument("name", metavar="NAME:TAG")
 @click.argument("source", metavar="FILE|DIR", type=click.Path(exists=True, path_type=Path))
 @data_flag(_DATA)
-@click.option("--entrypoint", multiple=True, metavar="WORD", help="The program, and what always follows it; one word each.")
-@click.option("--cmd", multiple=True, metavar="WORD", help="What follows the program unless a pod gives args; one word each.")
+@click.option(
+    "--entrypoint",
+    multiple=True,
+    metavar="WORD",
+    help="The program, and what always follows it; one word each.",
+)
+@click.option(
+    "--cmd",
+    multiple=True,
+    metavar="WORD",
+    help="What follows the program unless a pod gives args; one word each.",
+)
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option("--user", default="", metavar="UID[:GID]", help="Who runs it, unless a pod says otherwise.")
 @click.option("--working-dir", default="", metavar="PATH", help="Where it starts.")
-@click.option("--mount-at", default="", metavar="PATH", help="Where pods see the files; /opt/NAME if nothing says otherwise.")
-@click.option("--strip-components", "strip", type=click.IntRange(0), default=0, help="Leave out so many leading folders, as tar does.")
+@click.option(
+    "--mount-at",
+    default="",
+    metavar="PATH",
+    help="Where pods see the files; /opt/NAME if nothing says otherwise.",
+)
+@click.option(
+    "--strip-components",
+    "strip",
+    type=click.IntRange(0),
+    default=0,
+    help="Leave out so many leading folders, as tar does.",
+)
 def import_(
     name: str,
     source: Path,
@@ -70,8 +91,12 @@ def import_(
     except (LibraryError, ManifestError, ReferenceError, UnpackError) as problem:
         raise click.ClickException(f"{source} is not imported: {problem}") from None
     except OSError as problem:
-        raise click.ClickException(f"{source} is not imported: {problem.filename or data}: {problem.strerror}") from None
-    click.echo(f"imported {record.name}: {record.entries} files, {_size(record.size)}, seen by pods at {record.manifest.mount_at}")
+        raise click.ClickException(
+            f"{source} is not imported: {problem.filename or data}: {problem.strerror}"
+        ) from None
+    click.echo(
+        f"imported {record.name}: {record.entries} files, {_size(record.size)}, seen by pods at {record.manifest.mount_at}"
+    )
 
 
 @image.command("list")
@@ -110,7 +135,9 @@ def remove(name: str, data: Path) -> None:
     except (LibraryError, ReferenceError) as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
-        raise click.ClickException(f"{name} is not removed: {problem.filename or data}: {problem.strerror}") from None
+        raise click.ClickException(
+            f"{name} is not removed: {problem.filename or data}: {problem.strerror}"
+        ) from None
     click.echo(f"removed {record.name}")
 
 
@@ -123,7 +150,14 @@ def _library(data: Path) -> Library:
 
 def _row(record: Record) -> tuple[str, ...]:
     said = record.manifest
-    return record.name, _size(record.size), str(record.entries), record.imported, said.mount_at, record.digest[:19]
+    return (
+        record.name,
+        _size(record.size),
+        str(record.entries),
+        record.imported,
+        said.mount_at,
+        record.digest[:19],
+    )
 
 
 def _size(amount: float) -> str:

@@ -20,7 +20,9 @@ from pilothouse.node.images.references import Reference
 
 MANIFEST: Final = "image.json"
 _HOST_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_RESERVED: Final = frozenset({"/", "/dev", "/etc", "/proc", "/sys", "/bin", "/sbin", "/lib", "/lib64", "/usr"})
+_RESERVED: Final = frozenset(
+    {"/", "/dev", "/etc", "/proc", "/sys", "/bin", "/sbin", "/lib", "/lib64", "/usr"}
+)
 
 
 class ManifestError(ValueError):

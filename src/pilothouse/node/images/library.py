@@ -83,7 +83,9 @@ class Library:
                 f"image {text} is not on this node: {other.name} is, with the digest {other.digest}. "
                 f"Import the right one, or leave the digest out: {_command(wanted)}"
             )
-        raise ImageMissing(f"image {text} is not on this node, and nodes fetch nothing. Bring it: {_command(wanted)}")
+        raise ImageMissing(
+            f"image {text} is not on this node, and nodes fetch nothing. Bring it: {_command(wanted)}"
+        )
 
     def list(self) -> list[Record]:
         """All of them, by name."""
@@ -97,7 +99,9 @@ class Library:
         """
         wanted = reference(text)
         if wanted.digest:
-            raise ReferenceError(f"{text!r}: an image is imported under a NAME:TAG; its digest follows from its content")
+            raise ReferenceError(
+                f"{text!r}: an image is imported under a NAME:TAG; its digest follows from its content"
+            )
         if host_program(text) is not None:
             raise ReferenceError(f"{text!r}: names that begin with host/ are programs of the node itself")
         if not source.exists():
@@ -108,9 +112,7 @@ class Library:
             incoming.mkdir(parents=True, mode=0o755)
             try:
                 unpacked = unpack(source, incoming, self._limits, strip=strip)
-                manifest = settled(
-                    given.over(_own(incoming)), wanted, has_bin=(incoming / "bin").is_dir()
-                )
+                manifest = settled(given.over(_own(incoming)), wanted, has_bin=(incoming / "bin").is_dir())
             except BaseException:
                 _remove(incoming)
                 raise
@@ -224,7 +226,9 @@ def _of_host(text: str, program: str) -> Image:
     path = shutil.which(f"/{program}" if "/" in program else program, path=_SEARCHED)
     if path is None:
         where = f"at /{program}" if "/" in program else f"in {_SEARCHED}"
-        raise ImageMissing(f"image {text} is a program of the node, and there is none {where}. Install it on the node.")
+        raise ImageMissing(
+            f"image {text} is a program of the node, and there is none {where}. Install it on the node."
+        )
     return Image(text, entrypoint=(path,))
 
 

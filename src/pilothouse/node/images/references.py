@@ -48,7 +48,9 @@ class Reference(msgspec.Struct, frozen=True):
 
 def reference(text: str) -> Reference:
     """Raises ReferenceError."""
-    wrong = ReferenceError(f"{text!r} is no image reference: expected the form NAME:TAG, as registry/team/redis:7.2")
+    wrong = ReferenceError(
+        f"{text!r} is no image reference: expected the form NAME:TAG, as registry/team/redis:7.2"
+    )
     if len(text) > _LONGEST:
         raise wrong
     rest, at, digest = text.partition("@")

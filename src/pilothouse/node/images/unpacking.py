@@ -16,6 +16,7 @@ import stat
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
@@ -78,7 +79,9 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
             raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {problem}") from None
     taking.check_links()
     if not taking.entries:
-        raise UnpackError(f"{source.name} has no files" + (f" below {strip} leading folders" if strip else ""))
+        raise UnpackError(
+            f"{source.name} has no files" + (f" below {strip} leading folders" if strip else "")
+        )
     return Unpacked(taking.entries, taking.size, f"sha256:{digest.hexdigest()}")
 
 
@@ -117,7 +120,9 @@ class _Taking:
             case "hardlink":
                 origin = self._placed(self._parts(entry.link, entry), entry)
                 if origin.is_symlink() or not origin.is_file():
-                    raise UnpackError(f"{entry.path}: is a hard link to {entry.link}, which is no file before it")
+                    raise UnpackError(
+                        f"{entry.path}: is a hard link to {entry.link}, which is no file before it"
+                    )
                 os.link(origin, path, follow_symlinks=False)
             case other:
                 raise UnpackError(f"{entry.path}: is {other}; an image has files, folders and links alone")
@@ -169,22 +174,22 @@ class _Taking:
 
 def _tar_entries(archive: tarfile.TarFile) -> Iterator[_Entry]:
     for member in archive:
-
-        def content(member: tarfile.TarInfo = member) -> IO[bytes]:
-            found = archive.extractfile(member)
-            assert found is not None
-            return found
-
         if member.isdir():
             yield _Entry(member.name, "folder", member.mode)
         elif member.isfile():
-            yield _Entry(member.name, "file", member.mode, content=content)
+            yield _Entry(member.name, "file", member.mode, content=partial(_tar_content, archive, member))
         elif member.issym():
             yield _Entry(member.name, "symlink", link=member.linkname)
         elif member.islnk():
             yield _Entry(member.name, "hardlink", link=member.linkname)
         else:
             yield _Entry(member.name, "a device or pipe")
+
+
+def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    found = archive.extractfile(member)
+    assert found is not None  # It is a file.
+    return found
 
 
 def _zip_entries(archive: zipfile.ZipFile) -> Iterator[_Entry]:
@@ -199,7 +204,10 @@ def _zip_entries(archive: zipfile.ZipFile) -> Iterator[_Entry]:
         else:
             # Archives made on other systems know no modes: then scripts must be runnable all the same.
             yield _Entry(
-                info.filename, "file", stat.S_IMODE(mode) or 0o755, content=lambda info=info: archive.open(info)
+                info.filename,
+                "file",
+                stat.S_IMODE(mode) or 0o755,
+                content=partial(archive.open, info),
             )
 
 
@@ -215,9 +223,13 @@ def _folder_entries(source: Path) -> Iterator[_Entry]:
             elif stat.S_ISDIR(mode):
                 yield _Entry(relative, "folder", stat.S_IMODE(mode))
             elif stat.S_ISREG(mode):
-                yield _Entry(relative, "file", stat.S_IMODE(mode), content=lambda path=path: path.open("rb"))
+                yield _Entry(relative, "file", stat.S_IMODE(mode), content=partial(_file_content, path))
             else:
                 yield _Entry(relative, "a device, pipe or socket")
+
+
+def _file_content(path: Path) -> IO[bytes]:
+    return path.open("rb")
 
 
 def _digest(file: Path) -> hashlib._Hash:

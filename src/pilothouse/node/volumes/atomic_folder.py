@@ -85,9 +85,7 @@ def _write(root: Path, path: str, file: File, owner: Owner) -> None:
 def _mode(file: File, owner: Owner) -> int:
     """As kubelet has it: a token is its user's alone where that is one; files of a group can be read by it."""
     mode = file.mode
-    if file.secret and owner.uid is not None:
-        mode = 0o600
-    elif file.secret and owner.gid is not None:
+    if (file.secret and owner.uid is not None) or (file.secret and owner.gid is not None):
         mode = 0o600
     return mode | 0o440 if owner.gid is not None else mode
 

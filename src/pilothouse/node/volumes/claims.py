@@ -45,7 +45,9 @@ class InUse(msgspec.Struct, frozen=True):
 class Claims:
     """The claims of this node's pods."""
 
-    def __init__(self, api: Api, node: str, keepers: Mapping[str, Keeper], tiers: Mapping[str, Path], *, root: bool) -> None:
+    def __init__(
+        self, api: Api, node: str, keepers: Mapping[str, Keeper], tiers: Mapping[str, Path], *, root: bool
+    ) -> None:
         self._api = api
         self._node = node
         self._keepers = keepers
@@ -85,7 +87,9 @@ class Claims:
         where = f'persistentvolumeclaim "{claim.name}"'
         bound = claim.spec.get("volumeName")
         if claim.status.get("phase") != "Bound" or not bound:
-            raise VolumeNotReady(_FAILED, f"{where} is not bound to a volume yet: kubectl describe pvc {claim.name}")
+            raise VolumeNotReady(
+                _FAILED, f"{where} is not bound to a volume yet: kubectl describe pvc {claim.name}"
+            )
         volume = await self._api.find(PersistentVolume, bound)
         if volume is None:
             raise VolumeNotReady(_FAILED, f'{where}: its persistentvolume "{bound}" not found')
@@ -101,7 +105,9 @@ class Claims:
             raise VolumeNotReady(_FAILED, f"{where} is on node {home}, and can't be used on {self._node}")
         source = volume.spec.get("local") or volume.spec.get("hostPath")
         if not source:
-            raise VolumeNotReady(_FAILED, f"{where}: our nodes mount volumes of the kinds local and hostPath alone")
+            raise VolumeNotReady(
+                _FAILED, f"{where}: our nodes mount volumes of the kinds local and hostPath alone"
+            )
         provisioner = volume.annotations.get(PROVISIONED_BY, "")
         keeper = self._keepers.get(provisioner)
         folder = folder_of(source["path"], self._tiers)
@@ -111,10 +117,7 @@ class Claims:
                     return await keeper.bring(folder), provisioner
             except KeepingError as problem:
                 raise VolumeNotReady(_FAILED, f"{where}: {problem}") from None
-        path = Path(source["path"])
-        if not path.exists():
-            raise VolumeNotReady(_FAILED, f"{where}: {path} is not on this node")
-        return path, ""
+        return _present(Path(source["path"]), where), ""
 
     def _check_alone(self, pod: Object, volume: Object) -> None:
         for uid, used in self._used.items():
@@ -134,3 +137,9 @@ class Claims:
                     await keeper.put_away(used.path.parent)
                 except KeepingError as problem:
                     raise OSError(16, str(problem), str(used.path)) from None
+
+
+def _present(path: Path, where: str) -> Path:
+    if not path.exists():
+        raise VolumeNotReady(_FAILED, f"{where}: {path} is not on this node")
+    return path

@@ -20,10 +20,7 @@ class Directories:
     async def make(self, folder: Path, size: int, parameters: Mapping[str, str]) -> str:
         inner = folder / self.inner
         try:
-            inner.mkdir(parents=True, exist_ok=True)
-            # Whoever runs in the pod may write, as in an emptyDir: the folder above keeps everybody else out.
-            inner.chmod(0o777)
-            folder.chmod(0o711)
+            _make(inner)
         except OSError as problem:
             raise KeepingError(f"{problem.filename or inner}: {problem.strerror}", elsewhere=True) from None
         return ""
@@ -42,3 +39,10 @@ class Directories:
 
     def device(self, folder: Path) -> str:
         return ""
+
+
+def _make(inner: Path) -> None:
+    inner.mkdir(parents=True, exist_ok=True)
+    # Whoever runs in the pod may write, as in an emptyDir; what is in it is for those alone who have it mounted.
+    inner.chmod(0o777)
+    inner.parent.chmod(0o711)

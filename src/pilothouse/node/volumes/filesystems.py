@@ -51,7 +51,12 @@ class Filesystem(msgspec.Struct, frozen=True):
 
 XFS: Final = Filesystem("xfs", 300 * _MI, "xfsprogs", ("mkfs.xfs", "-q", "-f"), ("xfs_growfs",))
 BTRFS: Final = Filesystem(
-    "btrfs", 110 * _MI, "btrfs-progs", ("mkfs.btrfs", "-q", "-f"), ("btrfs", "filesystem", "resize"), grows_tail=("max",)
+    "btrfs",
+    110 * _MI,
+    "btrfs-progs",
+    ("mkfs.btrfs", "-q", "-f"),
+    ("btrfs", "filesystem", "resize"),
+    grows_tail=("max",),
 )
 EXT4: Final = Filesystem(
     "ext4", 4 * _MI, "e2fsprogs", ("mkfs.ext4", "-q", "-F", "-m", "0"), ("resize2fs",), grows_by_device=True
@@ -79,5 +84,7 @@ def chosen(asked: str, size: int, *, has: Callable[[str], bool] = available) -> 
             return one
     packages = " or ".join(one.package for one in KNOWN.values() if one.smallest <= size)
     if not packages:
-        raise FilesystemError(f"{size} bytes are too few for any filesystem: ask for {EXT4.smallest // _MI}Mi at least")
+        raise FilesystemError(
+            f"{size} bytes are too few for any filesystem: ask for {EXT4.smallest // _MI}Mi at least"
+        )
     raise FilesystemError(f"no filesystem of {size // _MI}Mi can be made on the node: install {packages}")

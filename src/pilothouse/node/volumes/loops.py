@@ -51,14 +51,15 @@ class Loops:
         if obstacle := self.obstacle():
             raise KeepingError(obstacle, elsewhere=True)
         try:
-            filesystem = chosen(parameters.get("fsType") or parameters.get("csi.storage.k8s.io/fstype") or "", size)
+            filesystem = chosen(
+                parameters.get("fsType") or parameters.get("csi.storage.k8s.io/fstype") or "", size
+            )
             sparse = _is_sparse(parameters)
         except FilesystemError as problem:
             raise KeepingError(str(problem)) from None
         disk, draft = folder / _DISK, folder / f"{_DISK}.draft"
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o711)
-            (folder / self.inner).mkdir(exist_ok=True)
+            _made(folder / self.inner)
             if not disk.exists():
                 draft.unlink(missing_ok=True)
                 await asyncio.to_thread(_extend, draft, size, sparse)
@@ -135,6 +136,11 @@ class Loops:
             return ""
         number = os.stat(mounted.source).st_rdev
         return f"{os.major(number)}:{os.minor(number)}"
+
+
+def _made(inner: Path) -> None:
+    inner.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+    inner.mkdir(exist_ok=True)
 
 
 def _is_sparse(parameters: Mapping[str, str]) -> bool:

@@ -84,7 +84,9 @@ def _within(volume: Path, part: str, hold: Path | None, group: int | None) -> Pa
     except SubpathError as problem:
         raise VolumeNotReady(_FAILED, str(problem)) from None
     except OSError as problem:
-        raise VolumeNotReady(_FAILED, f"subPath {part!r}: {problem.filename or volume}: {problem.strerror}") from None
+        raise VolumeNotReady(
+            _FAILED, f"subPath {part!r}: {problem.filename or volume}: {problem.strerror}"
+        ) from None
 
 
 def _held(handle: int, hold: Path) -> Path:

@@ -98,7 +98,9 @@ def payload(
                     )
                     files[wish.path] = File(tokens[wish].encode(), default, secret=True)
                 case other:
-                    raise VolumeNotReady(_FAILED, f"volume {volume['name']}: our nodes know no {other} source")
+                    raise VolumeNotReady(
+                        _FAILED, f"volume {volume['name']}: our nodes know no {other} source"
+                    )
     except NotYet as problem:
         raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {problem.message}') from None
     return files

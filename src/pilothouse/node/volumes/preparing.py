@@ -85,7 +85,9 @@ class Volumes:
                 found[volume["name"]] = await self._one(pod, volume, self._fetched)
             except OSError as problem:
                 where = problem.filename or self._settings.pods
-                raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {where}: {problem.strerror}') from None
+                raise VolumeNotReady(
+                    _FAILED, f'volume "{volume["name"]}": {where}: {problem.strerror}'
+                ) from None
             except (StatusError, TransportError) as problem:
                 raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {problem}') from None
         self._pods[pod.uid] = pod

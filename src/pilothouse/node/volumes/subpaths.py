@@ -57,4 +57,3 @@ def _step(folder: int, name: str, mode: int, path: str) -> int:
         raise SubpathError(f"subPath {path!r} goes through a link that was put there meanwhile")
     os.close(folder)
     return following
-

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pilothouse.node.images.unpacking import Limits, UnpackError, unpack
+
+FEW = Limits(entries=5, size=1000)
+
+
+def tar(path: Path, *members: tuple[str, dict[str, object], bytes]) -> Path:
+    """An archive of members: name, fields of its TarInfo, content."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, fields, content in members:
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o644
+            for field, value in fields.items():
+                setattr(info, field, value)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def link(target: str) -> dict[str, object]:
+    return {"type": tarfile.SYMTYPE, "linkname": target}
+
+
+def hard(target: str) -> dict[str, object]:
+    return {"type": tarfile.LNKTYPE, "linkname": target}
+
+
+FOLDER: dict[str, object] = {"type": tarfile.DIRTYPE, "mode": 0o755}
+WRONG = {
+    "an absolute path": [("/etc/passwd", {}, b"x")],
+    "a path with dots": [("a/../../b", {}, b"x")],
+    "a link to an absolute path": [("a", link("/etc"), b"")],
+    "a link that leads out": [("a/b", link("../../etc"), b"")],
+    "a link that leads out through another": [
+        ("a/b/up", link("../.."), b""),
+        ("a/b/out", link("up/.."), b""),
+    ],
+    "a file through a link": [("a", link("b"), b""), ("b", FOLDER, b""), ("a/c", {}, b"x")],
+    "a hard link out": [("a", hard("/etc/passwd"), b"")],
+    "a hard link to a link": [("a", link("b"), b""), ("b", {}, b"x"), ("c", hard("a"), b"")],
+    "a hard link to nothing": [("a", hard("b"), b"")],
+    "a device": [("a", {"type": tarfile.CHRTYPE}, b"")],
+    "a pipe": [("a", {"type": tarfile.FIFOTYPE}, b"")],
+    "a path with a backslash": [("a\\..\\b", {}, b"x")],
+    "too many entries": [(f"f{index}", {}, b"") for index in range(6)],
+    "too many bytes": [("a", {}, b"x" * 600), ("b", {}, b"x" * 600)],
+    "nothing at all": [],
+}
+
+
+@pytest.mark.parametrize("members", WRONG.values(), ids=WRONG.keys())
+def test_an_archive_with_something_dangerous_is_refused(
+    tmp_path: Path, members: list[tuple[str, dict[str, object], bytes]]
+):
+    target = tmp_path / "inside" / "target"
+    target.mkdir(parents=True)
+    with pytest.raises(UnpackError):
+        unpack(tar(tmp_path / "bad.tar.gz", *members), target, FEW)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "inside"]
+    assert [path.name for path in (tmp_path / "inside").iterdir()] == ["target"]
+
+
+def test_a_zip_is_held_to_the_same(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
+        archive.writestr("../outside", "x")
+    (tmp_path / "target").mkdir()
+    with pytest.raises(UnpackError, match=r"leads out of the image by '\.\.'"):
+        unpack(tmp_path / "bad.zip", tmp_path / "target", FEW)
+    assert not (tmp_path / "outside").exists()
+
+
+def test_a_bomb_is_stopped_while_it_unpacks_whatever_it_says_of_its_size(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", b"\0" * (8 << 20))
+    (tmp_path / "target").mkdir()
+    with pytest.raises(UnpackError, match="more than 1000 bytes"):
+        unpack(tmp_path / "bomb.zip", tmp_path / "target", FEW)
+
+
+def test_what_is_no_archive_is_told_so(tmp_path: Path):
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "target").mkdir()
+    with pytest.raises(UnpackError, match="no tar or zip archive"):
+        unpack(tmp_path / "text", tmp_path / "target", FEW)
+
+
+def test_a_truncated_archive_is_told_so(tmp_path: Path):
+    whole = tar(tmp_path / "whole.tar.gz", ("a", {}, os.urandom(800))).read_bytes()
+    (tmp_path / "half.tar.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "target").mkdir()
+    with pytest.raises(UnpackError, match="ended before the end"):
+        unpack(tmp_path / "half.tar.gz", tmp_path / "target", FEW)
+
+
+def test_a_file_that_is_root_for_everyone_is_so_no_more(tmp_path: Path):
+    (tmp_path / "target").mkdir()
+    unpack(tar(tmp_path / "a.tar.gz", ("su", {"mode": 0o4755}, b"x")), tmp_path / "target", FEW)
+    assert stat.S_IMODE((tmp_path / "target" / "su").stat().st_mode) == 0o755
+
+
+def test_links_within_are_kept_and_leading_folders_left_out_on_request(tmp_path: Path):
+    made = tar(
+        tmp_path / "a.tar.gz",
+        ("redis-7/bin/server", {"mode": 0o755}, b"#!"),
+        ("redis-7/lib", link("bin"), b""),
+        ("redis-7/bin/same", hard("redis-7/bin/server"), b""),
+    )
+    target = tmp_path / "target"
+    target.mkdir()
+    unpacked = unpack(made, target, FEW, strip=1)
+    assert (target / "lib" / "server").read_bytes() == b"#!"
+    assert os.access(target / "bin" / "server", os.X_OK)
+    assert (target / "bin" / "same").samefile(target / "bin" / "server")
+    assert (unpacked.entries, unpacked.size) == (3, 2)
+
+
+def _folder(path: Path) -> Path:
+    (path / "bin").mkdir(parents=True)
+    (path / "bin" / "run").write_text("#!/bin/sh\n")
+    (path / "latest").symlink_to("bin/run")
+    return path
+
+
+def test_a_folder_gives_the_same_digest_each_time_and_another_once_it_changes(tmp_path: Path):
+    source, digests = _folder(tmp_path / "source"), []
+    for name in ("one", "two", "three"):
+        if name == "three":
+            (source / "bin" / "run").write_text("#!/bin/bash\n")
+        (tmp_path / name).mkdir()
+        digests.append(unpack(source, tmp_path / name, FEW).digest)
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_folder_is_held_to_the_same(tmp_path: Path):
+    os.mkfifo(_folder(tmp_path / "source") / "pipe")
+    (tmp_path / "target").mkdir()
+    with pytest.raises(UnpackError, match="pipe"):
+        unpack(tmp_path / "source", tmp_path / "target", FEW)
