@@ -1,0 +1,104 @@
+"""The plainest parts that a node can have: every image is a program of the host, volumes are folders, addresses are counted.
+
+parts = Parts(images=AnyImage(), volumes=PlainVolumes(folder), addresses=CountedAddresses(), containers=machine)
+
+For suites about the core: what images, volumes and addresses really do is tested where they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.node.parts import ImageMissing, NotYet, Prepared, VolumeNotReady
+from pilothouse.supervise.launching import Mount
+
+
+class PlainImage(msgspec.Struct, frozen=True):
+    root: Path | None = None
+    mount_at: str = ""
+    entrypoint: tuple[str, ...] = ("/bin/true",)
+    cmd: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    user: str = ""
+    working_dir: str = ""
+
+
+class AnyImage:
+    """Has every image but those that are said to be missing."""
+
+    def __init__(self) -> None:
+        self.missing: set[str] = set()
+        self.known: dict[str, PlainImage] = {}
+
+    def resolve(self, reference: str) -> PlainImage:
+        if reference in self.missing:
+            raise ImageMissing(f'no image "{reference}": pilothouse image import {reference} FILE')
+        return self.known.get(reference, PlainImage())
+
+
+class PlainVolume(msgspec.Struct, frozen=True):
+    path: Path
+    read_only: bool = False
+
+
+class PlainVolumes:
+    """A folder for each volume of a pod."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.problem: NotYet | None = None
+        self.prepared: list[str] = []
+        self.released: list[str] = []
+
+    async def prepare(self, pod: Object) -> dict[str, PlainVolume]:
+        if self.problem is not None:
+            raise self.problem
+        self.prepared.append(pod.uid)
+        found = {}
+        for volume in pod.spec.get("volumes") or ():
+            path = self._folder / pod.uid / volume["name"]
+            path.mkdir(parents=True, exist_ok=True)
+            found[volume["name"]] = PlainVolume(path)
+        return found
+
+    def mounts(self, pod: Object, container: Tree, prepared: Mapping[str, Prepared]) -> Sequence[Mount]:
+        return [
+            Mount(str(prepared[each["name"]].path), each["mountPath"])
+            for each in container.get("volumeMounts") or ()
+            if each["name"] in prepared
+        ]
+
+    async def release(self, pod_uid: str) -> None:
+        self.released.append(pod_uid)
+
+    async def run(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+def missing_claim() -> VolumeNotReady:
+    return VolumeNotReady("FailedMount", 'persistentvolumeclaim "data" not found')
+
+
+class CountedAddresses:
+    """127.9.0.1 and so on."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, str] = {}
+        self.released: list[str] = []
+
+    async def assign(self, pod: Object) -> str:
+        return self.given.setdefault(pod.uid, f"127.9.0.{len(self.given) + 1}")
+
+    async def release(self, pod_uid: str) -> None:
+        self.released.append(pod_uid)
+
+    def mounts(self, pod: Object, address: str) -> Sequence[Mount]:
+        return ()
+
+    async def run(self) -> None:
+        await asyncio.get_running_loop().create_future()
