@@ -47,6 +47,7 @@ class PlayedEntered:
     def __init__(self, code: int, output: str, seconds: float) -> None:
         self._code = code
         self._seconds = seconds
+        self.stdin = None
         self.killed = False
         self.stdout = asyncio.StreamReader()
         self.stderr = asyncio.StreamReader()
@@ -58,7 +59,7 @@ class PlayedEntered:
         await asyncio.sleep(self._seconds)
         return self._code
 
-    async def kill(self) -> None:
+    async def close(self) -> None:
         self.killed = True
 
 

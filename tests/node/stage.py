@@ -1,11 +1,11 @@
 """A node whose programs are played, at a real API server, in virtual time.
 
-    def test_something(stage: Stage) -> None:
-        async def scene() -> None:
-            stage.machine.cast["app"] = Play(runs=3.0, code=1)
-            await stage.pod({"containers": [{"name": "app", "image": "app:1"}]})
-            await stage.until(lambda: stage.phase() == "Running")
-        stage.play(scene)
+def test_something(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = Play(runs=3.0, code=1)
+        await stage.pod({"containers": [{"name": "app", "image": "app:1"}]})
+        await stage.until(lambda: stage.phase() == "Running")
+    stage.play(scene)
 """
 
 from __future__ import annotations

@@ -117,10 +117,9 @@ def _home(uid: int) -> str:
         return "/"
 
 
-def stop_signal(container: Tree, image: Image | None) -> str:
+def stop_signal(container: Tree) -> str:
     """The name of the signal that asks a container to end."""
-    asked = (container.get("lifecycle") or {}).get("stopSignal")
-    return str(asked or getattr(image, "stop_signal", "") or "SIGTERM")
+    return str((container.get("lifecycle") or {}).get("stopSignal") or "SIGTERM")
 
 
 def qos_class(pod: Object) -> str:

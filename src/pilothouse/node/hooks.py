@@ -3,7 +3,7 @@
     outcome = await handle(handler, container, address, ports, timeout=1.0)
     outcome.well, outcome.output
 
-``None`` instead of an outcome means that nothing could be found out, through no fault of the container's.
+A program is ended when its time is up; a connection or an answer is not waited for any longer.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import msgspec
 
 from pilothouse.api.objects import Tree
 from pilothouse.node.asking import ask
-from pilothouse.node.parts import Container, Entered
+from pilothouse.node.parts import Container
 from pilothouse.supervise.launching import LaunchError
 
 MOST_OUTPUT: Final = 10 * 1024
+_REST: Final = 0.5
+"""Seconds for the last output of a program that has ended."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -84,18 +86,18 @@ async def _run(argv: Sequence[str], target: Target) -> Outcome:
         return Outcome(False, problem.message)
     try:
         streams = [stream for stream in (entered.stdout, entered.stderr) if stream is not None]
-        texts = await asyncio.gather(*(_head(stream) for stream in streams))
-        code = await entered.exited()
-    except asyncio.CancelledError:
-        await _end(entered)
-        raise
+        reading = asyncio.gather(*(_head(stream) for stream in streams))
+        try:
+            code = await entered.exited()
+            # What it left running in the background may hold the streams open for ever.
+            await asyncio.wait((reading,), timeout=_REST)
+            texts = reading.result() if reading.done() else []
+        finally:
+            reading.cancel()
+    finally:
+        await entered.close()
     output = b"".join(texts)[:MOST_OUTPUT].decode(errors="replace").strip()
     return Outcome(code == 0, output if code == 0 or output else f"exit code {code}")
-
-
-async def _end(entered: Entered) -> None:
-    """What took too long is not left running."""
-    await asyncio.shield(entered.kill())
 
 
 async def _head(stream: asyncio.StreamReader) -> bytes:

@@ -37,6 +37,7 @@ from pilothouse.node.lifecycle.roles import Part
 from pilothouse.node.parts import Container, Containers, NotYet
 from pilothouse.node.probing import LIVENESS, READINESS, STARTUP, Probes
 from pilothouse.node.whereabouts import Instances, Whereabouts
+from pilothouse.supervise.containers import StillRunning
 from pilothouse.supervise.launching import Exit, Launch, LaunchError
 
 AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
@@ -305,14 +306,25 @@ class Minder:
             return
         if self._probes is not None:
             self._probes.is_ending()
-        self._ward.tell(
-            "Killing", f"Stopping container {self.name}", False
-        ) if "probe" not in stop.because else (self._ward.tell("Killing", stop.because, False))
+        message = stop.because if stop.own else f"Stopping container {self.name}"
+        self._ward.tell("Killing", message, False)
         await self._pre_stop(container, stop)
         await self._await_turn(stop)
-        grace = left(stop.grace, stop.since, self._clock.now())
-        number = signal.Signals[stop_signal(self._part.spec, None)]
-        await container.stop(number, grace)
+        number = signal.Signals[stop_signal(self._part.spec)]
+        await self._end(container, number, left(stop.grace, stop.since, self._clock.now()))
+
+    async def _end(self, container: Container, number: int, grace: float) -> None:
+        """Until it has ended. One that hangs in the kernel is told of, and killed again."""
+        failures = 0
+        while True:
+            try:
+                await container.stop(number, grace)
+                return
+            except StillRunning as problem:
+                failures += 1
+                self._ward.tell("FailedKillPod", str(problem), True)
+                await asyncio.sleep(AGAIN.after(failures))
+                grace = 0.0
 
     async def _pre_stop(self, container: Container, stop: Stop) -> None:
         hook = (self._part.spec.get("lifecycle") or {}).get("preStop")
@@ -353,7 +365,7 @@ class Minder:
             over = asyncio.ensure_future(container.exited())
             await asyncio.wait((over,), timeout=rest)
             over.cancel()
-        await container.stop(signal.SIGKILL, 0)
+        await self._end(container, signal.SIGKILL, 0.0)
 
     def _unhealthy(self, kind: str, output: str) -> None:
         name = kind.removesuffix("Probe").capitalize()

@@ -23,6 +23,7 @@ from typing import Protocol
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
+from pilothouse.supervise.attaching import Attached
 from pilothouse.supervise.launching import Exit, Launch, Mount
 
 
@@ -147,19 +148,28 @@ class Entered(Protocol):
     """A program that was started inside a running container."""
 
     @property
-    def stdout(self) -> asyncio.StreamReader | None:
+    def stdin(self) -> asyncio.StreamWriter | None:
+        """None unless it was asked for."""
+        ...
+
+    @property
+    def stdout(self) -> asyncio.StreamReader:
         """With a terminal, everything that it prints."""
         ...
 
     @property
     def stderr(self) -> asyncio.StreamReader | None: ...
 
-    async def exited(self) -> int:
-        """Its exit code."""
+    def resize(self, rows: int, columns: int, /) -> None:
+        """Of its terminal, if it has one."""
         ...
 
-    async def kill(self) -> None:
-        """End it at once, and return when it has."""
+    async def exited(self) -> int:
+        """Its exit code. Output may still have to be read."""
+        ...
+
+    async def close(self) -> None:
+        """Kill it if it still runs, and let go of everything."""
         ...
 
 
@@ -200,7 +210,14 @@ class Container(Protocol):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> Entered:
-        """Run a program beside the container's own, with its view of the machine. It dies with the agent."""
+        """Run a program beside the container's own, with its view of the machine. It dies with the agent.
+
+        Raises ``supervise.launching.LaunchError``.
+        """
+        ...
+
+    async def attach(self) -> Attached:
+        """Follow its output and type its input. Raises ``supervise.launching.LaunchError``."""
         ...
 
 

@@ -50,6 +50,8 @@ class Stop(msgspec.Struct, frozen=True):
     grace: float
     after: tuple[str, ...] = ()
     """Those whose end it waits for between its hook and the signal."""
+    own: bool = False
+    """Whether it is about this container alone, and not about the pod."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -245,7 +247,7 @@ class _Draft:
     def _stop(self, part: Part, because: str, probe: str | None) -> None:
         pod = self._situation.pod
         grace = probe_grace(part.probe(probe) if probe else None, pod)
-        self.acts.append(Stop(part.name, because, self._now, grace))
+        self.acts.append(Stop(part.name, because, self._now, grace, own=True))
 
     def run(self, part: Part) -> None:
         """Start a container that should run and doesn't, when its time has come."""
