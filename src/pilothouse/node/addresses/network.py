@@ -85,7 +85,8 @@ class Network:
         self._plan = Plan()
         self._settled_plan: Plan | None = None
         self._route_problems: list[str] = []
-        self._untold: set[str] = set()
+        self._unserved: list[str] = []
+        self._told: set[str] = set()
 
     @classmethod
     def open(cls, settings: NodeSettings, api: Api, clock: Clock, rng: Random) -> Network:
@@ -174,8 +175,13 @@ class Network:
     def problems(self) -> list[str]:
         """All that is wrong, each as a sentence."""
         behind = (self._services, self._slices, self._nodes)
-        unread = [f"{each.noun.resource}: {each.problem}" for each in behind if each.problem]
-        return [*self._plan.problems, *self._route_problems, *self._proxy.problems.values(), *unread]
+        unread = [
+            f"names, services and routes may be behind: {each.noun.resource}: {each.problem}"
+            for each in behind
+            if each.problem
+        ]
+        routes = [*self._plan.problems, *self._route_problems]
+        return [*routes, *self._proxy.problems.values(), *self._unserved, *unread]
 
     def condition(self) -> Mapping[str, str]:
         """The Node's condition ``NetworkUnavailable``, without times."""
@@ -218,6 +224,11 @@ class Network:
         self._name()
         await self._route()
         await self._serve()
+        problems = self.problems
+        for problem in problems:
+            if problem not in self._told:
+                log.warning("%s", problem)
+        self._told = set(problems)
 
     def _name(self) -> None:
         """Have every pod's hosts file say what is known."""
@@ -250,8 +261,6 @@ class Network:
         self._plan = plan
         self._route_problems = await self._ip.settle(plan)
         self._settled_plan = plan
-        for problem in (*plan.problems, *self._route_problems):
-            log.warning("%s", problem)
 
     async def _serve(self) -> None:
         if not _filled(self._services, self._slices):
@@ -266,10 +275,7 @@ class Network:
             addresses=addresses,
         )
         await self._proxy.settle(table)
-        untold = set(unserved(services))
-        for problem in sorted(untold - self._untold):
-            log.warning("%s", problem)
-        self._untold = untold
+        self._unserved = unserved(services)
 
 
 def _filled(*informers: Informer) -> bool:

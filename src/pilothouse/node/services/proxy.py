@@ -42,6 +42,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: set[asyncio.Transport] = set()
         self.problems: dict[At, str] = {}
+        """What can't be listened at, and why, as a sentence."""
 
     @property
     def listening(self) -> frozenset[At]:
@@ -76,10 +77,9 @@ class Proxy:
         try:
             listening = _bound(at)
         except OSError as problem:
-            said = f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
-            if self.problems.get(at) != said:
-                log.warning("%s", said)
-            self.problems[at] = said
+            self.problems[at] = (
+                f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
+            )
             return
         self.problems.pop(at, None)
         loop = asyncio.get_running_loop()
