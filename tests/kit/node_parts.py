@@ -54,6 +54,7 @@ class PlainVolumes:
         self.problem: NotYet | None = None
         self.prepared: list[str] = []
         self.released: list[str] = []
+        self.excesses: dict[str, str] = {}
 
     async def prepare(self, pod: Object) -> dict[str, PlainVolume]:
         if self.problem is not None:
@@ -66,7 +67,12 @@ class PlainVolumes:
             found[volume["name"]] = PlainVolume(path)
         return found
 
-    def mounts(self, pod: Object, container: Tree, prepared: Mapping[str, Prepared]) -> Sequence[Mount]:
+    def excess(self, pod_uid: str) -> str:
+        return self.excesses.get(pod_uid, "")
+
+    def mounts(
+        self, pod: Object, container: Tree, prepared: Mapping[str, Prepared], env: Mapping[str, str]
+    ) -> Sequence[Mount]:
         return [
             Mount(str(prepared[each["name"]].path), each["mountPath"])
             for each in container.get("volumeMounts") or ()
@@ -96,6 +102,9 @@ class CountedAddresses:
 
     async def release(self, pod_uid: str) -> None:
         self.released.append(pod_uid)
+
+    def condition(self) -> Mapping[str, str]:
+        return {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated", "message": ""}
 
     def mounts(self, pod: Object, address: str) -> Sequence[Mount]:
         return ()

@@ -42,6 +42,8 @@ from pilothouse.runtime.telling import Teller
 
 COMPONENT: Final = "kubelet"
 """By whom events are told: kubectl and people look for this name."""
+EVICTIONS: Final = 10.0
+"""Seconds between two looks at who takes too much."""
 _AGAIN: Final = Backoff(first=0.5, factor=2.0, longest=30.0)
 
 log = logging.getLogger(__name__)
@@ -95,6 +97,7 @@ class Agent:
                             "registration": self.registration.run(),
                             "pods": self._pods.run(),
                             "keepers": self._keep(),
+                            "evictions": self._evict(),
                         }
                     )
                 finally:
@@ -117,6 +120,14 @@ class Agent:
             await asyncio.get_running_loop().create_future()
         finally:
             unsubscribe()
+
+    async def _evict(self) -> None:
+        """Have those pods end that take more than they may."""
+        while True:
+            await asyncio.sleep(EVICTIONS)
+            for uid, keeper in tuple(self._keepers.items()):
+                if excess := self._parts.volumes.excess(uid):
+                    keeper.evict("Evicted", excess)
 
     def _changed(self, difference: Difference) -> None:
         old, new = difference

@@ -1,6 +1,6 @@
 """What is launched for a container: its manifest, its image, its volumes and its address put together.
 
-    launch = compose(pod, container, image, setting, folder)
+    launch = compose(pod, container, image, env, setting, folder, attempt)
 
 The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments belong to the image's
 entrypoint. Variables in both are expanded. Pure but for the names of this machine's users.
@@ -16,7 +16,7 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node import security
-from pilothouse.node.environment import Sources, environment, expanded, hostname
+from pilothouse.node.environment import expanded, hostname
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.parts import Image, NotYet
 from pilothouse.node.whereabouts import LOG
@@ -29,10 +29,7 @@ _ERROR: Final = "CreateContainerConfigError"
 class Setting(msgspec.Struct, frozen=True):
     """What a pod's containers have in common."""
 
-    address: str
-    host: str
     agent: security.Self
-    allocatable: Mapping[str, str] = {}
     mounts: tuple[Mount, ...] = ()
     """By which names are found."""
     hidden: tuple[str, ...] = ()
@@ -45,7 +42,7 @@ def compose(
     pod: Object,
     container: Tree,
     image: Image,
-    sources: Sources,
+    env: Mapping[str, str],
     setting: Setting,
     folder: ContainerFolder,
     attempt: int,
@@ -54,17 +51,8 @@ def compose(
     cgroups: tuple[str, ...] = (),
 ) -> Launch:
     """Raises ``NotYet`` for what can't be made sense of as things are."""
-    env = environment(
-        pod,
-        container,
-        sources,
-        image.env,
-        address=setting.address,
-        host=setting.host,
-        allocatable=setting.allocatable,
-    )
     user = security.user(pod, container, image.user, setting.agent)
-    env.setdefault("HOME", _home(setting.agent.uid if user is None else user.uid))
+    env = {"HOME": _home(setting.agent.uid if user is None else user.uid), **env}
     mounts = list(setting.mounts)
     if image.root is not None and image.mount_at:
         mounts.insert(0, Mount(str(image.root), image.mount_at, read_only=True))

@@ -25,6 +25,7 @@ from pilothouse.api.objects import Object
 from pilothouse.node.lifecycle.instances import Ended
 from pilothouse.node.lifecycle.knowing import Ending
 from pilothouse.node.lifecycle.restarting import Pause
+from pilothouse.node.volumes.removing import remove
 
 T = TypeVar("T")
 KEPT = 2
@@ -108,7 +109,7 @@ class PodFolder:
             write_whole(self.path / _POD, content)
             return
         making = self.path.with_name(_MAKING + self.path.name)
-        shutil.rmtree(making, ignore_errors=True)
+        remove(making)
         making.mkdir(parents=True, mode=0o711)
         write_whole(making / _POD, content)
         making.rename(self.path)
@@ -146,13 +147,11 @@ class PodFolder:
         return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
 
     def remove(self) -> None:
-        """All of it, ``pod.json`` last: what is removed half-way is taken up again."""
-        shutil.rmtree(self.path / "containers", ignore_errors=True)
+        """All of it; what is removed half-way is not taken up again. Raises OSError, if something is mounted there."""
         making = self.path.with_name(_MAKING + self.path.name)
         if self.path.is_dir():
-            shutil.rmtree(making, ignore_errors=True)
             self.path.rename(making)
-        shutil.rmtree(making, ignore_errors=True)
+        remove(making)
 
 
 def pod_folders(folder: Path) -> Iterator[PodFolder]:
@@ -161,7 +160,7 @@ def pod_folders(folder: Path) -> Iterator[PodFolder]:
         return
     for each in sorted(folder.iterdir()):
         if each.name.startswith(_MAKING):
-            shutil.rmtree(each, ignore_errors=True)
+            remove(each)
         elif each.is_dir():
             yield PodFolder(each)
 

@@ -27,7 +27,7 @@ from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.composing import Setting, compose
-from pilothouse.node.environment import CONFIG_MAP, Source, wanted
+from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
 from pilothouse.node.folders import ContainerFolder, PodFolder
 from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, decide
 from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
@@ -263,16 +263,22 @@ class Keeper:
         image = means.parts.images.resolve(part.spec.get("image") or "")
         self._images[part.name] = part.spec.get("image") or ""
         sources = {source: await self._source(source) for source in sorted(wanted(part.spec))}
-        setting = Setting(
+        env = environment(
+            pod,
+            part.spec,
+            sources,
+            image.env,
             address=self._address,
             host=means.settings.address,
-            agent=means.agent,
             allocatable=means.allocatable(),
+        )
+        setting = Setting(
+            agent=means.agent,
             mounts=tuple(means.parts.addresses.mounts(pod, self._address)),
             hidden=(str(means.settings.data),),
         )
-        volumes = means.parts.volumes.mounts(pod, part.spec, self._prepared or {})
-        return compose(pod, part.spec, image, sources, setting, folder, attempt, volumes=volumes)
+        volumes = means.parts.volumes.mounts(pod, part.spec, self._prepared or {}, env)
+        return compose(pod, part.spec, image, env, setting, folder, attempt, volumes=volumes)
 
     async def _source(self, source: Source) -> Object | None:
         kind, name = source

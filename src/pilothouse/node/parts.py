@@ -107,8 +107,15 @@ class Volumes(Protocol):
         """All of a pod's volumes by name. Asked again after the agent was restarted. Raises ``VolumeNotReady``."""
         ...
 
-    def mounts(self, pod: Object, container: Tree, prepared: Mapping[str, Prepared], /) -> Sequence[Mount]:
-        """Where a container sees them. Raises ``VolumeNotReady``, for a ``subPath`` that leads out, say."""
+    def mounts(
+        self, pod: Object, container: Tree, prepared: Mapping[str, Prepared], env: Mapping[str, str], /
+    ) -> Sequence[Mount]:
+        """Where a container with this environment sees them. Raises ``VolumeNotReady``, for a ``subPath`` that leads
+        out, say."""
+        ...
+
+    def excess(self, pod_uid: str, /) -> str:
+        """Why a pod has to go: one of its volumes holds more than it may. Empty if none does."""
         ...
 
     async def release(self, pod_uid: str, /) -> None:
