@@ -1,0 +1,60 @@
+"""Signals passed on to a child: for a process that stands in its place, as a pilot does as PID 1.
+
+    async with forwarding(lambda number: os.killpg(child, number)) as asked:
+        await first(child_ended, asked.wait())       # asked to stop: begin the stop, with its grace
+        ...
+        asked.urgency                                # 1, and one more for every further TERM: hurry
+
+The kernel drops signals to PID 1 that it has no handler for, so every one of these gets a handler. TERM and INT are not passed on as they
+are: they ask for a stop, and how the child is told (its stop signal, and only after its drain) is the caller's to say. A second one makes
+it more urgent; it never abandons a stop that is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable
+
+PASSED_ON = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Asked:
+    """Whether, and how often, we were asked to stop."""
+
+    def __init__(self) -> None:
+        self.urgency = 0
+        self._again = asyncio.Event()
+
+    def ask(self) -> None:
+        self.urgency += 1
+        self._again.set()
+
+    async def wait(self, urgency: int = 1) -> None:
+        """Until asked that many times."""
+        while self.urgency < urgency:
+            self._again.clear()
+            await self._again.wait()
+
+
+@contextlib.asynccontextmanager
+async def forwarding(send: Callable[[int], None]) -> AsyncIterator[Asked]:
+    """Handlers in place within the context. A child that has ended already is nobody to tell."""
+    loop = asyncio.get_running_loop()
+    asked = Asked()
+
+    def pass_on(number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            send(number)
+
+    for number in PASSED_ON:
+        loop.add_signal_handler(number, pass_on, number)
+    for number in STOPPING:
+        loop.add_signal_handler(number, asked.ask)
+    try:
+        yield asked
+    finally:
+        for number in (*PASSED_ON, *STOPPING):
+            loop.remove_signal_handler(number)

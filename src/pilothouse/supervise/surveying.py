@@ -1,0 +1,90 @@
+"""What this machine lets us do, found out by doing it: for a Node's condition, and to refuse what could not be kept.
+
+    survey = await survey_machine(folder, "pilothouse/node-1")
+    survey.view.allowed, survey.view.why       # False, "no namespaces of its own: Operation not permitted; run the node as root, ..."
+    survey.limits["memory"].why                # "no part of /sys/fs/cgroup is delegated to us: ..."
+
+Whether namespaces are allowed depends on kernel, sysctls, security modules and the container we may be in ourselves; no file tells. So a
+container with a view of its own is started in `folder`, and ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from pilothouse.supervise import cgroups
+from pilothouse.supervise.containers import start
+from pilothouse.supervise.launching import Launch, LaunchError, LogPolicy, Mount, View
+
+SECONDS = 30.0
+
+
+class Allowance(Struct, frozen=True):
+    """Something that is possible here, or why it is not."""
+
+    allowed: bool
+    why: str = ""
+
+
+class Survey(Struct, frozen=True):
+    """What a node can promise."""
+
+    view: Allowance
+    """Mount, UTS and PID namespaces for each container."""
+    users: Allowance
+    """Containers that run as other users than ourselves."""
+    limits: Mapping[str, Allowance]
+    """By controller: cpu, memory, pids, io."""
+
+
+async def survey_machine(folder: Path, base: str) -> Survey:
+    """`folder` is made, and removed again; `base` is where the node's cgroups are to be."""
+    found = cgroups.find(base)
+    return Survey(
+        view=await _view(folder),
+        users=Allowance(True)
+        if os.geteuid() == 0
+        else Allowance(
+            False,
+            f"we are user {os.geteuid()}, not root: inside, any one number is shown for it, but no other is it",
+        ),
+        limits={
+            each: Allowance(each not in found.unavailable, found.unavailable.get(each, ""))
+            for each in cgroups.CONTROLLERS
+        },
+    )
+
+
+async def _view(folder: Path) -> Allowance:
+    """The program that is tried is the one we know to be there: our own interpreter."""
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    launch = Launch(
+        argv=(
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            "import os; os._exit(os.getpid() != 1 or not os.path.isdir('/proc/1'))",
+        ),
+        view=View(hostname="survey", mounts=(Mount(str(folder), "/pilothouse-survey/here", read_only=True),)),
+        log=LogPolicy(str(folder / "log")),
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            exit = await (await start(folder, launch)).exited()
+    except LaunchError as error:
+        return Allowance(False, error.message)
+    except TimeoutError:
+        return Allowance(False, f"a container with a view of its own did not end in {SECONDS:g} s")
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    if exit.code:
+        return Allowance(False, f"a container with a view of its own ended with code {exit.code}")
+    return Allowance(True)
