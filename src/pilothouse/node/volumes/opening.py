@@ -1,0 +1,47 @@
+"""The volumes of a node, put together from their parts.
+
+    volumes = open_volumes(api, node="m1", data=Path("/var/lib/pilothouse/node"), allocatable={…}, clock=clock, rng=rng)
+
+Whether the agent is root is asked of the machine here, once; everything else is told.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from pilothouse.base.clock import Clock
+from pilothouse.client.rest import Api
+from pilothouse.node.volumes.claims import Claims
+from pilothouse.node.volumes.directories import Directories
+from pilothouse.node.volumes.keeping import DIRECTORY, LOOP, Keeper
+from pilothouse.node.volumes.loops import Loops
+from pilothouse.node.volumes.memory import memory_of
+from pilothouse.node.volumes.preparing import REFRESH, Volumes, VolumeSettings
+from pilothouse.node.volumes.tokens import Tokens
+
+DEFAULT_TIER: Final = "default"
+
+
+def open_volumes(
+    api: Api,
+    *,
+    node: str,
+    data: Path,
+    clock: Clock,
+    rng: Random,
+    tiers: Mapping[str, Path] = {},
+    allocatable: Mapping[str, str] = {},
+    refresh: float = REFRESH,
+) -> Volumes:
+    """``data`` is the node's own folder; ``tiers`` are folders for volumes beside the one in it, by name."""
+    data = data.absolute()
+    root = os.geteuid() == 0
+    keepers: dict[str, Keeper] = {DIRECTORY: Directories(), LOOP: Loops(root=root)}
+    every = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
+    claims = Claims(api, node, keepers, every, root=root)
+    settings = VolumeSettings(pods=data / "pods", root=root, allocatable=allocatable, refresh=refresh)
+    return Volumes(api, settings, memory_of(data, root=root), claims, Tokens(api, clock, rng), clock)
