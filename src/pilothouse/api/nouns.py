@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 
-class Noun(msgspec.Struct, frozen=True):
+class Noun(msgspec.Struct, frozen=True, cache_hash=True):
     """One version of a kind, as a client names it."""
 
     group: str

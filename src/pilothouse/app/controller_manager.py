@@ -3,7 +3,7 @@
     await run(ManagerOptions(access=load(kubeconfig)), announce=print)
     await rehearse(ManagerOptions(access=load(kubeconfig)), say=print, watch=False)
 
-It runs on the stock event loop until SIGTERM or SIGINT. Decisions stop first, then the lease is given up, so that another
+It runs until SIGTERM or SIGINT, and starts no processes, so that it may have the fast event loop. Decisions stop first, then the lease is given up, so that another
 takes over at once.
 """
 

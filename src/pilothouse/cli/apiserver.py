@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ from pilothouse.app.options import (
     StartError,
 )
 from pilothouse.cli.parameters import Duration, Listen, Network
+from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.store_flags import FILE, data_flag, etcd_flags, etcd_options
-
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @click.command()
@@ -130,23 +127,19 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     metavar="NAME",
     help="Name of the node on this machine: node.kubeconfig is then written for it, beside the administrator's.",
 )
-@click.option("-v", "--verbose", count=True, help="Log more; twice for every request.")
+@verbose_flag("Log more; twice for every request.")
 def apiserver(verbose: int, **flags: Any) -> None:
     """Run the API server.
 
     When it is ready it says so in one line, with its address and the kubeconfig to use. SIGTERM stops it gracefully.
     """
-    levels = [logging.WARNING, logging.INFO, logging.DEBUG]
-    logging.basicConfig(level=levels[min(verbose, 2)], format=_LOG_FORMAT, stream=sys.stderr)
+    log_to_stderr(verbose)
     options = _options(flags)
     try:
         options.check()
     except StartError as problem:
         raise click.UsageError(str(problem)) from None
-    try:
-        _run(options)
-    except StartError as problem:
-        raise click.ClickException(str(problem)) from None
+    _run(options)
 
 
 def _options(flags: dict[str, Any]) -> ApiServerOptions:
@@ -186,12 +179,7 @@ def _run(options: ApiServerOptions) -> None:
     from pilothouse.app import memory
 
     memory.start_quietly()
-    import asyncio
-
-    import uvloop
-
     from pilothouse.app.apiserver import allow_many_connections, run
 
     allow_many_connections()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run(options, announce=lambda line: click.echo(line)))
+    run_fast(lambda: run(options, announce=lambda line: click.echo(line)))

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pilothouse.app.options import StartError, default_data
+from pilothouse.app.options import default_data
 from pilothouse.cli.parameters import Duration, Listen
+from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
 
 if TYPE_CHECKING:
     from pilothouse.client.access import Access
-
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @click.command("controller-manager")
@@ -83,18 +80,15 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     is_flag=True,
     help="With --dry-run: go on with what changes, instead of ending when all is told.",
 )
-@click.option("-v", "--verbose", count=True, help="Log more; twice for much more.")
+@verbose_flag("Log more; twice for much more.")
 def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> None:
     """Run the controllers: what is asked for in the API is brought about.
 
     Several may run; one leads, and the others stand by. SIGTERM stops it, and another takes over at once.
     """
-    levels = [logging.WARNING, logging.INFO, logging.DEBUG]
-    logging.basicConfig(level=levels[min(verbose, 2)], format=_LOG_FORMAT, stream=sys.stderr)
+    log_to_stderr(verbose)
     if flags["watch"] and not flags["dry_run"]:
         raise click.UsageError("--watch goes with --dry-run")
-    import asyncio
-
     from pilothouse.app.controller_manager import ManagerOptions, rehearse, run
     from pilothouse.app.controllers import UnknownController
     from pilothouse.client.access import AccessError
@@ -121,13 +115,11 @@ def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> N
         raise click.ClickException(str(problem)) from None
     try:
         if flags["dry_run"]:
-            asyncio.run(rehearse(options, say=click.echo, watch=flags["watch"]))
+            run_fast(lambda: rehearse(options, say=click.echo, watch=flags["watch"]))
         else:
-            asyncio.run(run(options, announce=click.echo))
+            run_fast(lambda: run(options, announce=click.echo))
     except UnknownController as problem:
         raise click.UsageError(str(problem)) from None
-    except StartError as problem:
-        raise click.ClickException(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{options.access.url}: {problem}") from None
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from pilothouse.api.nouns import Noun
@@ -84,7 +85,7 @@ class Controller:
     serial: bool = False
     """Decides about one object at a time, and about each with all that the decisions before it wrote in view."""
 
-    @property
+    @cached_property
     def nouns(self) -> tuple[Noun, ...]:
         """Every kind it looks at, the primary first."""
         return tuple(dict.fromkeys((self.primary, *self.owns, *self.also, *self.reads)))

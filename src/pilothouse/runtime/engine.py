@@ -243,7 +243,7 @@ class Engine:
             self._journal.forget(self.controller, key)
             return
         began = perf_counter()
-        world = self._world()
+        world = World(caches, now=self._clock.now())
         result = await self._result(key, seen, world, fence)
         self.tally.count(result, perf_counter() - began)
         if result.failure or result.refused:

@@ -5,8 +5,8 @@
     journal.note(controller, seen, world, result, attempts)
     journal.tell(about, "SuccessfulCreate", "created pod web-0", False)
 
-Nobody waits for this: what is noted is kept, the newest of each decision, and written a moment later by one task. What
-can't be written is tried again later; a queue that is full drops events first. A server that has no ``Decision`` kind gets
+Nobody waits for this, and it keeps out of the way of the work: what is noted is kept, the newest of each decision, and written
+by one task once nothing new has come for a moment, or after a few seconds where there is no end of it. What can't be written is tried again later; a queue that is full drops events first. A server that has no ``Decision`` kind gets
 none. What was on record before this process is read once, so that a decision that has not changed is not written again.
 """
 
@@ -30,12 +30,14 @@ from pilothouse.runtime.declaring import Controller, Key
 from pilothouse.runtime.intents import Delete
 from pilothouse.runtime.leading import Deposed
 from pilothouse.runtime.outcomes import Result
-from pilothouse.runtime.recording import Stamp, carried_on, gist, record, record_name, worth_writing
+from pilothouse.runtime.recording import Stamp, carried_on, gist, is_idle, record, record_name, worth_writing
 from pilothouse.runtime.telling import EventWrite, Teller
 from pilothouse.runtime.world import World
 
 PAUSE = 0.5
-"""Seconds for which a decision may still change before it is written."""
+"""Seconds without news after which what is noted is written: until then it may still change."""
+LONGEST_PAUSE = 5.0
+"""Seconds after which it is written in any case."""
 MOST_EVENTS = 1000
 _AGAIN = Backoff(first=1.0, factor=2.0, longest=60.0)
 _MANAGER = "pilothouse-decisions"
@@ -57,6 +59,8 @@ class Journal:
         self._events: OrderedDict[Name, EventWrite] = OrderedDict()
         self._record: dict[Name, Tree] = {}
         self._news = asyncio.Event()
+        self._latest = 0.0
+        """When there were news, by the loop's clock."""
         self._writing = False
         self._keeps_decisions = True
         self.dropped = 0
@@ -75,12 +79,14 @@ class Journal:
         """
         if not self._keeps_decisions or seen.noun == Decision or _ended(seen, result):
             return
-        tree = record(controller, seen, world, result, stamp=self._stamp, attempts=attempts)
-        name = _name(tree)
+        name = (seen.namespace or "default", record_name(controller.name, seen.noun, seen.name))
         before = self._decisions.get(name) or self._record.get(name)
+        if is_idle(result, before):
+            return
+        tree = record(controller, seen, world, result, stamp=self._stamp, attempts=attempts)
         if worth_writing(tree, before):
             self._decisions[name] = carried_on(tree, before)
-            self._news.set()
+            self._heard()
 
     def forget(self, controller: Controller, key: Key) -> None:
         """There is no such object any more; its record goes with it."""
@@ -97,6 +103,10 @@ class Journal:
         if len(self._events) > MOST_EVENTS:
             self._events.popitem(last=False)
             self.dropped += 1
+        self._heard()
+
+    def _heard(self) -> None:
+        self._latest = asyncio.get_running_loop().time()
         self._news.set()
 
     async def run(self, fence: Callable[[], Fence | None]) -> None:
@@ -115,7 +125,7 @@ class Journal:
         failures = 0
         while True:
             await self._news.wait()
-            await asyncio.sleep(PAUSE)
+            await self._quiet()
             self._news.clear()
             self._writing = True
             try:
@@ -129,6 +139,17 @@ class Journal:
                 await asyncio.sleep(pause)
             finally:
                 self._writing = False
+
+    async def _quiet(self) -> None:
+        """Wait until there have been no news for a moment, but not for ever."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        end = now + LONGEST_PAUSE
+        until = now + PAUSE
+        while now < until:
+            await asyncio.sleep(until - now)
+            now = loop.time()
+            until = min(end, self._latest + PAUSE)
 
     async def _remembered(self) -> None:
         """Have what is on record read, however long it takes: decisions do not wait for it."""

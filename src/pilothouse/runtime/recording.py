@@ -11,6 +11,7 @@ decision has changed, and never for a decision to do nothing again: the last thi
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ from pilothouse.runtime.world import Read, World
 
 MOST_INTENTS = 50
 _LONGEST_NAME = 253
+_UNFIT = re.compile(r"[^\w.-]|_")
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -38,7 +40,7 @@ class Stamp(msgspec.Struct, frozen=True):
 def record_name(controller: str, noun: Noun, name: str) -> str:
     """One record per controller and object; a name that is too long ends in a digest of itself."""
     name = ".".join(part for part in (controller, noun.kind, noun.group, name) if part)
-    name = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name.lower())
+    name = _UNFIT.sub("-", name.lower())
     if len(name) <= _LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
@@ -100,10 +102,15 @@ def summary(result: Result, acts: list[Act]) -> str:
     return f"{first} (and {more} more)" if more else first
 
 
+def is_idle(result: Result, old: Mapping[str, Any] | None) -> bool:
+    """True if nothing is decided where nothing was waited for: by far the most common case, told without a record."""
+    return not result.acts and not result.error and not _is_open(old)
+
+
 def worth_writing(new: Tree, old: Mapping[str, Any] | None) -> bool:
     """True if a decision is another than the one on record."""
     if new["outcome"] == "Nothing":
-        return old is not None and old.get("outcome") in ("Waiting", "Failed")
+        return _is_open(old)
     return old is None or _same(new) != _same(old)
 
 
@@ -119,6 +126,10 @@ def gist(tree: Mapping[str, Any]) -> Tree:
     """The part of a record that has to be kept to tell whether another decision is the same."""
     kept = {name: tree[name] for name in ("outcome", "waiting", "intents") if name in tree}
     return {**kept, "object": {"uid": tree.get("object", {}).get("uid", "")}}
+
+
+def _is_open(old: Mapping[str, Any] | None) -> bool:
+    return old is not None and old.get("outcome") in ("Waiting", "Failed")
 
 
 def _same(tree: Mapping[str, Any]) -> Any:
