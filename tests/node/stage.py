@@ -61,15 +61,18 @@ class Stage:
 
         self.loop.run_until_complete(whole())
 
-    def start_agent(self) -> Agent:
+    def new_agent(self) -> Agent:
+        """One that does not run yet."""
         self.agents += 1
         parts = Parts(
             images=self.images, volumes=self.volumes, addresses=self.addresses, containers=self.machine
         )
         api = self.server.api(f"agent {self.agents}")
-        agent = Agent(api, self.settings, parts, self.clock, random.Random(self.agents))
+        return Agent(api, self.settings, parts, self.clock, random.Random(self.agents))
+
+    def start_agent(self) -> Agent:
+        self.agent = agent = self.new_agent()
         self._agent = asyncio.ensure_future(agent.run())
-        self.agent = agent
         return agent
 
     async def kill_agent(self) -> None:

@@ -1,0 +1,166 @@
+"""Restart policies, and the pauses between restarts: at once, then 10 s, doubling to five minutes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.kit.played_machine import Play
+from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
+
+from pilothouse.node.lifecycle.instances import Ended
+from pilothouse.node.lifecycle.restarting import Pause, next_pause, rest, wanted_again
+from pilothouse.node.lifecycle.roles import Part, Role
+
+
+@pytest.mark.parametrize(
+    ("role", "policy", "code", "again"),
+    [
+        (Role.MAIN, "Always", 0, True),
+        (Role.MAIN, "Always", 1, True),
+        (Role.MAIN, "OnFailure", 0, False),
+        (Role.MAIN, "OnFailure", 1, True),
+        (Role.MAIN, "Never", 0, False),
+        (Role.MAIN, "Never", 1, False),
+        (Role.INIT, "Always", 0, False),
+        (Role.INIT, "Always", 1, True),
+        (Role.INIT, "OnFailure", 1, True),
+        (Role.INIT, "Never", 1, False),
+        (Role.SIDECAR, "Never", 0, True),
+        (Role.SIDECAR, "Never", 1, True),
+    ],
+)
+def test_who_runs_again(role: Role, policy: str, code: int, again: bool) -> None:
+    ended = Ended(0, code, started=0.0, finished=1.0)
+    assert wanted_again(Part("c", role, {}), ended, policy) is again
+
+
+def test_pauses_double_up_to_five_minutes() -> None:
+    pause: Pause | None = None
+    now, pauses = 0.0, []
+    for _ in range(8):
+        pauses.append(rest(pause, now, now))
+        now += pauses[-1]
+        pause = next_pause(pause, now, now)
+    assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_ten_minutes_of_running_wipe_the_slate_clean() -> None:
+    pause = Pause(160.0, since=1000.0)
+    assert rest(pause, 1601.0, 1601.0) == 0
+    assert next_pause(pause, 1601.0, 1601.0).seconds == 10
+    assert rest(pause, 1599.0, 1599.0) == 160
+
+
+def test_a_container_that_fails_at_once_is_started_at_these_times(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = Play(runs=0.0, code=1)
+        await stage.pod({"containers": [app()]})
+        await asyncio.sleep(400)
+        starts = [round(each.started - stage.machine.launches[0].started) for each in stage.machine.launches]
+        assert starts == [0, 0, 10, 30, 70, 150, 310]
+
+    stage.play(scene)
+
+
+def test_a_container_that_waits_says_crash_loop_back_off(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = Play(runs=0.0, code=1)
+        await stage.pod({"containers": [app()]})
+        pod = await stage.until(lambda pod: reason(pod) == "CrashLoopBackOff")
+        message = container(pod)["state"]["waiting"]["message"]
+        assert message.startswith("back-off 10s restarting failed container=app pod=web-0_default(")
+        assert container(pod)["lastState"]["terminated"]["exitCode"] == 1
+        assert phase(pod) == "Running"
+        assert not is_ready(pod)
+        assert "BackOff" in [reason for reason, _ in await stage.events()]
+
+    stage.play(scene)
+
+
+def test_the_pause_outlives_the_agent(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = Play(runs=0.0, code=1)
+        await stage.pod({"containers": [app()]})
+        await asyncio.sleep(75)
+        before = len(stage.machine.launches)
+        await stage.restart_agent()
+        await asyncio.sleep(60)
+        assert len(stage.machine.launches) == before
+        await asyncio.sleep(20)
+        assert len(stage.machine.launches) == before + 1
+
+    stage.play(scene)
+
+
+def test_restarts_are_counted_over_agents(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = [Play(runs=1.0, code=1), Play(runs=1.0, code=1), Play()]
+        await stage.pod({"containers": [app()]})
+        await stage.until(lambda pod: container(pod).get("restartCount") == 1)
+        await stage.restart_agent()
+        pod = await stage.until(lambda pod: container(pod).get("restartCount") == 2 and is_ready(pod))
+        assert state(pod) == "running"
+
+    stage.play(scene)
+
+
+def test_on_failure_succeeds_in_the_end(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = [Play(runs=1.0, code=1), Play(runs=1.0, code=0)]
+        await stage.pod({"restartPolicy": "OnFailure", "containers": [app()]})
+        pod = await stage.until(lambda pod: phase(pod) == "Succeeded")
+        assert container(pod)["restartCount"] == 1
+        assert reason(pod) == "Completed"
+
+    stage.play(scene)
+
+
+def test_never_fails_at_the_first_failure(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = Play(runs=1.0, code=7)
+        await stage.pod({"restartPolicy": "Never", "containers": [app()]})
+        pod = await stage.until(lambda pod: phase(pod) == "Failed")
+        assert container(pod)["state"]["terminated"]["exitCode"] == 7
+        await asyncio.sleep(600)
+        assert len(stage.machine.launches) == 1
+
+    stage.play(scene)
+
+
+def test_a_pod_of_several_has_ended_when_all_have(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["one"] = Play(runs=1.0, code=1)
+        stage.machine.cast["two"] = Play(runs=20.0, code=0)
+        await stage.pod({"restartPolicy": "Never", "containers": [app("one"), app("two")]})
+        pod = await stage.until(lambda pod: state(pod, "one") == "terminated")
+        assert phase(pod) == "Running"
+        await stage.until(lambda pod: phase(pod) == "Failed")
+
+    stage.play(scene)
+
+
+def test_what_cant_be_started_waits_like_what_fails(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = Play(refuses="/bin/nothing: no such program")
+        await stage.pod({"containers": [app()]})
+        pod = await stage.until(lambda pod: reason(pod) == "CrashLoopBackOff")
+        ended = container(pod)["lastState"]["terminated"]
+        assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+        assert "no such program" in ended["message"]
+        assert ("Failed", "Error: /bin/nothing: no such program") in await stage.events()
+
+    stage.play(scene)
+
+
+def test_an_ended_pod_stays_ended_over_agents(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = Play(runs=1.0, code=0)
+        await stage.pod({"restartPolicy": "Never", "containers": [app()]})
+        await stage.until(lambda pod: phase(pod) == "Succeeded")
+        await stage.restart_agent()
+        await asyncio.sleep(30)
+        assert phase(await stage.get()) == "Succeeded"
+        assert len(stage.machine.launches) == 1
+
+    stage.play(scene)
