@@ -19,6 +19,10 @@ FLAG = re.compile(r"--[a-z][a-z-]+[a-z]")
 def test_the_page_of_a_command_names_each_of_its_flags_and_no_others(page: str, command: Command) -> None:
     table = (DOCS / page).read_text().partition("## Flags")[2].partition("\n## ")[0]
     named = set(FLAG.findall(table)) - {"--help"}
-    options = ((*option.opts, *option.secondary_opts) for option in command.params)
+    options = (
+        (*option.opts, *option.secondary_opts)
+        for option in command.params
+        if not getattr(option, "hidden", False)
+    )
     real = {name for names in options for name in names if name.startswith("--")}
     assert named == real - {"--verbose"}

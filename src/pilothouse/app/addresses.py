@@ -58,15 +58,14 @@ def _local(host: str, port: int) -> str:
 
 def advertised(host: str, port: int) -> str:
     """How a client on another machine reaches it, as far as this one can tell."""
-    outward = _outward_address() if is_everywhere(host) else []
-    return url(outward[0] if outward else host, port)
+    return url((outward_address() if is_everywhere(host) else "") or host, port)
 
 
 def names(host: str) -> frozenset[str]:
     """Every name and address that the serving certificate has to be good for."""
     found = {*_ALWAYS, *_host_names()}
     if is_everywhere(host):
-        found.update(_outward_address())
+        found.update(filter(None, [outward_address()]))
     else:
         found.add(host)
     return frozenset(_normal(name) for name in found)
@@ -85,12 +84,12 @@ def _host_names() -> list[str]:
     return [name] if usable else []
 
 
-def _outward_address() -> list[str]:
-    """The address this machine would use towards the rest of the world. Nothing is sent to find out."""
+def outward_address() -> str:
+    """The address this machine would use towards the rest of the world; empty if none. Nothing is sent to find out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_NOWHERE)
         except OSError:
-            return []
+            return ""
         address: str = probe.getsockname()[0]
-        return [address]
+        return address

@@ -33,6 +33,7 @@ from pilothouse.app import addresses, auditing, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
 from pilothouse.app.keeping import key_store, opened_store, serve_maintenance, warn_of_missing_keys
+from pilothouse.app.lifeline import stop_when_closed
 from pilothouse.app.monitoring import Monitoring
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
 from pilothouse.app.renewing import Renewal
@@ -52,6 +53,8 @@ GRACE_SECONDS = 30.0
 async def run(options: ApiServerOptions, announce: Callable[[str], None]) -> None:
     """Run a server until SIGTERM or SIGINT. Raises ``StartError`` if it can't start."""
     stop = Stop.on_signals(asyncio.get_running_loop())
+    if options.lifeline is not None:
+        stop_when_closed(stop, options.lifeline)
     async with serving(options) as server:
         announce(
             f"pilothouse apiserver is ready at {server.url} (kubeconfig: {server.folder.admin_kubeconfig})"

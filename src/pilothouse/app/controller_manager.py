@@ -20,6 +20,7 @@ import pilothouse
 from pilothouse.aio.ordering import Group, Ordered
 from pilothouse.app.addresses import plain_url
 from pilothouse.app.controllers import all_controllers, chosen
+from pilothouse.app.lifeline import stop_when_closed
 from pilothouse.app.manager_pages import manager_pages
 from pilothouse.app.pages import serving
 from pilothouse.app.stopping import Stop
@@ -53,6 +54,8 @@ class ManagerOptions:
     timing: Timing = field(default_factory=Timing)
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """Where health and metrics can be read; port 0 is a free one."""
+    lifeline: int | None = None
+    """A descriptor whose other end is held by whoever looks after the manager: see ``roles``."""
 
 
 async def run(options: ManagerOptions, *, announce: Say) -> None:
@@ -61,6 +64,8 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
     Raises ``UnknownController``, ``StartError``, ``TransportError`` or ``StatusError`` at the start.
     """
     stop = Stop.on_signals(asyncio.get_running_loop())
+    if options.lifeline is not None:
+        stop_when_closed(stop, options.lifeline)
     clock, rng = SystemClock(), random.Random()
     identity = unique_identity()
     async with _reached(options) as (api, controllers):

@@ -81,6 +81,8 @@ class ApiServerOptions:
     """Seconds of history that a watcher or a paging client can count on."""
     local_node: str = ""
     """The node on this machine that is let in by a file in the data folder; none if empty."""
+    lifeline: int | None = None
+    """A descriptor whose other end is held by whoever looks after the server: see ``roles``."""
     shutdown_delay: float = 0.0
     """Seconds that the server goes on serving, no longer ready, before it stops."""
 

@@ -14,8 +14,10 @@ from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.image import image
 from pilothouse.cli.join import join
+from pilothouse.cli.node import node
 from pilothouse.cli.prometheus import prometheus_config
 from pilothouse.cli.token import token
+from pilothouse.cli.up import down, up
 from pilothouse.cli.why import why
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -39,12 +41,15 @@ for command in (
     certs,
     controller_manager,
     crds,
+    down,
     encryption,
     join,
     image,
+    node,
     prometheus_config,
     restore,
     token,
+    up,
     why,
 ):
     main.add_command(command)

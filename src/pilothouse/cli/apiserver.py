@@ -13,6 +13,7 @@ from pilothouse.app.options import (
     AuditOptions,
     StartError,
 )
+from pilothouse.cli.lifeline import lifeline_flag
 from pilothouse.cli.parameters import Duration, Listen, Network
 from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.store_flags import FILE, data_flag, etcd_flags, etcd_options
@@ -127,6 +128,7 @@ from pilothouse.cli.store_flags import FILE, data_flag, etcd_flags, etcd_options
     metavar="NAME",
     help="Name of the node on this machine: node.kubeconfig is then written for it, beside the administrator's.",
 )
+@lifeline_flag
 @verbose_flag("Log more; twice for every request.")
 def apiserver(verbose: int, **flags: Any) -> None:
     """Run the API server.
@@ -172,6 +174,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         compaction_interval=flags["compaction_interval"],
         shutdown_delay=flags["shutdown_delay_duration"],
         local_node=flags["local_node"],
+        lifeline=flags["lifeline"],
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pilothouse.app.options import default_data
+from pilothouse.cli.lifeline import lifeline_flag
 from pilothouse.cli.parameters import Duration, Listen
 from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("controller-manager")
 @click.option(
     "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
     help="How to reach the API server; else the pod's own account, KUBECONFIG, or the local server's own.",
 )
 @click.option(
@@ -80,8 +81,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --dry-run: go on with what changes, instead of ending when all is told.",
 )
+@lifeline_flag
 @verbose_flag("Log more; twice for much more.")
-def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> None:
+def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: Any) -> None:
     """Run the controllers: what is asked for in the API is brought about.
 
     Several may run; one leads, and the others stand by. SIGTERM stops it, and another takes over at once.
@@ -96,6 +98,10 @@ def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> N
     from pilothouse.client.transport import TransportError
     from pilothouse.meta.errors import StatusError
 
+    if lifeline is not None:
+        from pilothouse.app.lifeline import await_word
+
+        await_word(lifeline)
     try:
         options = ManagerOptions(
             access=_access(kubeconfig),
@@ -108,6 +114,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, **flags: Any) -> N
                 flags["leader_elect_retry_period"],
             ),
             listen=flags["listen"],
+            lifeline=lifeline,
         )
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None

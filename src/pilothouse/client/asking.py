@@ -24,6 +24,11 @@ from pilothouse.client.warning_headers import warning_texts
 class AskError(Exception):
     """No answer, or a refusal; the message is the server's where it gave one."""
 
+    def __init__(self, message: str, status: int = 0) -> None:
+        """``status`` is that of the answer; 0 if there was none."""
+        super().__init__(message)
+        self.status = status
+
 
 class Asked:
     """An answer that is being read."""
@@ -61,9 +66,10 @@ def ask(
     *,
     agent: str,
     method: str = "GET",
+    body: bytes = b"",
     patience: float | None = None,
 ) -> Iterator[Asked]:
-    """A request that succeeded. Raises ``AskError`` if it doesn't, or if nothing comes for ``patience`` seconds."""
+    """A request that succeeded, with a body of JSON if there is one. Raises ``AskError`` if it doesn't, or if nothing comes for ``patience`` seconds."""
     try:
         access = logged_in(access)
         connection = _connection(access, patience)
@@ -71,7 +77,9 @@ def ask(
         raise AskError(str(problem)) from None
     headers = [("User-Agent", agent), ("Accept", "*/*")]
     if method != "GET":
-        headers.append(("Content-Length", "0"))
+        headers.append(("Content-Length", str(len(body))))
+    if body:
+        headers.append(("Content-Type", "application/json"))
     if access.token:
         headers.append(("Authorization", f"Bearer {access.token}"))
     if access.impersonation is not None:
@@ -81,12 +89,12 @@ def ask(
             connection.putrequest(method, f"{urlsplit(access.url).path}{path}?{urlencode(params)}")
             for name, value in headers:
                 connection.putheader(name, value)
-            connection.endheaders()
+            connection.endheaders(body or None)
             response = connection.getresponse()
         except (OSError, HTTPException) as problem:
             raise AskError(f"{access.url} can't be reached: {problem}") from None
-        if response.status != 200:
-            raise AskError(_refusal(response))
+        if response.status not in (200, 201):
+            raise AskError(_refusal(response), response.status)
         yield Asked(response)
     finally:
         connection.close()

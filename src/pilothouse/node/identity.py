@@ -43,6 +43,12 @@ class NodeIdentity:
         """Whether this machine has joined."""
         return self.kubeconfig_file.exists() and self.credential_file.exists()
 
+    @property
+    def name(self) -> str:
+        """What the node is called, by its kubeconfig."""
+        user: str = json.loads(self.kubeconfig_file.read_bytes())["current-context"]
+        return user.removeprefix(NODE)
+
     def write_authorities(self, pem: bytes) -> None:
         private_folder(self.authorities_file.parent)
         write_private(self.authorities_file, pem)

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
+from pilothouse.node import parts
 from pilothouse.node.environment import Source, expanded
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes.machine import BIND, at, mount, unmount
@@ -38,7 +39,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 def mounts(
     container: Tree,
-    prepared: Mapping[str, Prepared],
+    prepared: Mapping[str, parts.Prepared],
     env: Mapping[str, str],
     held: Path | None,
     group: int | None,

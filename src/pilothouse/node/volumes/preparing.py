@@ -30,6 +30,7 @@ from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
+from pilothouse.node import parts
 from pilothouse.node.environment import CONFIG_MAP, Source
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes import host_paths, mounting, ownership
@@ -97,7 +98,7 @@ class Volumes:
         self,
         pod: Object,
         container: Tree,
-        prepared: Mapping[str, Prepared],
+        prepared: Mapping[str, parts.Prepared],
         env: Mapping[str, str] = {},
     ) -> Sequence[Mount]:
         """Where a container sees them; ``env`` is its environment, for ``subPathExpr``. Raises VolumeNotReady."""

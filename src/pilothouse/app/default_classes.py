@@ -1,0 +1,51 @@
+"""The storage classes that a control plane on one machine begins with.
+
+``directory``, the default, is a folder of the node; ``loop`` a filesystem of the claim's size in a file. They are made once: whoever
+changes or deletes them finds them so at the next start.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pilothouse.app.data_folder import DataFolder
+from pilothouse.client.asking import AskError, ask
+from pilothouse.client.kubeconfig import load
+from pilothouse.pki.files import write_private
+
+_MADE = "classes-made"
+_PATH = "/apis/storage.k8s.io/v1/storageclasses"
+_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+def make_default_classes(folder: DataFolder) -> None:
+    """Make those that are missing, the first time. Raises ``AskError``."""
+    mark = folder.path / _MADE
+    if mark.exists():
+        return
+    access = load(folder.admin_kubeconfig)
+    for body in CLASSES:
+        try:
+            with ask(access, _PATH, {}, agent="pilothouse-up", method="POST", body=json.dumps(body).encode()):
+                continue
+        except AskError as refusal:
+            if refusal.status != 409:
+                raise
+    write_private(mark, b"the default storage classes were made; they are not made again\n")
+
+
+def _storage_class(name: str, *, default: bool) -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, **({"annotations": {_DEFAULT: "true"}} if default else {})},
+        "provisioner": f"pilothouse.io/{name}",
+        # Where a volume is made depends on where the pod goes that wants it.
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "reclaimPolicy": "Delete",
+        "allowVolumeExpansion": True,
+    }
+
+
+CLASSES = (_storage_class("directory", default=True), _storage_class("loop", default=False))

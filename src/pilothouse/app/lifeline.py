@@ -1,0 +1,36 @@
+"""A role's end of its lifeline: see ``roles``.
+
+await_word(descriptor)                  # before the loop: whoever looks after us says when
+stop_when_closed(stop, descriptor)      # within it: whoever looks after us is gone
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from pilothouse.app.stopping import Stop
+
+
+def await_word(descriptor: int) -> None:
+    """Block until told to begin. Whoever was to tell us may be gone instead: then there is nothing to do."""
+    if not os.read(descriptor, 1):
+        raise SystemExit(0)
+
+
+def stop_when_closed(stop: Stop, descriptor: int) -> None:
+    """Ask for a stop when the other end is closed."""
+    when_closed(descriptor, stop.asked.set)
+
+
+def when_closed(descriptor: int, then: Callable[[], None]) -> None:
+    """Have something done when the other end is closed."""
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        if not os.read(descriptor, 64):
+            loop.remove_reader(descriptor)
+            then()
+
+    loop.add_reader(descriptor, heard)

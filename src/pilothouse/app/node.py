@@ -1,0 +1,119 @@
+"""A node, put together from its parts and run until told to stop.
+
+    await run(NodeOptions(access=load(kubeconfig), settings=settings), announce=print)
+
+It runs on the stock event loop until SIGTERM or SIGINT. Pods go on running and are taken up by the next agent, unless the settings
+say otherwise; SIGUSR1 leaves them running in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pilothouse
+from pilothouse.aio.together import together
+from pilothouse.app.leftovers import stop_leftovers
+from pilothouse.app.lifeline import when_closed
+from pilothouse.app.options import StartError
+from pilothouse.app.stopping import Stop
+from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.client.access import Access
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.rest import Api
+from pilothouse.node.addresses.ledger import BadLedger
+from pilothouse.node.addresses.network import Network
+from pilothouse.node.addresses.ranges import BadRange, NoBlock
+from pilothouse.node.agent import Agent, DataInUse
+from pilothouse.node.identity import NodeIdentity
+from pilothouse.node.images.library import Library
+from pilothouse.node.machine import look
+from pilothouse.node.parts import Parts
+from pilothouse.node.renewing import Renewing
+from pilothouse.node.settings import NodeSettings
+from pilothouse.node.volumes.opening import open_volumes
+from pilothouse.supervise import containers
+
+AGENT = f"pilothouse-node/{pilothouse.__version__}"
+STOP_SECONDS = 120.0
+"""How long pods may take to end, whatever they ask for, when the node ends with them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions:
+    """What the command's flags come to."""
+
+    access: Access
+    settings: NodeSettings
+    host: str = "127.0.0.1"
+    """Where the node's own server listens."""
+    joined: NodeIdentity | None = None
+    """The files of a machine that joined, which the node itself renews."""
+    lifeline: int | None = None
+
+
+async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
+    """Run until asked to stop. Raises ``StartError`` at the start."""
+    loop = asyncio.get_running_loop()
+    stop = Stop.on_signals(loop)
+    ends_pods = options.settings.stop_pods
+
+    def leave_pods() -> None:
+        nonlocal ends_pods
+        ends_pods = False
+        stop.asked.set()
+
+    loop.add_signal_handler(signal.SIGUSR1, leave_pods)
+    clock, rng, settings = SystemClock(), random.Random(), options.settings
+    async with HttpTransport.open(options.access, clock, agent=AGENT) as transport:
+        api = Api(transport, rng, manager="pilothouse-node")
+        volumes = open_volumes(
+            api,
+            node=settings.name,
+            data=settings.data,
+            clock=clock,
+            rng=rng,
+            allocatable=look(settings).allocatable,
+        )
+        parts = Parts(
+            images=Library(settings.data / "images", clock),
+            volumes=volumes,
+            addresses=_network(settings, api, clock, rng),
+            containers=containers,
+        )
+        agent = Agent(api, settings, parts, clock, rng)
+        work = {"agent": agent.run(), "announcing": _announce(agent, settings, announce)}
+        if options.joined is not None:
+            work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
+        if options.lifeline is not None:
+            # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
+            when_closed(options.lifeline, leave_pods)
+        working = asyncio.create_task(together(work))
+        asked = asyncio.create_task(stop.asked.wait())
+        try:
+            await asyncio.wait((working, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            working.cancel()
+            [ended] = await asyncio.gather(working, return_exceptions=True)
+        if isinstance(ended, DataInUse):
+            raise StartError(str(ended))
+        if isinstance(ended, Exception):
+            raise ended
+        if ends_pods:
+            await stop_leftovers(settings.data, patience=STOP_SECONDS)
+
+
+def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random) -> Network:
+    try:
+        return Network.open(settings, api, clock, rng)
+    except (BadRange, BadLedger, NoBlock) as problem:
+        raise StartError(str(problem)) from None
+
+
+async def _announce(agent: Agent, settings: NodeSettings, announce: Callable[[str], None]) -> None:
+    await agent.registration.registered()
+    announce(f"node {settings.name} is ready at {settings.address}")

@@ -1,0 +1,217 @@
+"""The roles of a control plane on one machine, each a process of its own that is looked after.
+
+    keeper = Keeper(Role("apiserver", argv), log=folder / "apiserver.log", say=print, changed=save)
+    task = asyncio.create_task(keeper.run())
+    await keeper.ready()                    # its first line on stdout; RoleFailed if it ends before it ever said one
+    keeper.begin()                          # what it waits for is there
+    await keeper.stop(grace=30)
+
+A role that ends unasked is started again, after a pause that grows, and that is told. Its stderr and what it says goes to a log.
+It runs in a process group of its own, so that Ctrl-C at the terminal reaches only whoever looks after it. It holds the other
+end of a pipe, its *lifeline*: a byte in it says "begin", and its end that nobody looks after the role any more, so that it
+stops by itself. That is how nothing is left running when we are killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pilothouse.base.backoff import Backoff
+from pilothouse.base.duration import human_age
+
+PAUSES = Backoff(first=0.5, factor=2.0, longest=30.0)
+STEADY = 60.0
+"""Seconds after which a role that ends has not failed "again"."""
+LARGEST_LOG = 10 * 1024 * 1024
+_TAIL = 2000
+
+Argv = Callable[[], tuple[str, ...]]
+"""The command, asked for at each start. ``{lifeline}`` in it stands for the number of the pipe's end."""
+
+
+class RoleFailed(Exception):
+    """A role ended before it was ever ready; the message is what it said itself."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What is to be run."""
+
+    name: str
+    argv: Argv
+    waits: bool = False
+    """Whether it is told to begin; else it does so at once."""
+    inherits: tuple[int, ...] = ()
+    """Descriptors that it holds as long as it lives."""
+
+
+@dataclass
+class Health:
+    """How a role is doing, for whoever shows it."""
+
+    name: str
+    pid: int = 0
+    since: float = 0.0
+    starts: int = 0
+    state: str = "starting"
+    lines: list[str] = field(default_factory=list)
+    """What the process that runs has said on stdout."""
+
+
+class Keeper:
+    """Runs one role, again and again."""
+
+    def __init__(
+        self, role: Role, log: Path, say: Callable[[str], None], changed: Callable[[], None]
+    ) -> None:
+        self.role = role
+        self.health = Health(role.name)
+        self._log = log
+        self._say = say
+        self._changed = changed
+        self._process: asyncio.subprocess.Process | None = None
+        self._line = -1
+        self._begun = not role.waits
+        self._ready = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until ``stop``. Raises ``RoleFailed`` if the role was never ready."""
+        failures = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            code = await self._live()
+            if self._stopping.is_set():
+                break
+            if not self._ready.is_set():
+                self._note("failed")
+                raise RoleFailed(f"{self.role.name}: {self._last_words() or f'it ended with status {code}'}")
+            failures = 1 if time.monotonic() - began > STEADY else failures + 1
+            pause = PAUSES.after(failures)
+            self._note("waiting")
+            self._say(
+                f"{self.role.name} ended ({_ending(code)}) and is started again in {pause:g} s; "
+                f"what it said last is in {self._log}"
+            )
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+        self._note("stopped")
+
+    def begin(self) -> None:
+        """What the role needs is there, now and from now on."""
+        self._begun = True
+        if self._line >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._line, b"!")
+
+    async def ready(self) -> str:
+        """The first line that it said."""
+        await self._ready.wait()
+        return self.health.lines[0]
+
+    def hurry(self) -> None:
+        """Ask again, for those that take their time."""
+        self._signal(signal.SIGTERM)
+
+    async def stop(self, grace: float, number: int = signal.SIGTERM) -> None:
+        """Ask it to end; after ``grace`` seconds it is killed."""
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        self._note("stopping")
+        self._signal(number)
+        try:
+            await asyncio.wait_for(process.wait(), grace)
+        except TimeoutError:
+            self._say(f"{self.role.name} has not ended in {grace:g} s and is killed")
+            self._signal(signal.SIGKILL)
+            await process.wait()
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    async def _live(self) -> int:
+        """One process, from its start to its end; its status."""
+        _keep_small(self._log)
+        theirs, ours = os.pipe()
+        self.health.lines.clear()
+        try:
+            with self._log.open("ab") as log:
+                self._process = process = await asyncio.create_subprocess_exec(
+                    *(each.replace("{lifeline}", str(theirs)) for each in self.role.argv()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                    pass_fds=(theirs, *self.role.inherits),
+                    process_group=0,
+                )
+            os.close(theirs)
+            self._line = ours
+            if self._begun:
+                os.write(ours, b"!")
+            self.health.pid, self.health.since = process.pid, time.time()
+            self.health.starts += 1
+            self._note("starting")
+            if self._stopping.is_set():
+                self._signal(signal.SIGTERM)
+            await self._listen(process)
+            return await process.wait()
+        finally:
+            self._line = -1
+            os.close(ours)
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        """Keep what it says, until it says no more."""
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            with self._log.open("ab") as log:
+                log.write(line)
+            self.health.lines.append(line.decode(errors="replace").rstrip("\n"))
+            del self.health.lines[:-50]
+            if self.health.state == "starting":
+                self._note("running")
+            self._ready.set()
+
+    def _note(self, state: str) -> None:
+        self.health.state = state
+        self._changed()
+
+    def _last_words(self) -> str:
+        """The end of what it said, without what goes before the error itself."""
+        with self._log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].removeprefix("Error: ") if lines else ""
+
+
+def _ending(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+
+
+def _keep_small(log: Path) -> None:
+    """A log that has grown large is put aside before the next process goes on with it."""
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LARGEST_LOG:
+        log.replace(log.with_suffix(".log.1"))
+
+
+def described(health: Health, now: float) -> tuple[str, str, str, str, str]:
+    """Name, state, process, age and restarts, as a row of a table."""
+    running = health.state in ("starting", "running", "stopping")
+    return (
+        health.name,
+        health.state,
+        str(health.pid) if running else "",
+        human_age(max(0.0, now - health.since)) if running else "",
+        str(max(0, health.starts - 1)),
+    )

@@ -1,0 +1,200 @@
+"""``pilothouse up``: a whole control plane with a node in it, on one machine, looked after until told to stop.
+
+    await run(UpOptions(data=Path("data")), say=print)
+
+API server, controller-manager and node are processes of their own (``roles``). All three are started at once; the latter
+two load what they need and then wait for word that the server answers. The first start makes the authority, the
+kubeconfigs and the default storage classes; each later one goes on with what is there, and the node takes up the pods that
+still run.
+
+Stopping goes the other way round: the node first, with its pods unless they are to be kept, then the manager, which
+gives up its lease, then the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pilothouse.app import up_folder
+from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.default_classes import make_default_classes
+from pilothouse.app.options import StartError
+from pilothouse.app.roles import Keeper, Role, RoleFailed
+from pilothouse.app.stopping import Stop
+from pilothouse.app.up_folder import Report, RoleReport
+
+READY_SECONDS = 60.0
+"""How long everything may take to be there."""
+LEFTOVERS_SECONDS = 30.0
+"""How long what a killed ``up`` left behind may take to end."""
+GRACE = {"node": 150.0, "controller-manager": 20.0, "apiserver": 40.0}
+"""Seconds to stop in, in order of stopping. Pods have their own time to end, within the node's."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions:
+    """What the command's flags come to."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 6443
+    node: str
+    keep: bool = False
+    """Leave pods running when we stop."""
+    node_flags: tuple[str, ...] = ()
+    server_flags: tuple[str, ...] = ()
+    began: float = field(default_factory=time.time)
+    """When the process was started."""
+
+
+async def run(options: UpOptions, *, say: Say, welcome: Callable[[Report, DataFolder], None]) -> None:
+    """Until SIGTERM or SIGINT; SIGUSR1 is the same, and leaves pods running. Raises ``StartError``."""
+    stop = Stop.on_signals(asyncio.get_running_loop())
+    folder = DataFolder.open(options.data)
+    with up_folder.held(folder.path, patience=LEFTOVERS_SECONDS) as lock:
+        try:
+            await _Up(options, folder, lock, say).run(stop, welcome)
+        finally:
+            up_folder.remove(folder.path)
+
+
+class _Up:
+    def __init__(self, options: UpOptions, folder: DataFolder, lock: int, say: Say) -> None:
+        self._options = options
+        self._folder = folder
+        self._say = say
+        self._keep = options.keep
+        self._port = options.port
+        self._url = ""
+        self._ready = 0.0
+        roles = (
+            Role("apiserver", self._server_argv, inherits=(lock,)),
+            Role("controller-manager", self._manager_argv, waits=True, inherits=(lock,)),
+            Role("node", self._node_argv, waits=True, inherits=(lock,)),
+        )
+        self._keepers = {
+            role.name: Keeper(role, self._log(role.name), say, self._write_report) for role in roles
+        }
+
+    async def run(self, stop: Stop, welcome: Callable[[Report, DataFolder], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def leave_pods() -> None:
+            self._keep = True
+            stop.asked.set()
+
+        loop.add_signal_handler(signal.SIGUSR1, leave_pods)
+        living = {
+            asyncio.create_task(keeper.run(), name=name): name for name, keeper in self._keepers.items()
+        }
+        asked = asyncio.create_task(stop.asked.wait())
+        starting = asyncio.create_task(self._start())
+        try:
+            await asyncio.wait((starting, asked, *living), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done() and not starting.cancelled():
+                starting.result()
+                welcome(self._report(), self._folder)
+                await asyncio.wait((asked, *living), return_when=asyncio.FIRST_COMPLETED)
+        except (RoleFailed, TimeoutError) as problem:
+            raise StartError(str(problem)) from None
+        finally:
+            starting.cancel()
+            await self._stop(stop)
+            ended = await asyncio.gather(*living, return_exceptions=True)
+            asked.cancel()
+        for end in ended:
+            if end is not None:
+                raise StartError(str(end)) if isinstance(end, RoleFailed) else end
+
+    async def _start(self) -> None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                line = await self._keepers["apiserver"].ready()
+                self._url = line.partition(" is ready at ")[2].partition(" ")[0]
+                # A server that is started again is found where it was.
+                self._port = int(self._url.rpartition(":")[2])
+                for name in ("controller-manager", "node"):
+                    self._keepers[name].begin()
+                await asyncio.to_thread(make_default_classes, self._folder)
+                await self._keepers["controller-manager"].ready()
+                await self._keepers["node"].ready()
+        except TimeoutError:
+            late = (
+                ", ".join(name for name, each in self._keepers.items() if not each.health.lines) or "the node"
+            )
+            raise TimeoutError(
+                f"{late} was not ready in {READY_SECONDS:g} s; {self._log('node').parent} has what was said"
+            ) from None
+        self._ready = time.time() - self._options.began
+        self._write_report()
+
+    async def _stop(self, stop: Stop) -> None:
+        hurrying = asyncio.create_task(self._hurry(stop))
+        try:
+            for name, grace in GRACE.items():
+                number = signal.SIGUSR1 if name == "node" and self._keep else signal.SIGTERM
+                await self._keepers[name].stop(grace, number)
+        finally:
+            hurrying.cancel()
+
+    async def _hurry(self, stop: Stop) -> None:
+        """Pass on that somebody is in a hurry."""
+        await stop.hurried.wait()
+        for keeper in self._keepers.values():
+            if keeper.health.state == "stopping":
+                keeper.hurry()
+
+    # The commands
+
+    def _server_argv(self) -> tuple[str, ...]:
+        host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
+        listen = f"{host}:{self._port}"
+        flags = ("--data", str(self._folder.path), "--listen", listen, "--local-node", self._options.node)
+        return _command("apiserver", *flags, *self._options.server_flags)
+
+    def _manager_argv(self) -> tuple[str, ...]:
+        # Nobody else is there to take over: one that crashed is followed by the next as soon as its lease allows.
+        timing = ("lease-duration=5s", "renew-deadline=4s", "retry-period=1s")
+        flags = (f"--leader-elect-{each}" for each in timing)
+        return _command("controller-manager", "--kubeconfig", str(self._folder.manager_kubeconfig), *flags)
+
+    def _node_argv(self) -> tuple[str, ...]:
+        flags = ("--kubeconfig", str(self._folder.node_kubeconfig), "--data", str(self._folder.path))
+        return _command(
+            "node", *flags, "--name", self._options.node, "--stop-pods", *self._options.node_flags
+        )
+
+    # What others see
+
+    def _log(self, role: str) -> Path:
+        return self._folder.path / "logs" / f"{role}.log"
+
+    def _write_report(self) -> None:
+        up_folder.write(self._folder.path, self._report())
+
+    def _report(self) -> Report:
+        healths = [keeper.health for keeper in self._keepers.values()]
+        return Report(
+            pid=os.getpid(),
+            since=self._options.began,
+            url=self._url,
+            node=self._options.node,
+            keep=self._keep,
+            ready=self._ready,
+            roles=tuple(
+                RoleReport(each.name, each.state, each.pid, each.since, each.starts) for each in healths
+            ),
+        )
+
+
+def _command(role: str, *flags: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "pilothouse", role, "--lifeline", "{lifeline}", *flags)

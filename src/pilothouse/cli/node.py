@@ -1,0 +1,150 @@
+"""``pilothouse node``: the flags of the agent on a machine, by kubelet's names where it has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pilothouse.app.options import StartError
+from pilothouse.cli.lifeline import lifeline_flag
+from pilothouse.cli.parameters import Listen
+from pilothouse.cli.staying import log_to_stderr, verbose_flag
+from pilothouse.cli.store_flags import data_flag
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+class Labels(click.ParamType[dict[str, str]]):
+    """``KEY=VALUE,…``; in the program, a mapping."""
+
+    name = "key=value,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        if isinstance(value, dict):
+            return value
+        found = {}
+        for part in filter(None, (each.strip() for each in value.split(","))):
+            key, equals, text = part.partition("=")
+            if not equals or not key:
+                self.fail(f"{part!r} is not a label: write KEY=VALUE", param, ctx)
+            found[key] = text
+        return found
+
+
+class Taints(click.ParamType[tuple[dict[str, str], ...]]):
+    """``KEY=VALUE:EFFECT,…`` or ``KEY:EFFECT``; in the program, as a Node has them."""
+
+    name = "key=value:effect,…"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[dict[str, str], ...]:
+        if isinstance(value, tuple):
+            return value
+        found = []
+        for part in filter(None, (each.strip() for each in value.split(","))):
+            what, _, effect = part.rpartition(":")
+            key, equals, text = what.partition("=")
+            if not key or effect not in _EFFECTS:
+                self.fail(
+                    f"{part!r} is not a taint: write KEY=VALUE:EFFECT, with one of {', '.join(_EFFECTS)}",
+                    param,
+                    ctx,
+                )
+            found.append({"key": key, **({"value": text} if equals else {}), "effect": effect})
+        return tuple(found)
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="How to reach the API server; else node.kubeconfig in the data folder, which `pilothouse join` writes.",
+)
+@data_flag("Folder for the node's identity, its pods, images and volumes.")
+@click.option(
+    "--name", default="", help="What the node is called; else the name it joined under, or the host name."
+)
+@click.option(
+    "--listen",
+    type=Listen(),
+    default="0.0.0.0:10250",
+    show_default=True,
+    help="Where the node answers the API server, for logs, exec and figures; port 0 takes a free one.",
+)
+@click.option(
+    "--node-ip",
+    default="",
+    help="Address by which other machines reach this one; else the one it goes out by.",
+)
+@click.option(
+    "--pod-cidr",
+    default="",
+    metavar="CIDR",
+    help="Range of its pods' addresses; else each gets one of loopback.",
+)
+@click.option(
+    "--node-labels", type=Labels(), default="", help="Labels that the Node has besides the usual ones."
+)
+@click.option("--register-with-taints", type=Taints(), default="", help="Taints that the Node is made with.")
+@click.option(
+    "--stop-pods", is_flag=True, help="End all pods when told to stop; else the next agent takes them up."
+)
+@lifeline_flag
+@verbose_flag("Log more; twice for much more.")
+def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: Any) -> None:
+    """Run the node agent: the pods that are bound to this machine run here, as processes.
+
+    When the Node is ready it says so in one line. SIGTERM stops the agent; pods go on running, and the next agent takes them up.
+    """
+    log_to_stderr(verbose)
+    import asyncio
+
+    from pilothouse.app.node import run
+    from pilothouse.client.access import AccessError
+
+    if lifeline is not None:
+        from pilothouse.app.lifeline import await_word
+
+        await_word(lifeline)
+    try:
+        options = _options(kubeconfig, lifeline, flags)
+        asyncio.run(run(options, announce=click.echo))
+    except (StartError, AccessError) as problem:
+        raise click.ClickException(str(problem)) from None
+
+
+def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any]) -> Any:
+    from pilothouse.app.addresses import is_everywhere, outward_address
+    from pilothouse.app.data_folder import DataFolder
+    from pilothouse.app.node import NodeOptions
+    from pilothouse.app.node_names import check_node_name, default_node_name
+    from pilothouse.client.kubeconfig import load
+    from pilothouse.node.identity import NodeIdentity
+    from pilothouse.node.settings import NodeSettings
+
+    folder = DataFolder.open(flags["data"].absolute())
+    identity = NodeIdentity(folder.path)
+    file = kubeconfig or identity.kubeconfig_file
+    if not file.exists():
+        raise StartError(
+            f"there is no {file}: join this machine first, with the token that `pilothouse token create` prints on "
+            "another one: pilothouse join TOKEN; or name a kubeconfig with --kubeconfig"
+        )
+    host, port = flags["listen"]
+    address = flags["node_ip"] or (outward_address() or "127.0.0.1" if is_everywhere(host) else host)
+    joined = identity if identity.exists and file == identity.kubeconfig_file else None
+    name = flags["name"] or (joined.name if joined is not None else "") or default_node_name()
+    settings = NodeSettings(
+        name=check_node_name(name),
+        data=folder.node,
+        address=address,
+        port=port,
+        pod_cidr=flags["pod_cidr"],
+        labels=flags["node_labels"],
+        taints=flags["register_with_taints"],
+        stop_pods=flags["stop_pods"],
+    )
+    return NodeOptions(access=load(file), settings=settings, host=host, joined=joined, lifeline=lifeline)

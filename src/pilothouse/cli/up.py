@@ -1,0 +1,121 @@
+"""``pilothouse up``: one command, and there is a control plane with a node in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pilothouse.app.options import StartError
+from pilothouse.cli.parameters import Listen
+from pilothouse.cli.store_flags import data_flag
+
+if TYPE_CHECKING:
+    from pilothouse.app.data_folder import DataFolder
+    from pilothouse.app.up_folder import Report
+
+
+@click.command()
+@data_flag("Folder for everything: objects, keys, images, volumes, logs.")
+@click.option(
+    "--listen",
+    type=Listen(),
+    default="127.0.0.1:6443",
+    show_default=True,
+    help="Where the API server listens; port 0 takes a free one.",
+)
+@click.option("--name", default="", help="What the node is called; else the machine's host name.")
+@click.option(
+    "--pod-cidr",
+    default="",
+    metavar="CIDR",
+    help="Range of the pods' addresses; else each gets one of loopback.",
+)
+@click.option(
+    "--keep", is_flag=True, help="Leave pods running when told to stop; the next `up` takes them up."
+)
+def up(data: Path, listen: tuple[str, int], name: str, pod_cidr: str, keep: bool) -> None:
+    """Run a whole control plane: API server, controllers, and this machine as a node.
+
+    Ctrl-C, or `pilothouse down`, stops all of it, pods too; what they keep stays, and the next `up` goes on from there.
+    """
+    import asyncio
+
+    from pilothouse.app.node_names import check_node_name, default_node_name
+    from pilothouse.app.up import UpOptions, run
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    host, port = listen
+    try:
+        options = UpOptions(
+            data=data.absolute(),
+            host=host,
+            port=port,
+            node=check_node_name(name or default_node_name()),
+            keep=keep,
+            node_flags=("--listen", "127.0.0.1:0", *(("--pod-cidr", pod_cidr) if pod_cidr else ())),
+            began=_process_start(),
+        )
+        asyncio.run(run(options, say=lambda line: click.echo(line, err=True), welcome=_welcome))
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+
+
+def _welcome(report: Report, folder: DataFolder) -> None:
+    """One screen: where it is, how to use it, what to do next."""
+    example = Path("examples/kubernetes/stateful-set.yaml")
+    data = "" if _is_default(folder.path) else f" --data {folder.path}"
+    lines = [
+        f"Pilothouse is up at {report.url}; the node {report.node} was ready after {report.ready:.1f} s.",
+        "",
+        "In another terminal:",
+        f"  export KUBECONFIG={folder.admin_kubeconfig}",
+        "  kubectl get nodes",
+        *([f"  kubectl apply -f {example.resolve()}"] if example.exists() else []),
+        "",
+        f"  pilothouse status{data}",
+        f"  pilothouse token create{data}    # for another machine to join",
+        "",
+        f"Ctrl-C or `pilothouse down{data}` stops it"
+        f"{', and leaves pods running' if report.keep else ', pods too'}. The data stays in {folder.path}.",
+    ]
+    click.echo("\n".join(lines))
+
+
+def _is_default(path: Path) -> bool:
+    from pilothouse.app.options import default_data
+
+    return path == default_data()
+
+
+def _process_start() -> float:
+    """When this process began, by the kernel's account: before the first line of ours ran."""
+    try:
+        stat = Path("/proc/self/stat").read_bytes()
+        ticks = int(stat[stat.rindex(b")") + 2 :].split()[19])
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return time.time()
+    return time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
+
+
+@click.command()
+@data_flag("The data folder of the `up` that is meant.")
+@click.option("--keep", is_flag=True, help="Leave pods running; the next `up` takes them up.")
+@click.option(
+    "--timeout", type=int, default=180, show_default=True, help="Seconds to wait for everything to end."
+)
+def down(data: Path, keep: bool, timeout: int) -> None:
+    """Stop what `pilothouse up` runs, pods too."""
+    from pilothouse.app.down import NotDown, bring_down
+
+    try:
+        said = bring_down(data.absolute(), keep=keep, patience=timeout)
+    except (StartError, NotDown) as problem:
+        raise click.ClickException(str(problem)) from None
+    click.echo(said)
