@@ -31,6 +31,7 @@ from pilothouse.supervise.entering import Entered
 from pilothouse.supervise.identifying import Gone, Handle, Identity, boot_id
 from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
 from pilothouse.supervise.records import State
+from pilothouse.supervise.shim.descending import kill_below, kill_session
 from pilothouse.supervise.spawning import in_memory, lean_command, read_all
 
 START_SECONDS = 60.0
@@ -87,6 +88,7 @@ class Container:
                 await asyncio.wait((ended,), timeout=KILL_SECONDS)
             if not ended.done() and self._program_gone():
                 # Its shim is stopped or stuck. What it would have told is lost, but nothing of it may stay.
+                kill_below(self.state.shim_pid)
                 _kill(self.state.shim)
                 await asyncio.wait((ended,), timeout=KILL_SECONDS)
             if not ended.done():
@@ -188,7 +190,9 @@ def _ended(folder: Path, state: State) -> Exit:
     """Its shim is gone: what it wrote, or else that nothing is known, written down in its stead."""
     if (ended := records.read_exit(folder)) is not None:
         return ended
-    _kill(state.program)
+    if state.boot == boot_id():
+        _kill(state.program)
+        kill_session(state.pid, state.ticks)
     ended = Exit(KILLED + signal.SIGKILL, signal.SIGKILL, False, state.started, time.time(), lost=True)
     records.write(folder / records.EXIT, ended)
     return ended

@@ -17,9 +17,9 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from pathlib import Path
 
 from pilothouse.supervise.shim import kernel
+from pilothouse.supervise.shim.descending import children
 
 PATIENCE = 0.2
 """Seconds for which a dead child is left to whoever may have started it."""
@@ -28,15 +28,6 @@ PATIENCE = 0.2
 def become_subreaper() -> None:
     """Orphans of our children come to us rather than to the machine's first process."""
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-
-
-def children() -> list[int]:
-    """Ours, dead ones too."""
-    found: list[int] = []
-    for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found += [int(pid) for pid in (thread / "children").read_text().split()]
-    return found
 
 
 def dead(pids: Iterable[int]) -> set[int]:
@@ -99,7 +90,7 @@ class Reaper:
 
     def look(self) -> None:
         """Once."""
-        seen = dead(children())
+        seen = dead(children(os.getpid()))
         for pid in self._graves.due(seen, time.monotonic()):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

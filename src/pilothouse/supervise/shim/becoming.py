@@ -85,6 +85,8 @@ def become_user(user: UserShape | None, capabilities: list[str] | None, *, mappe
 
 def become(argv: list[str], env: dict[str, str], cwd: str, umask: int, no_new_privileges: bool) -> None:
     """Does not return."""
+    if not argv:
+        raise Refusal("ProgramNotFound", "no program is named")
     try:
         os.chdir(cwd)
     except OSError as error:

@@ -12,6 +12,7 @@ import time
 
 from pilothouse.supervise.shim import clients as attached
 from pilothouse.supervise.shim.clients import Clients, Input
+from pilothouse.supervise.shim.descending import kill_below
 from pilothouse.supervise.shim.logs import Files, Lines, Log, Moments
 
 TYPE_CHECKING = False
@@ -37,6 +38,12 @@ class Program:
         self.pidfd = -1
         self.started = 0.0
         self.oom_before = oom_kills(launch["cgroups"])
+        self._open_streams(launch)
+        if os.path.exists("attach.sock"):  # Of a start that failed.
+            os.unlink("attach.sock")
+        self.clients = Clients("attach.sock", self.input)
+
+    def _open_streams(self, launch: LaunchShape) -> None:
         if launch["tty"]:
             master, slave = os.openpty()
             self.inner = (slave, slave, slave)
@@ -74,9 +81,7 @@ def follow(program: Program, launch: LaunchShape) -> None:
     moments = Moments()
     log = Log(program.files, moments)
     log.begin()
-    if os.path.exists("attach.sock"):
-        os.unlink("attach.sock")
-    clients = Clients("attach.sock", program.input)
+    clients = program.clients
     wake, waker = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(waker, False)
@@ -185,35 +190,13 @@ def kill_descendants() -> None:
     What is in a PID namespace is gone already, with its first process.
     """
     while True:
-        for pid in _children(os.getpid()):
-            _kill_tree(pid)
+        kill_below(os.getpid())
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
         time.sleep(0.001)
-
-
-def _kill_tree(pid: int) -> None:
-    below = _children(pid)
-    try:
-        os.kill(pid, _signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    for each in below:
-        _kill_tree(each)
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        found: list[int] = []
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children") as file:
-                found += [int(each) for each in file.read().split()]
-        return found
-    except OSError:  # It ended meanwhile.
-        return []
 
 
 def _reap_strangers(program: int) -> None:

@@ -1,0 +1,58 @@
+"""Who descends from a process, and who shares its session. A look, not a hold: processes come and go meanwhile."""
+
+from __future__ import annotations
+
+import _signal
+import os
+
+
+def children(pid: int) -> list[int]:
+    """Dead ones that haven't been buried too."""
+    try:
+        found: list[int] = []
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += [int(each) for each in file.read().split()]
+        return found
+    except OSError:  # It ended meanwhile.
+        return []
+
+
+def kill_below(pid: int) -> None:
+    """All that descends from a process, but not itself."""
+    for child in children(pid):
+        below = children(child)
+        _kill(child)
+        for each in below:
+            kill_below(each)
+            _kill(each)
+
+
+def kill_session(leader: int, ticks: int) -> None:
+    """Whoever is in the session that a process began at that moment, and is left.
+
+    While one of them lives the session's number is given to no other process; if there is one with it that began at another
+    moment, then that one has made a session of its own, and none of ours is left.
+    """
+    members = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:
+                    stat = file.read()
+            except OSError:
+                continue
+            fields = stat[stat.rindex(b")") + 2 :].split()
+            if int(fields[3]) == leader:
+                if int(entry) == leader and int(fields[19]) != ticks:
+                    return
+                members.append(int(entry))
+    for pid in members:
+        _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, _signal.SIGKILL)
+    except ProcessLookupError:
+        pass

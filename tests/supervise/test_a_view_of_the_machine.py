@@ -1,0 +1,255 @@
+"""What a container sees: mounts where it asked for them, itself as PID 1, and a machine that does not notice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kit.containers import PLAIN_VIEW, Box, alive_with, needs_root, with_mounts
+from tests.kit.waiting import eventually
+
+from pilothouse.supervise.containers import Container
+from pilothouse.supervise.launching import LaunchError, Mount
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    (folder / "file").write_text("from the volume\n")
+    return folder
+
+
+def content(path: str) -> bytes | None:
+    """Of a file of the machine; None if it has none."""
+    return Path(path).read_bytes() if Path(path).exists() else None
+
+
+def there(path: str) -> bool:
+    return Path(path).exists()
+
+
+def do(*argv: str | Path) -> list[str]:
+    """What a program of the machine prints."""
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout.splitlines()
+
+
+async def look(box: Box, script: str, *mounts: Mount, **fields: Any) -> list[str]:
+    """What a script prints in a view with these mounts; its complaints too."""
+    container = await box.shell(f"exec 2>&1; {script}", view=with_mounts(PLAIN_VIEW, mounts=mounts, **fields))
+    await container.exited()
+    return box.output(container)
+
+
+async def test_its_first_process_is_number_one(views: Box) -> None:
+    assert await look(views, "echo $$; ls -d /proc/[0-9]* | head -1; cat /proc/1/comm") == [
+        "1",
+        "/proc/1",
+        "sh",
+    ]
+
+
+async def test_it_sees_no_processes_but_its_own(views: Box) -> None:
+    (count,) = await look(views, "ls -d /proc/[0-9]* | wc -l")
+    assert int(count) <= 3
+
+
+async def test_it_has_its_own_name(views: Box) -> None:
+    before = os.uname().nodename
+    assert await look(views, "uname -n; hostname", hostname="db-0") == ["db-0", "db-0"]
+    assert os.uname().nodename == before
+
+
+async def test_a_name_that_is_too_long_is_told(views: Box) -> None:
+    with pytest.raises(LaunchError) as failed:
+        await look(views, "true", hostname="x" * 65)
+    assert failed.value.reason == "ViewRefused"
+    assert "can't be named xxx" in failed.value.message
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/pilothouse-test-volume",
+        "/pilothouse-test/deep/er/volume",
+        "/etc/pilothouse-test/volume",
+        "/var/lib/pilothouse-test/volume",
+        "/usr/lib/pilothouse-test",
+        "/usr/bin/pilothouse-test/volume",
+        "/mnt",
+        "/var/run/secrets/kubernetes.io/serviceaccount",
+        "/opt/ü with blanks/volume",
+        "/srv/../srv/./pilothouse-test/",
+    ],
+)
+async def test_a_folder_is_mounted_wherever_asked(views: Box, volume: Path, target: str) -> None:
+    existed = there(target)
+    said = await look(
+        views, f"cat '{target}/file'; echo new > '{target}/written'", Mount(str(volume), target)
+    )
+    assert said == ["from the volume"]
+    assert (volume / "written").read_text() == "new\n"
+    assert there(target) == existed, "the machine got a folder"
+    assert not there(f"{target}/file")
+
+
+async def test_what_lies_beside_a_mount_stays_as_it_is(views: Box, volume: Path) -> None:
+    """In a mirrored folder: the same names, links, owners, modes and contents."""
+    listing = "cd {0} && ls -lA --time-style=+ | awk '{{print $1, $3, $4, $NF}}' | grep -v -e ^total -e pilothouse-test"
+    for folder in ("/etc", "/usr/bin", "/var"):
+        script = listing.format(folder)
+        outside = do("/bin/sh", "-c", script)
+        inside = await look(views, script, Mount(str(volume), f"{folder}/pilothouse-test"))
+        assert inside == outside
+        assert inside
+
+
+async def test_the_root_has_what_the_machines_has(views: Box) -> None:
+    inside = await look(views, "ls -A /")
+    assert set(inside) == set(os.listdir("/"))
+
+
+@pytest.mark.parametrize(
+    "target", ["/etc/hosts", "/etc/resolv.conf", "/etc/pilothouse-test.conf", "/run/x/y/file"]
+)
+async def test_a_file_is_mounted_wherever_asked(views: Box, volume: Path, target: str) -> None:
+    before = content(target)
+    said = await look(views, f"cat {target}", Mount(str(volume / "file"), target, is_file=True))
+    assert said == ["from the volume"]
+    assert content(target) == before
+
+
+async def test_a_file_is_not_mounted_over_a_folder(views: Box, volume: Path) -> None:
+    with pytest.raises(LaunchError, match="/etc: a file can't be mounted over a folder"):
+        await look(views, "true", Mount(str(volume / "file"), "/etc"))
+    with pytest.raises(LaunchError, match="/etc/passwd: a folder can't be mounted over a file"):
+        await look(views, "true", Mount(str(volume), "/etc/passwd"))
+
+
+async def test_a_missing_source_is_told(views: Box) -> None:
+    with pytest.raises(LaunchError) as failed:
+        await look(views, "true", Mount("/no/such/volume", "/data"))
+    assert failed.value.reason == "MountFailed"
+    assert failed.value.message == "/data: its source /no/such/volume: No such file or directory"
+
+
+async def test_read_only_mounts_are(views: Box, volume: Path) -> None:
+    said = await look(
+        views, "cat /data/file; echo x > /data/file", Mount(str(volume), "/data", read_only=True)
+    )
+    assert said[0] == "from the volume"
+    assert "Read-only file system" in said[1]
+    assert (volume / "file").read_text() == "from the volume\n"
+
+
+async def test_mounts_lie_in_mounts(views: Box, volume: Path, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/file").write_text("from the inner one\n")
+    said = await look(
+        views,
+        "cat /data/file /data/a/b/file; echo x > /data/beside",
+        Mount(str(volume), "/data"),
+        Mount(str(tmp_path / "inner"), "/data/a/b"),
+    )
+    assert said == ["from the volume", "from the inner one"]
+    assert (volume / "beside").read_text() == "x\n", "what is written beside a nested mount is the volume's"
+
+
+async def test_a_tmpfs_holds_what_it_may_and_no_more(views: Box) -> None:
+    said = await look(
+        views,
+        "df -k --output=fstype,size /scratch | tail -1; head -c 2000000 /dev/zero > /scratch/big",
+        Mount("", "/scratch", kind="tmpfs", size=1 << 20),
+    )
+    assert said[0].split() == ["tmpfs", "1024"]
+    assert "No space left" in said[1]
+
+
+async def test_shared_memory_is_its_own(views: Box) -> None:
+    said = await look(views, "ls -A /dev/shm; touch /dev/shm/pilothouse-test && stat -c %a /dev/shm")
+    assert said == ["1777"]
+    assert not there("/dev/shm/pilothouse-test")
+
+
+async def test_shared_memory_may_be_shared_within_a_pod(views: Box, volume: Path) -> None:
+    assert await look(views, "cat /dev/shm/file", Mount(str(volume), "/dev/shm")) == ["from the volume"]
+
+
+async def test_a_read_only_root_leaves_the_mounts_writable(views: Box, volume: Path, tmp_path: Path) -> None:
+    said = await look(
+        views,
+        f"for d in / /usr /etc /var /tmp {tmp_path} /new /etc/new; do touch $d/x 2>/dev/null && echo $d; done; "
+        "echo x > /data/x && echo x > /dev/shm/x && echo x > /scratch/x && echo x > /dev/null && echo fine",
+        Mount(str(volume), "/data"),
+        Mount("", "/scratch", kind="tmpfs"),
+        Mount(str(volume), "/new/deep"),
+        Mount(str(volume), "/etc/new/deep"),
+        read_only_root=True,
+    )
+    assert said == ["fine"]
+
+
+async def test_hidden_folders_look_empty(views: Box, volume: Path, tmp_path: Path) -> None:
+    script = f"ls -A {tmp_path}; touch {tmp_path}/x; cat /data/file"
+    said = await look(views, script, Mount(str(volume), "/data"), hidden=(str(tmp_path), "/no/such/folder"))
+    assert len(said) == 2
+    assert "Read-only" in said[0]
+    assert said[1] == "from the volume"
+
+
+@needs_root
+async def test_a_volume_that_is_unmounted_outside_is_let_go(views: Box, tmp_path: Path) -> None:
+    """Else its device would stay busy for as long as any other container runs."""
+    other = tmp_path / "other"
+    other.mkdir()
+    do("mount", "-t", "tmpfs", "pilothouse-test", other)
+    try:
+        container = await views.shell("sleep 1000", view=with_mounts(PLAIN_VIEW, hidden=(str(tmp_path),)))
+        assert f"{other} ".encode() not in (content(f"/proc/{container.pid}/mountinfo") or b"")
+    finally:
+        do("umount", other)
+
+
+async def test_nothing_outlives_it(views: Box, tmp_path: Path) -> None:
+    marker = f"{tmp_path}/marker"
+    container = await views.shell(
+        "(setsid sleep 1001 &) ; (trap '' TERM HUP; sleep 1002) & echo up; read x",
+        stdin=True,
+        env={"MARK": marker},
+    )
+    await views.says(container, "up")
+    assert len(alive_with(marker)) >= 3
+    await container.stop(9, 0)
+    assert alive_with(marker) == []
+
+
+async def test_the_machine_has_no_more_mounts_than_before(views: Box, volume: Path) -> None:
+    before = content("/proc/self/mountinfo")
+    container = await views.shell(
+        "sleep 1000", view=with_mounts(PLAIN_VIEW, mounts=(Mount(str(volume), "/a/b"),))
+    )
+    assert content("/proc/self/mountinfo") == before
+    await container.stop(9, 0)
+
+
+async def test_the_machines_own_tree_is_out_of_reach(views: Box) -> None:
+    assert await look(
+        views, "ls -d /.machine /.covers 2>/dev/null; grep -c '/[.]machine' /proc/self/mountinfo"
+    ) == ["0"]
+
+
+async def test_two_containers_share_a_volume(views: Box, volume: Path) -> None:
+    view = with_mounts(PLAIN_VIEW, mounts=(Mount(str(volume), "/shared"),))
+    reader: Container = await views.shell(
+        "while ! test -e /shared/word; do sleep 0.02; done; cat /shared/word", view=view
+    )
+    await views.shell("echo hello > /shared/.word; mv /shared/.word /shared/word", view=view)
+
+    async def heard() -> bool:
+        return views.output(reader) == ["hello"]
+
+    await eventually(heard)
