@@ -16,6 +16,8 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.parts import ImageMissing, NotYet, Prepared, VolumeNotReady
 from pilothouse.supervise.launching import Mount
+from pilothouse.supervise.limiting import Limits, Usage
+from pilothouse.supervise.surveying import Allowance, Survey
 
 
 class PlainImage(msgspec.Struct, frozen=True):
@@ -111,3 +113,45 @@ class CountedAddresses:
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
+
+
+EVERYTHING = Survey(
+    view=Allowance(True),
+    users=Allowance(True),
+    limits={name: Allowance(True) for name in ("cpu", "memory", "pids", "io")},
+)
+"""A machine that lets us do all."""
+
+
+class PlainGroup:
+    """A group that is only remembered."""
+
+    def __init__(self, groups: PlainGroups, name: str) -> None:
+        self._groups = groups
+        self._name = name
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return ()
+
+    def make(self, limits: Limits) -> tuple[str, ...]:
+        self._groups.made[self._name] = limits
+        return self._groups.complaints
+
+    def usage(self) -> Usage:
+        return Usage()
+
+    async def remove(self) -> None:
+        self._groups.removed.append(self._name)
+
+
+class PlainGroups:
+    """Groups that limit nothing."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Limits] = {}
+        self.removed: list[str] = []
+        self.complaints: tuple[str, ...] = ()
+
+    def group(self, name: str) -> PlainGroup:
+        return PlainGroup(self, name)

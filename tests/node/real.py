@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.loopback import loopback
-from tests.kit.node_parts import AnyImage, CountedAddresses, PlainVolumes
+from tests.kit.node_parts import EVERYTHING, AnyImage, CountedAddresses, PlainVolumes
 from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import Pod
@@ -30,7 +30,7 @@ from pilothouse.client.transport import Transport
 from pilothouse.node.agent import Agent
 from pilothouse.node.parts import Parts
 from pilothouse.node.settings import NodeSettings
-from pilothouse.supervise import containers
+from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.containers import Container
 
 NODE = "n1"
@@ -45,13 +45,19 @@ class RealNode:
         self.images = AnyImage()
         self.volumes = PlainVolumes(folder / "volumes")
         self.addresses = CountedAddresses()
+        self.groups = cgroups.find(f"pilothouse-test-{os.getpid()}")
         self.settings = NodeSettings(name=NODE, data=folder / "node")
         self.agent: Agent | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start_agent(self) -> Agent:
         parts = Parts(
-            images=self.images, volumes=self.volumes, addresses=self.addresses, containers=containers
+            images=self.images,
+            volumes=self.volumes,
+            addresses=self.addresses,
+            containers=containers,
+            groups=self.groups,
+            survey=EVERYTHING,
         )
         api = Api(self._transport, random.Random(), manager="node")
         self.agent = Agent(api, self.settings, parts, SystemClock(), random.Random())

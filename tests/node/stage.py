@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.kit.node_parts import AnyImage, CountedAddresses, PlainVolumes
+from tests.kit.node_parts import EVERYTHING, AnyImage, CountedAddresses, PlainGroups, PlainVolumes
 from tests.kit.played_machine import PlayedMachine
 
 from pilothouse.api.nouns import CoreEvent, Pod
@@ -42,6 +42,7 @@ class Stage:
         self.images = AnyImage()
         self.volumes = PlainVolumes(folder / "volumes")
         self.addresses = CountedAddresses()
+        self.groups = PlainGroups()
         self.settings = NodeSettings(name=NODE, data=folder / "node")
         self.agents = 0
         self._agent: asyncio.Task[None] | None = None
@@ -65,7 +66,12 @@ class Stage:
         """One that does not run yet."""
         self.agents += 1
         parts = Parts(
-            images=self.images, volumes=self.volumes, addresses=self.addresses, containers=self.machine
+            images=self.images,
+            volumes=self.volumes,
+            addresses=self.addresses,
+            containers=self.machine,
+            groups=self.groups,
+            survey=EVERYTHING,
         )
         api = self.server.api(f"agent {self.agents}")
         return Agent(api, self.settings, parts, self.clock, random.Random(self.agents))

@@ -29,7 +29,7 @@ from pilothouse.client.cache import Difference
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
 from pilothouse.node.folders import pod_folders
-from pilothouse.node.health import conditions
+from pilothouse.node.health import conditions, limits_condition, problems
 from pilothouse.node.keeping import Keeper, Means
 from pilothouse.node.machine import look, room
 from pilothouse.node.parts import Parts
@@ -171,8 +171,9 @@ class Agent:
         return None
 
     def _conditions(self) -> list[dict[str, str]]:
-        network = dict(self._parts.addresses.condition())
-        return [*conditions(room(self._settings.data), self._supervisor.problem), network]
+        survey = self._parts.survey
+        told = conditions(room(self._settings.data), problems(survey, self._supervisor.problem))
+        return [*told, dict(self._parts.addresses.condition()), limits_condition(survey)]
 
 
 @contextmanager

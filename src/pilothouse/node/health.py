@@ -1,6 +1,7 @@
 """How a node is: whether it can take pods, and what it runs short of.
 
-    conditions(room, problems)        # Ready, MemoryPressure, DiskPressure, PIDPressure
+    conditions(room, problems(survey, ""))        # Ready, MemoryPressure, DiskPressure, PIDPressure
+    limits_condition(survey)                        # whether limits are enforced, and if not, why
 
 Thresholds are kubelet's: 100 MiB of memory, a tenth of the disk, a twentieth of its inodes, a tenth of the process ids. A node whose parts
 have failed, or whose folder can't be written, is not ready, and says why.
@@ -11,7 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 from pilothouse.node.machine import Room
+from pilothouse.supervise.surveying import Survey
 
+LIMITS: Final = "pilothouse.io/LimitsEnforced"
 LEAST_MEMORY: Final = 100 * 1024 * 1024
 LEAST_DISK: Final = 0.10
 LEAST_FILES: Final = 0.05
@@ -49,8 +52,22 @@ _SHORT: Final = {
 }
 
 
+def problems(survey: Survey, parts: str) -> str:
+    """Why a node can't take pods; empty if it can. ``parts`` says which of its parts have failed."""
+    view = "" if survey.view.allowed else f"containers can't have a view of their own here: {survey.view.why}"
+    return "; ".join(each for each in (view, parts) if each)
+
+
+def limits_condition(survey: Survey) -> dict[str, str]:
+    """Whether limits of pods mean anything on this node."""
+    missing = [f"{name}: {each.why}" for name, each in survey.limits.items() if not each.allowed]
+    if missing:
+        return _condition(LIMITS, False, "ControlGroupsUnavailable", "; ".join(missing))
+    return _condition(LIMITS, True, "ControlGroups", "limits are enforced by control groups")
+
+
 def conditions(room: Room, problems: str) -> list[dict[str, str]]:
-    """All of a node's conditions; ``problems`` says why it can't take pods, if it can't."""
+    """How a node is; ``problems`` says why it can't take pods, if it can't."""
     short = shortages(room)
     told = []
     for kind, (reason, message) in _WELL.items():

@@ -32,6 +32,7 @@ from pilothouse.node.folders import ContainerFolder, PodFolder
 from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, decide
 from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
 from pilothouse.node.lifecycle.roles import Part, parts
+from pilothouse.node.limits import broken_promises, group_name, limits_of, pod_group
 from pilothouse.node.minding import AGAIN, Minder, Ward
 from pilothouse.node.parts import NotYet, Parts, Prepared
 from pilothouse.node.publishing import Publisher
@@ -40,6 +41,7 @@ from pilothouse.node.settings import NodeSettings
 from pilothouse.node.statuses import Facts, container_id, status
 from pilothouse.node.telling import Events
 from pilothouse.node.whereabouts import Whereabouts
+from pilothouse.supervise.cgroups import GroupBusy
 from pilothouse.supervise.identifying import boot_id
 from pilothouse.supervise.launching import Launch
 
@@ -83,6 +85,7 @@ class Keeper:
         self._ending: Ending | None = None
         self._begun = 0.0
         self._images: dict[str, str] = {}
+        self._complaints: dict[str, list[str]] = {}
         self._released = False
         self._told_waits: dict[str, str] = {}
 
@@ -178,9 +181,16 @@ class Keeper:
         if not self.gone and told.get("phase") not in ENDED:
             # As it is once the acts have begun.
             situation = self._situation()
-            facts = Facts(self._means.settings.address, self._address, dict(self._images))
+            facts = Facts(
+                self._means.settings.address, self._address, dict(self._images), self._not_enforced()
+            )
             self._publisher.put(status(situation, decision, facts, told, now))
         return decision
+
+    def _not_enforced(self) -> str:
+        return "; ".join(
+            f"container {name}: {why}" for name, each in self._complaints.items() for why in each
+        )
 
     def _situation(self) -> Situation:
         return Situation(
@@ -249,10 +259,12 @@ class Keeper:
         failures = 0
         while not self._released:
             try:
+                # Whatever a container has left behind must not hold its volumes.
+                await self._means.parts.groups.group(pod_group(self.pod.uid)).remove()
                 await self._means.parts.volumes.release(self.pod.uid)
                 await self._means.parts.addresses.release(self.pod.uid)
                 self._released = True
-            except (NotYet, OSError) as problem:
+            except (NotYet, OSError, GroupBusy) as problem:
                 failures += 1
                 self._tell("FailedUnmount", str(problem), True)
                 log.warning("pod %s/%s can't let go of what it had: %s", *self.pod.key, problem)
@@ -278,7 +290,12 @@ class Keeper:
             hidden=(str(means.settings.data),),
         )
         volumes = means.parts.volumes.mounts(pod, part.spec, self._prepared or {}, env)
-        return compose(pod, part.spec, image, env, setting, folder, attempt, volumes=volumes)
+        group = means.parts.groups.group(group_name(pod.uid, part.name))
+        complaints = group.make(limits_of(part.spec, pids=means.settings.pids))
+        self._complaints[part.name] = broken_promises(complaints)
+        return compose(
+            pod, part.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=group.folders
+        )
 
     async def _source(self, source: Source) -> Object | None:
         kind, name = source

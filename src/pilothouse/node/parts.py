@@ -5,6 +5,7 @@
         volumes: Volumes
         addresses: Addresses
         containers: Containers
+        groups: Groups
 
 A part that can't do something *yet* raises ``NotYet`` with a reason in one word and a sentence that a person can act on; the pod
 waits with that reason in its status, an event tells it, and the part is asked again after a while. Any other exception is a
@@ -25,6 +26,8 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.supervise.attaching import Attached
 from pilothouse.supervise.launching import Exit, Launch, Mount
+from pilothouse.supervise.limiting import Limits, Usage
+from pilothouse.supervise.surveying import Survey
 
 
 class NotYet(Exception):
@@ -240,6 +243,31 @@ class Containers(Protocol):
         ...
 
 
+class Group(Protocol):
+    """What a container may use, and has used."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """For ``Launch.cgroups``."""
+        ...
+
+    def make(self, limits: Limits, /) -> tuple[str, ...]:
+        """Have it with these limits. What of them is not enforced, and why."""
+        ...
+
+    def usage(self) -> Usage: ...
+
+    async def remove(self) -> None:
+        """Kill what is in it, and forget it. Raises ``supervise.cgroups.GroupBusy``."""
+        ...
+
+
+class Groups(Protocol):
+    """``supervise.cgroups``. A container's group is called as ``limits.group_name`` says."""
+
+    def group(self, name: str, /) -> Group: ...
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """All that a node is made of beside its core."""
 
@@ -247,3 +275,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     volumes: Volumes
     addresses: Addresses
     containers: Containers
+    groups: Groups
+    survey: Survey
+    """What the machine lets us do."""

@@ -35,6 +35,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts that differ from what the machine has (cpu, memory, ephemeral-storage, pods)."""
     reserved: Mapping[str, str] = {}
     """Amounts that pods may not have: allocatable is capacity without them."""
+    pids: int | None = 8192
+    """Processes and threads that a container may have; None for as many as the machine can."""
     unschedulable: bool = False
     """Whether the Node is cordoned when it is made."""
     stop_pods: bool = False

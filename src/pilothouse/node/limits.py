@@ -1,0 +1,55 @@
+"""What a container may use, as its manifest says it.
+
+    limits_of(container, pids=8192)          # Limits(cpu=2.0, memory=1073741824, ...)
+    group_name(pod.uid, "db")                # where it is counted
+
+A limit that this machine does not enforce is told in the pod's condition ``pilothouse.io/LimitsEnforced``; the pod runs all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pilothouse.api.objects import Tree
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.supervise.limiting import Limits
+
+_PROMISED = ("cpu is", "memory is")
+"""How complaints about limits begin that a manifest asks for; requests are the scheduler's business."""
+
+
+def pod_group(pod_uid: str) -> str:
+    """The group that holds those of a pod's containers."""
+    return f"pods/{pod_uid}"
+
+
+def group_name(pod_uid: str, container: str) -> str:
+    return f"{pod_group(pod_uid)}/{container}"
+
+
+def limits_of(container: Tree, *, pids: int | None) -> Limits:
+    """Its limits and requests; who limits something and asks for nothing asks for as much."""
+    resources: Mapping[str, Any] = container.get("resources") or {}
+    limits: Mapping[str, Any] = resources.get("limits") or {}
+    requests: Mapping[str, Any] = {**limits, **(resources.get("requests") or {})}
+    return Limits(
+        cpu_request=_number(requests.get("cpu")),
+        cpu=_number(limits.get("cpu")),
+        memory_request=_whole(requests.get("memory")),
+        memory=_whole(limits.get("memory")),
+        pids=pids,
+    )
+
+
+def broken_promises(complaints: Iterable[str]) -> list[str]:
+    """Those complaints that are about a limit of the manifest."""
+    return [each for each in complaints if each.startswith(_PROMISED)]
+
+
+def _number(amount: Any) -> float | None:
+    return None if amount is None else parse_quantity(amount).to_float()
+
+
+def _whole(amount: Any) -> int | None:
+    return None if amount is None else parse_quantity(amount).to_int()
