@@ -35,7 +35,8 @@ from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.opening import open_volumes
-from pilothouse.supervise import containers
+from pilothouse.supervise import cgroups, containers
+from pilothouse.supervise.surveying import survey_machine
 
 AGENT = f"pilothouse-node/{pilothouse.__version__}"
 STOP_SECONDS = 120.0
@@ -78,11 +79,14 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             rng=rng,
             allocatable=look(settings).allocatable,
         )
+        group = f"pilothouse/{settings.name}"
         parts = Parts(
             images=Library(settings.data / "images", clock),
             volumes=volumes,
             addresses=_network(settings, api, clock, rng),
             containers=containers,
+            groups=cgroups.find(group),
+            survey=await survey_machine(settings.data / "survey", group),
         )
         agent = Agent(api, settings, parts, clock, rng)
         work = {"agent": agent.run(), "announcing": _announce(agent, settings, announce)}
