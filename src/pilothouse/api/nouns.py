@@ -60,6 +60,9 @@ PodDisruptionBudget: Final = Noun("policy", "v1", "PodDisruptionBudget", "poddis
 Lease: Final = Noun("coordination.k8s.io", "v1", "Lease", "leases")
 EndpointSlice: Final = Noun("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 StorageClass: Final = Noun("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+VolumeAttributesClass: Final = Noun(
+    "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False
+)
 CertificateSigningRequest: Final = Noun(
     "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", namespaced=False
 )

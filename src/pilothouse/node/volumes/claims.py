@@ -10,19 +10,22 @@ keeper of ours made is mounted by it; another one of the kinds ``local`` and ``h
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
+from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes import ownership
 from pilothouse.node.volumes.keeping import Keeper, KeepingError, folder_of
 from pilothouse.node.volumes.mounting import Prepared
+from pilothouse.node.volumes.throttles import ThrottleError, throttle
+from pilothouse.supervise.limiting import Throttle
 
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 NODE: Final = "pilothouse.io/node"
@@ -40,6 +43,8 @@ class InUse(msgspec.Struct, frozen=True):
     keeper: str = ""
     """The provisioner that keeps it; empty for a path of the machine."""
     capacity: str = ""
+    throttle: Throttle | None = None
+    """How much its users may read and write."""
 
 
 class Claims:
@@ -54,7 +59,19 @@ class Claims:
         self._tiers = tiers
         self._root = root
         self._used: dict[str, dict[str, InUse]] = {}
-        self._turn = asyncio.Lock()
+
+    def grew(self, volume: str, capacity: str) -> None:
+        """A volume has become larger."""
+        self._replace(volume, capacity=capacity)
+
+    def throttled(self, volume: str, throttle: Throttle) -> None:
+        """A volume has got other limits."""
+        self._replace(volume, throttle=throttle)
+
+    def _replace(self, volume: str, **fields: Any) -> None:
+        for used in self._used.values():
+            if volume in used:
+                used[volume] = msgspec.structs.replace(used[volume], **fields)
 
     @property
     def in_use(self) -> list[InUse]:
@@ -79,7 +96,8 @@ class Claims:
             once = policy == "OnRootMismatch"
             await asyncio.to_thread(ownership.give, path, group, only_on_mismatch=once)
         capacity = str(volume.at("spec", "capacity", "storage", default=""))
-        used = InUse(volume.name, pod.namespace, name, path, keeper, capacity)
+        throttle = await self._throttle(volume, path, keeper)
+        used = InUse(volume.name, pod.namespace, name, path, keeper, capacity, throttle)
         self._used.setdefault(pod.uid, {})[volume.name] = used
         return Prepared(path, read_only)
 
@@ -113,11 +131,22 @@ class Claims:
         folder = folder_of(source["path"], self._tiers)
         if keeper is not None and folder is not None:
             try:
-                async with self._turn:
-                    return await keeper.bring(folder), provisioner
+                return await keeper.bring(folder), provisioner
             except KeepingError as problem:
                 raise VolumeNotReady(_FAILED, f"{where}: {problem}") from None
         return _present(Path(source["path"]), where), ""
+
+    async def _throttle(self, volume: Object, path: Path, provisioner: str) -> Throttle | None:
+        """The limits of a volume's VolumeAttributesClass. One that means nothing is told of on the claim, by who was to set it."""
+        name = volume.spec.get("volumeAttributesClassName")
+        device = self._keepers[provisioner].device(path.parent) if provisioner else ""
+        attributes = await self._api.find(VolumeAttributesClass, name) if name and device else None
+        if attributes is None:
+            return None
+        try:
+            return throttle(attributes.get("parameters") or {}, device)
+        except ThrottleError:
+            return None
 
     def _check_alone(self, pod: Object, volume: Object) -> None:
         for uid, used in self._used.items():
@@ -132,11 +161,10 @@ class Claims:
             keeper = self._keepers.get(used.keeper)
             if keeper is None or any(used.volume in others for others in self._used.values()):
                 continue
-            async with self._turn:
-                try:
-                    await keeper.put_away(used.path.parent)
-                except KeepingError as problem:
-                    raise OSError(16, str(problem), str(used.path)) from None
+            try:
+                await keeper.put_away(used.path.parent)
+            except KeepingError as problem:
+                raise OSError(errno.EBUSY, str(problem), str(used.path)) from None
 
 
 def _present(path: Path, where: str) -> Path:

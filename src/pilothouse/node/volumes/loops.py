@@ -35,6 +35,8 @@ class Loops:
 
     def __init__(self, *, root: bool) -> None:
         self._root = root
+        self._turn = asyncio.Lock()
+        """One mounts at a time: between looking whether a file has a device and giving it one, nobody else may."""
 
     def obstacle(self) -> str:
         if not self._root:
@@ -88,6 +90,10 @@ class Loops:
             raise KeepingError(f"{problem.filename or folder}: {problem.strerror}") from None
 
     async def _mounted(self, folder: Path) -> Path:
+        async with self._turn:
+            return await self._mounted_now(folder)
+
+    async def _mounted_now(self, folder: Path) -> Path:
         target = folder / self.inner
         if at(mounts(), target) is not None:
             return target
@@ -124,11 +130,12 @@ class Loops:
 
     async def put_away(self, folder: Path) -> None:
         target = folder / self.inner
-        if at(mounts(), target) is not None:
-            try:
-                unmount(target)
-            except OSError as problem:
-                raise KeepingError(f"{target} can't be unmounted: {problem.strerror}") from None
+        async with self._turn:
+            if at(mounts(), target) is not None:
+                try:
+                    unmount(target)
+                except OSError as problem:
+                    raise KeepingError(f"{target} can't be unmounted: {problem.strerror}") from None
 
     def device(self, folder: Path) -> str:
         mounted = at(mounts(), folder / self.inner)

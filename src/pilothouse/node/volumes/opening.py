@@ -13,17 +13,25 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from pilothouse.aio.together import together
+from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.client.rest import Api
+from pilothouse.node.telling import Events
 from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.directories import Directories
 from pilothouse.node.volumes.keeping import DIRECTORY, LOOP, Keeper
 from pilothouse.node.volumes.loops import Loops
 from pilothouse.node.volumes.memory import memory_of
 from pilothouse.node.volumes.preparing import REFRESH, Volumes, VolumeSettings
+from pilothouse.node.volumes.running_errands import Runner
+from pilothouse.node.volumes.storekeeping import Storekeeper
 from pilothouse.node.volumes.tokens import Tokens
+from pilothouse.runtime.telling import Teller
 
 DEFAULT_TIER: Final = "default"
+COMPONENT: Final = "pilothouse-volumes"
+"""By whom events about claims are told."""
 
 
 def open_volumes(
@@ -44,4 +52,15 @@ def open_volumes(
     every = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
     claims = Claims(api, node, keepers, every, root=root)
     settings = VolumeSettings(pods=data / "pods", root=root, allocatable=allocatable, refresh=refresh)
-    return Volumes(api, settings, memory_of(data, root=root), claims, Tokens(api, clock, rng), clock)
+    events = Events(api, Teller(component=COMPONENT, host=node), clock)
+
+    def tell(about: Object, reason: str, message: str, warning: bool) -> None:
+        events.tell(about, reason, message, warning=warning)
+
+    runner = Runner(api, node, keepers, every, claims, tell, clock)
+    storekeeper = Storekeeper(api, node, runner, clock, rng)
+
+    async def keep() -> None:
+        await together({"events": events.run(), "storekeeper": storekeeper.run()})
+
+    return Volumes(api, settings, memory_of(data, root=root), claims, Tokens(api, clock, rng), clock, keep)

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from pilothouse.aio.together import together
 from pilothouse.api.nouns import ConfigMap, Pod, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
@@ -41,7 +42,9 @@ from pilothouse.node.volumes.mounting import Prepared
 from pilothouse.node.volumes.payloads import KINDS, needed, payload, sources_of, tokens_needed
 from pilothouse.node.volumes.removing import remove, size_of
 from pilothouse.node.volumes.tokens import Tokens
+from pilothouse.node.volumes.usage import VolumeUsage, measured
 from pilothouse.supervise.launching import Mount
+from pilothouse.supervise.limiting import Throttle
 
 REFRESH: Final = 20.0
 _FAILED: Final = "FailedMount"
@@ -66,14 +69,23 @@ class Volumes:
     """``node.parts.Volumes``."""
 
     def __init__(
-        self, api: Api, settings: VolumeSettings, memory: Memory, claims: Claims, tokens: Tokens, clock: Clock
+        self,
+        api: Api,
+        settings: VolumeSettings,
+        memory: Memory,
+        claims: Claims,
+        tokens: Tokens,
+        clock: Clock,
+        keeping: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
+        """``keeping`` is run beside it: it makes, grows and deletes the volumes of claims."""
         self._api = api
         self._settings = settings
         self._memory = memory
         self._claims = claims
         self._tokens = tokens
         self._clock = clock
+        self._keeping = keeping
         self._pods: dict[str, Object] = {}
         self._excesses: dict[str, str] = {}
         self._exchanges = 0
@@ -117,8 +129,19 @@ class Volumes:
         """Why a pod has to go: an emptyDir holds more than it may. Empty if none does."""
         return self._excesses.get(pod_uid, "")
 
+    def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
+        """How much a pod may read from its volumes and write to them."""
+        return tuple(used.throttle for used in self._claims.of_pod(pod_uid) if used.throttle is not None)
+
+    async def usage(self) -> list[VolumeUsage]:
+        """How full the volumes of claims are that pods of this node use."""
+        return [await asyncio.to_thread(measured, one) for one in self._claims.in_use]
+
     async def run(self) -> None:
         """Keep everything up to date until cancelled."""
+        await together({"claims": self._keeping(), "files": self._follow()})
+
+    async def _follow(self) -> None:
         while True:
             await asyncio.sleep(self._settings.refresh)
             await self.refresh()

@@ -1,0 +1,259 @@
+"""How errands are run: the disk first, the server's objects after it, so that nothing is announced that is not there.
+
+    runner = Runner(api, "m1", keepers, tiers, claims, tell, clock)
+    for written in await runner.run(errand): ...        # the objects that were written
+    await runner.complain(errand, problem)
+
+Each is a few steps that may all have been done before: by an earlier agent, which was killed in between, or a moment ago.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pilothouse.api.nouns import (
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttributesClass,
+)
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.clock import Clock
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.client.rest import Api
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.volumes import claim_statuses
+from pilothouse.node.volumes.claims import PROVISIONED_BY, Claims
+from pilothouse.node.volumes.errands import (
+    FINALIZER,
+    Errand,
+    Grow,
+    Make,
+    Modify,
+    Part,
+    Reclaim,
+    persistent_volume,
+    volume_name,
+)
+from pilothouse.node.volumes.keeping import Keeper, KeepingError, Record, folder_of, read_record, write_record
+from pilothouse.node.volumes.removing import remove
+from pilothouse.node.volumes.throttles import ThrottleError, throttle
+
+Tell = Callable[[Object, str, str, bool], None]
+"""About an object: a reason, a message, and whether it is a warning."""
+_OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_TIER: Final = "tier"
+
+
+class Runner:
+    """Runs errands. All raise KeepingError, StatusError, TransportError or OSError."""
+
+    def __init__(
+        self,
+        api: Api,
+        node: str,
+        keepers: Mapping[str, Keeper],
+        tiers: Mapping[str, Path],
+        claims: Claims,
+        tell: Tell,
+        clock: Clock,
+    ) -> None:
+        self._api = api
+        self._node = node
+        self._keepers = keepers
+        self._tiers = tiers
+        self._claims = claims
+        self._tell = tell
+        self._clock = clock
+
+    async def run(self, errand: Errand) -> list[Object]:
+        """The objects that were written."""
+        match errand:
+            case Make():
+                return await self._make(errand)
+            case Grow():
+                return await self._grow(errand)
+            case Modify():
+                return await self._modify(errand)
+            case Reclaim(volume):
+                return await self._reclaim(volume)
+            case Part(volume):
+                return await self._let_go(volume)
+
+    async def complain(self, errand: Errand, problem: Exception) -> list[Object]:
+        """Say on the claim, and in an event, what is wrong."""
+        message, now = str(problem), self._clock.now()
+        match errand:
+            case Make(claim):
+                said = f"node {self._node}: {message}"
+                self._tell(claim, "ProvisioningFailed", said, True)
+                fields = claim_statuses.not_provisioned(claim.status, "ProvisioningFailed", said, now)
+            case Grow(claim):
+                self._tell(claim, "VolumeResizeFailed", message, True)
+                fields = claim_statuses.not_grown(claim.status, message, now)
+            case Modify(claim, _, attributes):
+                self._tell(claim, "VolumeModifyFailed", message, True)
+                fields = claim_statuses.not_modified(claim.status, attributes, message, now)
+            case Reclaim(volume) | Part(volume):
+                self._tell(volume, "VolumeFailedDelete", message, True)
+                return []
+        return [] if claim_statuses.says_so(claim.status, fields) else [await self._say(claim, fields)]
+
+    async def _make(self, errand: Make) -> list[Object]:
+        claim = errand.claim
+        storage_class = await self._class(claim)
+        parameters = storage_class.get("parameters") or {}
+        if claim.spec.get("volumeMode") == "Block":
+            raise KeepingError(
+                "it asks for a block device (volumeMode: Block), and our volumes are filesystems"
+            )
+        if claim.spec.get("dataSource") or claim.spec.get("dataSourceRef"):
+            raise KeepingError("it asks for a copy (dataSource), and our volumes begin empty")
+        folder = self._tier(parameters) / volume_name(claim)
+        keeper = self._keepers[errand.provisioner]
+        if obstacle := keeper.obstacle():
+            raise KeepingError(obstacle, elsewhere=True)
+        record = await asyncio.to_thread(read_record, folder)
+        if record is None:
+            size = parse_quantity(claim.at("spec", "resources", "requests", "storage")).to_int()
+            filesystem = await keeper.make(folder, size, parameters)
+            record = Record(folder.name, errand.provisioner, claim.uid, size, filesystem)
+            await asyncio.to_thread(write_record, folder, record)
+        volume = await self._announced(claim, storage_class, folder / keeper.inner, record)
+        self._tell(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
+        fields = claim_statuses.provisioned(claim.status)
+        return (
+            [volume]
+            if claim_statuses.says_so(claim.status, fields)
+            else [volume, await self._say(claim, fields)]
+        )
+
+    async def _class(self, claim: Object) -> Object:
+        name = str(claim.annotations.get(_OLD_CLASS) or claim.spec.get("storageClassName") or "")
+        found = await self._api.find(StorageClass, name) if name else None
+        if found is None:
+            raise KeepingError(f'storageclass.storage.k8s.io "{name}" not found')
+        return found
+
+    def _tier(self, parameters: Mapping[str, str]) -> Path:
+        name = parameters.get(_TIER) or "default"
+        if name not in self._tiers:
+            known = ", ".join(sorted(self._tiers))
+            raise KeepingError(
+                f"the class asks for the tier {name!r}, and this node has {known}: start it with --tier {name}=FOLDER",
+                elsewhere=True,
+            )
+        return self._tiers[name]
+
+    async def _announced(self, claim: Object, storage_class: Object, path: Path, record: Record) -> Object:
+        """The volume's object, made now or by somebody before us."""
+        node = await self._api.get(Node, self._node)
+        body = persistent_volume(
+            claim,
+            storage_class,
+            node=self._node,
+            hostname=node.labels.get("kubernetes.io/hostname", self._node),
+            path=str(path),
+            filesystem=record.filesystem,
+            provisioner=record.provisioner,
+        )
+        try:
+            return await self._api.create(PersistentVolume, body)
+        except StatusError as refusal:
+            if refusal.reason != "AlreadyExists":
+                raise
+            return await self._api.get(PersistentVolume, body["metadata"]["name"])
+
+    async def _grow(self, errand: Grow) -> list[Object]:
+        claim, volume, size = errand.claim, errand.volume, errand.size
+        keeper, folder = self._kept(volume)
+        await self._check_growth(claim)
+        status = claim_statuses.growing(claim.status, size, self._clock.now())
+        if not claim_statuses.says_so(claim.status, status):
+            claim = await self._say(claim, status)
+        await keeper.grow(folder, parse_quantity(size).to_int())
+        if volume.at("spec", "capacity", "storage") != size:
+            fields = {"spec": {"capacity": {"storage": size}}}
+            volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
+        claim = await self._say(claim, claim_statuses.grown(claim.status, size))
+        self._claims.grew(volume.name, size)
+        self._tell(claim, "FileSystemResizeSuccessful", f"the volume has {size} now", False)
+        return [volume, claim]
+
+    async def _check_growth(self, claim: Object) -> None:
+        storage_class = await self._class(claim)
+        if not storage_class.get("allowVolumeExpansion"):
+            raise KeepingError(
+                f"class {storage_class.name} does not let claims grow: set allowVolumeExpansion: true in it"
+            )
+
+    async def _modify(self, errand: Modify) -> list[Object]:
+        claim, volume, name = errand.claim, errand.volume, errand.attributes
+        keeper, folder = self._kept(volume)
+        attributes = await self._api.find(VolumeAttributesClass, name)
+        if attributes is None:
+            raise KeepingError(f'volumeattributesclass.storage.k8s.io "{name}" not found')
+        provisioner = volume.annotations[PROVISIONED_BY]
+        if attributes.get("driverName") != provisioner:
+            driver = attributes.get("driverName")
+            raise KeepingError(f"class {name} is for volumes of {driver}, and this is one of {provisioner}")
+        await keeper.bring(folder)
+        device = keeper.device(folder)
+        if not device:
+            raise KeepingError(
+                "a directory shares its disk with everything else: only loop volumes can have limits"
+            )
+        try:
+            limits = throttle(attributes.get("parameters") or {}, device)
+        except ThrottleError as problem:
+            raise KeepingError(f"class {name}: {problem}") from None
+        if volume.spec.get("volumeAttributesClassName") != name:
+            fields = {"spec": {"volumeAttributesClassName": name}}
+            volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
+        self._claims.throttled(volume.name, limits)
+        claim = await self._say(claim, claim_statuses.modified(claim.status, name))
+        self._tell(claim, "VolumeModifySuccessful", f"the volume has the limits of class {name}", False)
+        return [volume, claim]
+
+    async def _reclaim(self, volume: Object) -> list[Object]:
+        """Asked of the server itself before anything is deleted: a cache may be behind."""
+        fresh = await self._api.find(PersistentVolume, volume.name)
+        if fresh is None or fresh.uid != volume.uid or fresh.status.get("phase") != "Released":
+            return []
+        if fresh.spec.get("persistentVolumeReclaimPolicy") != "Delete":
+            return []
+        if any(used.volume == volume.name for used in self._claims.in_use):
+            raise KeepingError("a pod of this node still has it mounted")
+        keeper, folder = self._kept(fresh)
+        await keeper.put_away(folder)
+        await asyncio.to_thread(remove, folder)
+        await self._api.delete(PersistentVolume, volume.name, uid=volume.uid)
+        return await self._let_go(volume)
+
+    async def _let_go(self, volume: Object) -> list[Object]:
+        """Take our finalizer away."""
+        fresh = await self._api.find(PersistentVolume, volume.name)
+        if fresh is None or fresh.uid != volume.uid or FINALIZER not in fresh.finalizers:
+            return []
+        kept = [one for one in fresh.finalizers if one != FINALIZER]
+        fields: Tree = {"metadata": {"finalizers": kept or None, "resourceVersion": fresh.resource_version}}
+        return [await self._api.patch(PersistentVolume, volume.name, "", fields)]
+
+    def _kept(self, volume: Object) -> tuple[Keeper, Path]:
+        path = str(volume.at("spec", "local", "path", default=""))
+        folder = folder_of(path, self._tiers)
+        if folder is None:
+            tiers = ", ".join(str(tier) for tier in self._tiers.values())
+            raise KeepingError(f"its path {path} is in none of this node's tiers ({tiers})")
+        return self._keepers[volume.annotations[PROVISIONED_BY]], folder
+
+    async def _say(self, claim: Object, status: Tree) -> Object:
+        """Write into a claim's status; only if it is what it was when we decided."""
+        body = {"metadata": {"resourceVersion": claim.resource_version}, "status": status}
+        return await self._api.patch(
+            PersistentVolumeClaim, claim.name, claim.namespace, body, subresource="status"
+        )

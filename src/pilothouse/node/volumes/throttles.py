@@ -1,0 +1,45 @@
+"""How much the users of a volume may read and write: the parameters of a VolumeAttributesClass.
+
+    throttle({"iops": "500", "throughput": "20Mi"}, "7:0")      # at most 500 reads and 500 writes, and 20 MiB each way, a second
+
+``readIops``, ``writeIops``, ``readThroughput`` and ``writeThroughput`` set one side alone. The limits are those of the pods that use the volume, on the block device
+that is the volume's alone: so there are none for directories, which share their disk with everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pilothouse.base.quantity import QuantityError, parse_quantity
+from pilothouse.supervise.limiting import Throttle
+
+_PARAMETERS: Final = {
+    "iops": ("read_operations", "write_operations"),
+    "throughput": ("read_bytes", "write_bytes"),
+    "readIops": ("read_operations",),
+    "writeIops": ("write_operations",),
+    "readThroughput": ("read_bytes",),
+    "writeThroughput": ("write_bytes",),
+}
+
+
+class ThrottleError(ValueError):
+    """Parameters that mean nothing."""
+
+
+def throttle(parameters: Mapping[str, str], device: str) -> Throttle:
+    """The limits on a device, ``major:minor``. Raises ThrottleError."""
+    found: dict[str, int] = {}
+    # What names one side goes before what names both.
+    for name in sorted(parameters, key=lambda name: len(_PARAMETERS.get(name, ())), reverse=True):
+        if name not in _PARAMETERS:
+            raise ThrottleError(f"parameters.{name} is not known; there are {', '.join(_PARAMETERS)}")
+        try:
+            amount = parse_quantity(parameters[name]).to_int()
+        except QuantityError as problem:
+            raise ThrottleError(f"parameters.{name}: {problem}") from None
+        if amount <= 0:
+            raise ThrottleError(f"parameters.{name}: {parameters[name]!r} must be more than 0")
+        found |= dict.fromkeys(_PARAMETERS[name], amount)
+    return Throttle(device, **found)

@@ -1,0 +1,74 @@
+"""How full volumes are, in the names that kubelet uses.
+
+    for line in metrics(await volumes.usage()): ...         # kubelet_volume_stats_used_bytes{namespace="default",…} 1234
+
+A loop volume is a filesystem, and is asked. A directory shares one: what its files take is counted, and what it has is what its claim says, or what the
+disk has left if that is less.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.node.volumes.claims import InUse
+from pilothouse.node.volumes.keeping import DIRECTORY
+from pilothouse.node.volumes.removing import size_of
+
+
+class VolumeUsage(msgspec.Struct, frozen=True):
+    """How full the volume of a claim is: bytes and inodes."""
+
+    namespace: str
+    claim: str
+    capacity: int
+    available: int
+    used: int
+    inodes: int
+    inodes_free: int
+    inodes_used: int
+
+
+METRICS = {
+    "kubelet_volume_stats_capacity_bytes": ("capacity", "Capacity in bytes of the volume"),
+    "kubelet_volume_stats_available_bytes": ("available", "Number of available bytes in the volume"),
+    "kubelet_volume_stats_used_bytes": ("used", "Number of used bytes in the volume"),
+    "kubelet_volume_stats_inodes": ("inodes", "Maximum number of inodes in the volume"),
+    "kubelet_volume_stats_inodes_free": ("inodes_free", "Number of free inodes in the volume"),
+    "kubelet_volume_stats_inodes_used": ("inodes_used", "Number of used inodes in the volume"),
+}
+"""The field and the help text of each metric."""
+
+
+def measured(volume: InUse) -> VolumeUsage:
+    """Raises OSError."""
+    found = os.statvfs(volume.path)
+    capacity, available = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    used = capacity - found.f_bfree * found.f_frsize
+    if volume.keeper == DIRECTORY and volume.capacity:
+        used = size_of(volume.path)
+        capacity = parse_quantity(volume.capacity).to_int()
+        available = max(0, min(available, capacity - used))
+    return VolumeUsage(
+        volume.namespace,
+        volume.claim,
+        capacity,
+        available,
+        used,
+        found.f_files,
+        found.f_ffree,
+        found.f_files - found.f_ffree,
+    )
+
+
+def metrics(usage: Iterable[VolumeUsage]) -> Iterator[str]:
+    """The lines of a metrics page."""
+    every = list(usage)
+    for name, (field, text) in METRICS.items():
+        yield f"# HELP {name} {text}"
+        yield f"# TYPE {name} gauge"
+        for one in every:
+            yield f'{name}{{namespace="{one.namespace}",persistentvolumeclaim="{one.claim}"}} {getattr(one, field)}'
