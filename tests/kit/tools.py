@@ -10,6 +10,10 @@ import shutil
 from pathlib import Path
 
 SCRIPTS = {
+    "mkfs.btrfs": "scripts/tools/debian, as root,",
+    "mkfs.xfs": "scripts/tools/debian, as root,",
+    "postgres": "scripts/tools/debian, as root,",
+    "redis-server": "scripts/tools/debian, as root,",
     "etcd": "scripts/tools/etcd",
     "kube-apiserver": "scripts/tools/kube",
     "kube-controller-manager": "scripts/tools/kube",

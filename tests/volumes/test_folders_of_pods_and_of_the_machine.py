@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import stat
 from pathlib import Path
@@ -11,7 +10,8 @@ from tests.volumes.conftest import World
 
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes import ownership
-from pilothouse.node.volumes.machine import at, mounts
+from pilothouse.node.volumes.machine import BIND, at, mount, mounts
+from pilothouse.node.volumes.memory import memory_of
 from pilothouse.node.volumes.preparing import Volumes
 from pilothouse.node.volumes.removing import remove
 
@@ -49,19 +49,16 @@ async def test_an_empty_dir_in_memory_holds_no_more_than_its_limit(
         (path / "large").write_bytes(b"x" * (2 << 20))
 
 
-async def test_an_agent_that_may_not_mount_uses_the_machines_own_memory(
-    world: World, volumes: Volumes, tmp_path: Path
-):
-    from pilothouse.node.volumes.memory import memory_of
-
+def test_an_agent_that_may_not_mount_uses_the_machines_own_memory(tmp_path: Path):
     memory = memory_of(tmp_path, root=False)
-    try:
-        path = memory.sized("uid-1", "m", 1 << 20)
-        assert str(path).startswith("/dev/shm/pilothouse-")
-        memory.release("uid-1")
-        assert not path.exists()
-    finally:
-        shutil.rmtree(path.parent.parent)
+    path = memory.sized("uid-1", "m", 1 << 20)
+    assert str(path).startswith("/dev/shm/pilothouse-")
+    memory.sized("uid-2", "m", None)
+    memory.release("uid-1")
+    assert not path.exists()
+    assert path.parent.parent.exists()
+    memory.release("uid-2")
+    assert not path.parent.parent.exists()
 
 
 @pytest.fixture
@@ -148,8 +145,6 @@ def test_a_volume_is_given_to_a_group_without_following_links(root: None, tmp_pa
 
 
 def test_what_is_mounted_in_a_folder_is_let_go_and_not_emptied(root: None, tmp_path: Path):
-    from pilothouse.node.volumes.machine import BIND, mount
-
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "data").write_text("keep me")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from pilothouse.node.volumes.machine import NO_DEVICES, NO_SUID, at, mount, mounts
@@ -28,12 +29,15 @@ class Memory:
         """``mounts`` says whether we may mount."""
         self._top = top
         self._mounts = mounts
+        self._turn = Lock()
+        """Whoever lets go of the last folder must not do so under one that is being made."""
 
     def folder(self, pod_uid: str) -> Path:
         """A pod's own folder in memory. Raises OSError."""
-        self._made()
-        folder = self._top / pod_uid
-        folder.mkdir(exist_ok=True, mode=0o755)
+        with self._turn:
+            self._made()
+            folder = self._top / pod_uid
+            folder.mkdir(exist_ok=True, mode=0o755)
         return folder
 
     def sized(self, pod_uid: str, name: str, size: int | None) -> Path:
@@ -45,8 +49,11 @@ class Memory:
         return folder
 
     def release(self, pod_uid: str) -> None:
-        """Let go of all that a pod has in memory."""
-        remove(self._top / pod_uid)
+        """Let go of all that a pod has in memory; with the last pod, of the memory itself."""
+        with self._turn:
+            remove(self._top / pod_uid)
+            if self._top.exists() and not any(self._top.iterdir()):
+                remove(self._top)
 
     def _made(self) -> None:
         self._top.mkdir(parents=True, exist_ok=True, mode=0o755 if self._mounts else 0o700)
