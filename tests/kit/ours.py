@@ -30,8 +30,10 @@ class PilothouseServer(Server):
         *,
         etcd: EtcdServer | EtcdCluster | None = None,
         flags: Sequence[str] = (),
+        host: str = "127.0.0.1",
     ) -> None:
-        """With `etcd` it shares that one with others, who end it; `flags` go to every start."""
+        """With `etcd` it shares that one with others, who end it; `flags` go to every start; `host` is where it listens."""
+        self._host = host
         self._folder = folder
         self._shared_etcd = etcd
         self._flags = flags
@@ -45,7 +47,7 @@ class PilothouseServer(Server):
         own_etcd = store == "etcd" and etcd is None
         self._etcd = EtcdServer.start(folder / "etcd") if own_etcd else None
         try:
-            self.process, url = self._start("127.0.0.1:0")
+            self.process, url = self._start(f"{host}:0")
         except BaseException:
             if self._etcd:
                 self._etcd.stop()
@@ -90,7 +92,7 @@ class PilothouseServer(Server):
         etcd = self._etcd or self._shared_etcd
         if etcd is None:
             raise ValueError(f"one server owns a {self._store} store")
-        return PilothouseServer(folder, self._store, etcd=etcd, flags=self._flags)
+        return PilothouseServer(folder, self._store, etcd=etcd, flags=self._flags, host=self._host)
 
     def revive(self, *more: str) -> None:
         if self._store == "memory":

@@ -1,0 +1,190 @@
+"""A control plane and machines that joined it: three etcd members, two API servers, a controller-manager, and nodes in
+network namespaces of their own.
+
+    with plane(folder, machines=3) as fleet:
+        async with fleet.api() as api: …
+        fleet.nodes[0].machine.cut_off()
+        fleet.said(fleet.nodes[1], address, "who")        # asked of a pod, from that machine
+
+Pods run ``TALKER``, a program of this module: it listens at the pod's address, says who it is, and asks others on demand, so that a
+test hears what a name or an address leads to from inside a pod.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.kit import managers
+from tests.kit.etcd import EtcdCluster
+from tests.kit.machines import Lan, Machine, machines
+from tests.kit.ours import PilothouseServer
+from tests.kit.processes import Process
+
+from pilothouse.api.objects import Tree
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.kubeconfig import load
+from pilothouse.client.rest import Api
+
+PORT = 7000
+TALKER = """
+import json, os, socket, socketserver, sys
+
+def ask(host, port, line):
+    with socket.create_connection((host, int(port)), 5) as connection:
+        connection.sendall(line.encode() + b"\\n")
+        return connection.makefile().readline().strip()
+
+class Talk(socketserver.StreamRequestHandler):
+    def handle(self):
+        words = self.rfile.readline().decode().split()
+        try:
+            if words[0] == "who":
+                said = os.environ["POD_NAME"] + " " + os.environ["POD_UID"]
+            elif words[0] == "ask":
+                said = ask(words[1], words[2], "who")
+            else:
+                found = socket.getaddrinfo(words[1], None, socket.AF_INET, socket.SOCK_STREAM)
+                said = " ".join(sorted({each[4][0] for each in found}))
+        except OSError as problem:
+            said = f"failed: {type(problem).__name__}"
+        self.wfile.write(said.encode() + b"\\n")
+
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+Server((os.environ["POD_IP"], int(sys.argv[1])), Talk).serve_forever()
+"""
+_ASK = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) as connection:
+    connection.sendall(sys.argv[3].encode() + b"\\n")
+    print(connection.makefile().readline().strip())
+"""
+
+
+def talker(**more: object) -> Tree:
+    """A pod's spec with that program, which is ready once it listens."""
+    fields = {"POD_IP": "status.podIP", "POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
+    probe = {"tcpSocket": {"port": PORT}, "periodSeconds": 1, "failureThreshold": 3}
+    return {
+        "terminationGracePeriodSeconds": 2,
+        "containers": [
+            {
+                "name": "talker",
+                "image": "host/python3",
+                "command": [sys.executable, "-u", "-c", TALKER, str(PORT)],
+                "env": [
+                    {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+                    for name, path in fields.items()
+                ],
+                "ports": [{"name": "talk", "containerPort": PORT}],
+                "readinessProbe": probe,
+            }
+        ],
+        **more,
+    }
+
+
+@dataclass
+class FleetNode:
+    """An agent on a machine."""
+
+    machine: Machine
+    range: str
+    data: Path
+    process: Process | None = None
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+    def start(self, *flags: str) -> None:
+        argv = [*self.machine.inside, sys.executable, "-m", "pilothouse", "node", "--data", str(self.data)]
+        argv += ["--listen", f"{self.machine.address}:10250", "--pod-cidr", self.range, *flags]
+        self.process = Process.start(f"node {self.name}", argv, log=self.data.parent / f"{self.name}.log")
+
+    def talkers(self) -> list[int]:
+        """The programs of pods that run on this machine, by their process ids."""
+        space = Path(f"/proc/{self.machine.holding.pid}/ns/net").readlink()
+        found = []
+        for folder in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if folder.name.isdigit() and (folder / "ns" / "net").readlink() == space:
+                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                    if TALKER.encode() in words and words[0] == sys.executable.encode():
+                        found.append(int(folder.name))
+        return found
+
+
+@dataclass
+class Plane:
+    """What was started."""
+
+    lan: Lan
+    etcd: EtcdCluster
+    servers: list[PilothouseServer]
+    nodes: list[FleetNode]
+
+    @contextlib.asynccontextmanager
+    async def api(self, number: int = 0) -> AsyncIterator[Api]:
+        """As an administrator, at one of the servers."""
+        access = load(self.servers[number].target.kubeconfig)
+        async with HttpTransport.open(access, SystemClock(), agent="pilothouse-test") as transport:
+            yield Api(transport, Random(1), manager="test")
+
+    def said(self, node: FleetNode, address: str, line: str, *, port: int = PORT) -> str:
+        """What is answered at an address when it is asked from a machine; empty if nobody answers."""
+        try:
+            return node.machine.run(sys.executable, "-c", _ASK, address, str(port), line).strip()
+        except subprocess.CalledProcessError:
+            return ""
+
+
+@contextlib.contextmanager
+def plane(folder: Path, *, count: int = 3) -> Iterator[Plane]:
+    """All of it, each node joined by a token of its own, at one server or the other."""
+    with machines(count) as lan, contextlib.ExitStack() as ending:
+        etcd = EtcdCluster.start(folder / "etcd", members=3)
+        ending.callback(etcd.stop)
+        one = PilothouseServer(folder / "one", "etcd", etcd=etcd, host=lan.address)
+        ending.callback(one.close)
+        two = one.beside(folder / "two")
+        ending.callback(two.close)
+        manager = managers.started(one.target.kubeconfig, folder / "manager")
+        ending.callback(manager.end)
+        nodes = []
+        for number, machine in enumerate(lan, start=1):
+            node = FleetNode(machine, f"10.44.{number}.0/24", folder / machine.name / "data")
+            server = (one, two)[number % 2]
+            token = _pilothouse("token", "create", "--kubeconfig", str(server.target.kubeconfig)).split()[0]
+            words = ("join", token, "--data", str(node.data), "--name", node.name)
+            machine.run(sys.executable, "-m", "pilothouse", *words, seconds=60)
+            nodes.append(node)
+        ending.callback(_end, nodes)
+        for node in nodes:
+            node.start("--stop-pods")
+        yield Plane(lan, etcd, [one, two], nodes)
+
+
+def _pilothouse(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pilothouse", *words], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
+
+
+def _end(nodes: list[FleetNode]) -> None:
+    for node in nodes:
+        if node.process is not None:
+            node.process.end(seconds=30)
+    left = {node.name: node.talkers() for node in nodes if node.talkers()}
+    assert not left, f"programs of pods are still there: {json.dumps(left)}"

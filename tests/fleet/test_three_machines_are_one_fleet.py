@@ -1,0 +1,189 @@
+"""Three machines with addresses of their own, one control plane: pods reach pods by address, by name and through a service; a machine
+that is cut off is given up when somebody says so, and has nothing twice when it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.fleet.plane import PORT, Plane, plane, talker
+from tests.kit.machines import missing
+from tests.kit.waiting import eventually
+
+from pilothouse.api.nouns import Node, Pod, Service, StatefulSet
+from pilothouse.api.objects import Object, Tree
+from pilothouse.client.rest import Api
+
+pytestmark = [pytest.mark.long, pytest.mark.etcd, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+LABELS = {"app": "db"}
+SPREAD = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": LABELS},
+    }
+]
+IMPATIENT = [
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
+    for key in ("unreachable", "not-ready")
+]
+
+
+@pytest.fixture(scope="module")
+def fleet_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    with plane(tmp_path_factory.mktemp("fleet")) as fleet:
+        yield fleet
+
+
+async def ready_nodes(api: Api) -> set[str]:
+    return {node.name for node in (await api.list(Node)).objects if node.is_true("Ready")}
+
+
+async def ready_pods(api: Api) -> dict[str, Object]:
+    pods = (await api.list(Pod, "default", labels="app=db")).objects
+    return {pod.name: pod for pod in pods if pod.is_true("Ready") and not pod.deleting}
+
+
+async def furnished(api: Api, replicas: int = 3) -> dict[str, Object]:
+    """The set and its services, once all of its pods are ready."""
+    ports = [{"name": "talk", "port": PORT, "targetPort": "talk"}]
+    for name, spec in (("members", {"clusterIP": "None"}), ("db", {})):
+        body = {"metadata": {"name": name, "namespace": "default"}}
+        if await api.find(Service, name, "default") is None:
+            await api.create(Service, {**body, "spec": {"selector": LABELS, "ports": ports, **spec}})
+    if await api.find(StatefulSet, "db", "default") is None:
+        await api.create(StatefulSet, stateful_set(replicas))
+
+    async def all_ready() -> dict[str, Object] | None:
+        pods = await ready_pods(api)
+        return pods if len(pods) == replicas else None
+
+    return await eventually(all_ready, seconds=90)
+
+
+def stateful_set(replicas: int) -> Tree:
+    spec: dict[str, Any] = talker(topologySpreadConstraints=SPREAD, tolerations=IMPATIENT)
+    return {
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": "members",
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": LABELS},
+            "template": {"metadata": {"labels": LABELS}, "spec": spec},
+        },
+    }
+
+
+async def test_pods_reach_pods_by_address_by_name_and_through_a_service(fleet_of_three: Plane) -> None:
+    fleet = fleet_of_three
+    async with fleet.api(1) as api:
+
+        async def all_there() -> bool:
+            return await ready_nodes(api) == {"m1", "m2", "m3"}
+
+        await eventually(all_there, seconds=60)
+        pods = await furnished(api)
+        assert {pod.spec["nodeName"] for pod in pods.values()} == {"m1", "m2", "m3"}
+        node_of = {node.name: node for node in fleet.nodes}
+        addresses = {name: pod.status["podIP"] for name, pod in pods.items()}
+        for name, pod in pods.items():
+            node = node_of[pod.spec["nodeName"]]
+            assert addresses[name].startswith(node.range.removesuffix("0/24"))
+            for other, target in pods.items():
+                who = f"{other} {target.uid}"
+
+                async def asked(line: str, expected: str, node: Any = node, name: str = name) -> None:
+                    async def so() -> bool:
+                        return fleet.said(node, addresses[name], line) == expected
+
+                    await eventually(so, seconds=30)
+
+                await asked(f"ask {addresses[other]} {PORT}", who)
+                for host in (
+                    f"{other}.members",
+                    f"{other}.members.default",
+                    f"{other}.members.default.svc.cluster.local",
+                ):
+                    await asked(f"ask {host} {PORT}", who)
+            await asked("resolve members", " ".join(sorted(addresses.values())))
+            heard = {
+                fleet.said(node, addresses[name], f"ask db.default {PORT}").split()[0] for _ in range(25)
+            }
+            assert heard == set(pods)
+        found = [node for node in (await api.list(Node)).objects if node.is_true("NetworkUnavailable")]
+        assert found == []
+
+
+async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_it_is_back(
+    fleet_of_three: Plane,
+) -> None:
+    fleet = fleet_of_three
+    async with fleet.api() as api:
+        before = await furnished(api)
+        lost = next(node for node in fleet.nodes if node.name == "m3")
+        stranded = next(pod for pod in before.values() if pod.spec["nodeName"] == "m3")
+        assert len(lost.talkers()) == 1
+        lost.machine.cut_off()
+
+        async def unheard() -> bool:
+            return await ready_nodes(api) == {"m1", "m2"}
+
+        await eventually(unheard, seconds=120)
+
+        async def leaving() -> bool:
+            pod = await api.get(Pod, stranded.name, "default")
+            return pod.deleting and pod.uid == stranded.uid
+
+        # It may still run there, so nobody takes its place until somebody says that the machine is gone.
+        await eventually(leaving, seconds=30)
+        await api.delete(Node, "m3")
+
+        async def moved() -> dict[str, Object] | None:
+            pods = await ready_pods(api)
+            return pods if len(pods) == 3 and pods[stranded.name].uid != stranded.uid else None
+
+        after = await eventually(moved, seconds=120)
+        moved_pod = after[stranded.name]
+        assert moved_pod.spec["nodeName"] in ("m1", "m2")
+        home = next(node for node in fleet.nodes if node.name == moved_pod.spec["nodeName"])
+        elsewhere = next(pod for pod in after.values() if pod.spec["nodeName"] != home.name)
+        asking = next(node for node in fleet.nodes if node.name == elsewhere.spec["nodeName"])
+
+        async def found_anew() -> bool:
+            line = f"ask {stranded.name}.members {PORT}"
+            said = fleet.said(asking, elsewhere.status["podIP"], line)
+            return said == f"{stranded.name} {moved_pod.uid}"
+
+        await eventually(found_anew, seconds=30)
+        # Cut off, it can't know, and goes on.
+        assert len(lost.talkers()) == 1
+
+        lost.machine.heal()
+
+        async def back() -> bool:
+            return await ready_nodes(api) == {"m1", "m2", "m3"} and not lost.talkers()
+
+        await eventually(back, seconds=90)
+        now = await ready_pods(api)
+        assert {name: pod.uid for name, pod in now.items()} == {name: pod.uid for name, pod in after.items()}
+        assert sum(len(node.talkers()) for node in fleet.nodes) == 3
+
+        # And it is one of the fleet again: it takes pods, which reach the others and are reached.
+        await api.patch(StatefulSet, "db", "default", {"spec": {"replicas": 4}})
+
+        async def fourth() -> Object | None:
+            pods = await ready_pods(api)
+            return pods.get("db-3") if len(pods) == 4 else None
+
+        newest = await eventually(fourth, seconds=60)
+        assert newest.spec["nodeName"] == "m3"
+
+        async def reached_by_name() -> bool:
+            said = fleet.said(asking, elsewhere.status["podIP"], f"ask db-3.members {PORT}")
+            return said == f"db-3 {newest.uid}"
+
+        await eventually(reached_by_name, seconds=30)
