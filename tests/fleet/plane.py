@@ -13,7 +13,8 @@ test hears what a name or an address leads to from inside a pod.
 from __future__ import annotations
 
 import contextlib
-import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -35,7 +36,9 @@ from pilothouse.client.rest import Api
 
 PORT = 7000
 TALKER = """
-import json, os, socket, socketserver, sys
+import os, signal, socket, socketserver, sys
+
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # The first process of a namespace has no default for it.
 
 def ask(host, port, line):
     with socket.create_connection((host, int(port)), 5) as connection:
@@ -187,4 +190,6 @@ def _end(nodes: list[FleetNode]) -> None:
         if node.process is not None:
             node.process.end(seconds=30)
     left = {node.name: node.talkers() for node in nodes if node.talkers()}
-    assert not left, f"programs of pods are still there: {json.dumps(left)}"
+    for pid in (pid for pids in left.values() for pid in pids):
+        os.kill(pid, signal.SIGKILL)
+    assert not left, f"programs of pods were still there: {left}"
