@@ -192,4 +192,9 @@ def _end(nodes: list[FleetNode]) -> None:
     left = {node.name: node.talkers() for node in nodes if node.talkers()}
     for pid in (pid for pids in left.values() for pid in pids):
         os.kill(pid, signal.SIGKILL)
+    for node in nodes:
+        # What pods keep in memory outlives the agent by intent.
+        mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        for place in sorted((each for each in mounted if each.startswith(f"{node.data}/")), reverse=True):
+            subprocess.run(["umount", place], check=True, timeout=20)
     assert not left, f"programs of pods were still there: {left}"
