@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,10 +15,10 @@ from pilothouse.api.nouns import ConfigMap, Lease
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.electing import Timing
-from pilothouse.client.fence import FENCED, Fence
+from pilothouse.client.fence import FENCED, Fence, always
 from pilothouse.client.leases import Leadership, unique_identity
 from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.client.transport import Answer, Call, NotSent, Stream, Transport
 from pilothouse.meta.errors import StatusError
 
 TIMING = Timing(6, 4, 0.4)
@@ -55,6 +56,11 @@ class Candidate:
         self.told.append(fence)
         self.changed.set()
 
+    @property
+    def terms(self) -> list[int | None]:
+        """What was told, by the transitions."""
+        return [fence.transitions if fence is not None else None for fence in self.told]
+
     async def until(self, leads: bool) -> None:
         async with asyncio.timeout(PATIENCE):
             while (self.leadership.fence is not None) != leads:
@@ -71,6 +77,12 @@ class Candidate:
             await asyncio.gather(task, return_exceptions=True)
 
 
+def endless(fence: Fence | None) -> Fence:
+    """As the server sees it: it knows nothing of its holder's clock."""
+    assert fence is not None
+    return replace(fence, left=always)
+
+
 async def test_one_of_several_leads_and_hands_over(transport: Transport, space: str) -> None:
     candidates = [Candidate(transport, space, seed) for seed in range(3)]
     async with AsyncExitStack() as stack:
@@ -81,7 +93,7 @@ async def test_one_of_several_leads_and_hands_over(transport: Transport, space: 
             return [each for each in candidates if each.leadership.fence]
 
         (first,) = await eventually(leading, seconds=PATIENCE)
-        assert first.told == [Fence(space, "leader", 0)]
+        assert first.terms == [0]
         lease = await first.api.get(Lease, "leader", space)
         assert lease.spec["holderIdentity"] == first.leadership.holder
 
@@ -91,13 +103,13 @@ async def test_a_clean_stop_lets_another_begin_with_a_new_number(transport: Tran
     async with one.running():
         await one.until(True)
     await one.leadership.release()
-    assert one.told == [Fence(space, "leader", 0), None]
+    assert one.terms == [0, None]
     assert one.leadership.fence is None
     lease = await two.api.get(Lease, "leader", space)
     assert not lease.spec.get("holderIdentity")
     async with two.running():
         await two.until(True)
-    assert two.leadership.fence == Fence(space, "leader", 1)
+    assert two.terms[-1] == 1
 
 
 async def test_a_leader_that_is_cut_off_stops_and_another_begins(
@@ -111,13 +123,16 @@ async def test_a_leader_that_is_cut_off_stops_and_another_begins(
             await one.until(False)
             assert two.leadership.fence is None, "the first has stopped before the next begins"
             await two.until(True)
-            assert one.told == [Fence(space, "leader", 0), None]
-            assert two.leadership.fence == Fence(space, "leader", 1)
+            assert one.terms == [0, None]
+            assert two.terms[-1] == 1
             one.line.is_cut = False
             body = {"metadata": {"name": "late", "namespace": space}}
+            with pytest.raises(NotSent):
+                await one.api.create(ConfigMap, body, fence=one.told[0])
             if server_kind != "kube":
+                # Had it been on its way already:
                 with pytest.raises(StatusError) as refusal:
-                    await one.api.create(ConfigMap, body, fence=one.told[0])
+                    await one.api.create(ConfigMap, body, fence=endless(one.told[0]))
                 assert refusal.value.reason == FENCED
 
 
@@ -135,4 +150,26 @@ async def test_a_leader_that_stays_renews_and_keeps_its_number(transport: Transp
         assert renewed.spec["renewTime"] > first.spec["renewTime"]
         assert renewed.spec["acquireTime"] == first.spec["acquireTime"]
         assert renewed.spec["leaseTransitions"] == 0
-    assert one.told == [Fence(space, "leader", 0)]
+    assert one.terms == [0]
+
+
+async def test_a_lease_that_was_deleted_and_made_again_is_another(transport: Transport, space: str) -> None:
+    """Whoever makes it does not know how far the first had counted."""
+    one = Candidate(transport, space, 1)
+    async with one.running():
+        await one.until(True)
+        fence = one.told[0]
+        one.line.is_cut = True
+        api = Api(transport, Random(9), manager="test")
+        await api.delete(Lease, "leader", space)
+        two = Candidate(transport, space, 2)
+        async with two.running():
+            await two.until(True)
+            assert two.terms == one.terms
+            assert two.told != one.told
+            if (await api.version()).is_ours:
+                body = {"metadata": {"name": "late", "namespace": space}}
+                with pytest.raises(StatusError) as told:
+                    await api.create(ConfigMap, body, fence=endless(fence))
+                assert told.value.reason == FENCED
+                await api.create(ConfigMap, body, fence=two.told[0])

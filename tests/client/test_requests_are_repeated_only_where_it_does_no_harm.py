@@ -14,6 +14,7 @@ from tests.client.scripted import Reply, Scripted, scripted
 from pilothouse.api.nouns import ConfigMap, Pod
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
+from pilothouse.client.fence import Fence
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.rest import Api
 from pilothouse.client.retrying import DeadlineExceeded, OutcomeUnknown
@@ -136,6 +137,47 @@ async def test_every_request_has_a_deadline() -> None:
     with pytest.raises(OutcomeUnknown, match="it may have been carried out"):
         await api.create(Pod, BODY, deadline=5)
     assert loop.time() == pytest.approx(35)
+
+
+def leading(*left: float) -> Fence:
+    """A term that has so much left when it is asked, and asked again."""
+    told = iter(left)
+    return Fence("n", "leader", 7, left=lambda: next(told))
+
+
+async def test_nothing_is_sent_once_the_term_is_over(api: Api, server: Scripted) -> None:
+    with pytest.raises(NotSent, match="the term of leading is over"):
+        await api.create(ConfigMap, BODY, fence=leading(0.0))
+    assert server.asked == []
+
+
+async def test_nothing_is_sent_again_once_the_term_is_over(api: Api, server: Scripted) -> None:
+    server.answers += [Reply(cut=True), Reply(200, OBJECT)]
+    with pytest.raises(NotSent, match="the term of leading is over"):
+        await api.apply(ConfigMap, BODY, fence=leading(10.0, -1.0))
+    assert len(server.asked) == 1
+
+
+async def test_a_wait_beyond_the_term_is_not_begun(api: Api, server: Scripted) -> None:
+    server.answers += [refusal(429, retry_after=5)]
+    with pytest.raises(StatusError, match="not now"):
+        await api.create(ConfigMap, BODY, fence=leading(4.0))
+    assert len(server.asked) == 1
+
+
+async def test_a_term_that_is_renewed_goes_on(api: Api, server: Scripted) -> None:
+    server.answers += [Reply(cut=True), refusal(503), Reply(200, OBJECT)]
+    assert (await api.apply(ConfigMap, BODY, fence=leading(1.0, 8.0, 10.0))).name == "a"
+    assert len(server.asked) == 3
+
+
+@pytest.mark.looptime
+async def test_no_answer_is_waited_for_beyond_the_term() -> None:
+    api = Api(Silent(), Random(1), manager="test")
+    loop = asyncio.get_running_loop()
+    with pytest.raises(OutcomeUnknown, match="not answered in 4 s"):
+        await api.create(Pod, BODY, fence=leading(4.0))
+    assert loop.time() == pytest.approx(4)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"metadata":{"name":5}}'])

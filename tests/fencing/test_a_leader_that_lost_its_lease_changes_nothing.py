@@ -122,6 +122,20 @@ async def test_a_lease_that_is_gone_fences_too(dbs: Databases, http: Http) -> No
     assert (answer.status, answer.reason) == (409, "Fenced")
 
 
+async def test_a_lease_that_was_made_again_is_not_the_one_that_was_deleted(
+    dbs: Databases, http: Http
+) -> None:
+    first = await elected(dbs, http, "one")
+    mine = {FENCE: f"{under(dbs, 0)[FENCE]}/{first['metadata']['uid']}"}
+    (await http.post(dbs.path(), database("a"), headers=mine)).expect(201)
+    await http.delete(f"{leases(dbs)}/leader")
+    second = await elected(dbs, http, "two")
+    late = await http.post(dbs.path(), database("b"), headers=mine)
+    assert (late.status, late.reason) == (409, "Fenced")
+    theirs = {FENCE: f"{under(dbs, 0)[FENCE]}/{second['metadata']['uid']}"}
+    (await http.post(dbs.path(), database("b"), headers=theirs)).expect(201)
+
+
 @pytest.mark.parametrize(
     "text", ["", "a", "a/b", "a/b/c", "a/b/-1", "/b/1", "a//1", "a/b/1/2", "a/b/" + "9" * 40]
 )

@@ -1,14 +1,16 @@
 """Fencing: a write made under leadership counts only while that leadership lasts.
 
-    Pilothouse-Fence: kube-system/controller-manager/7
+    Pilothouse-Fence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
 
 says: I act as the holder of that Lease, in its seventh transition. The write goes through only if the Lease still is in
 that transition when the write is made, which the store checks in the write's own transaction. A leader that was paused,
-lost its lease and woke up gets 409 ``Fenced``, and nothing has changed.
+lost its lease and woke up gets 409 ``Fenced``, and nothing has changed. The Lease's uid may be left out; who gives it can't be
+taken for the holder of a Lease of the same name that was made after the first was deleted, and counts from 0 again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -18,6 +20,7 @@ from pilothouse.apiserver.catalog import ROOT
 from pilothouse.meta import errors
 
 HEADER = "Pilothouse-Fence"
+_FORM = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,10})(?:/([0-9a-f-]{36}))?")
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -26,6 +29,8 @@ class Fence(msgspec.Struct, frozen=True):
     namespace: str
     lease: str
     transitions: int
+    uid: str = ""
+    """Of the Lease; empty for whichever has the name."""
 
     @property
     def key(self) -> str:
@@ -34,8 +39,10 @@ class Fence(msgspec.Struct, frozen=True):
 
     def holds(self, lease: bytes) -> bool:
         """Whether the Lease, as stored, still is in the transition that the write was made in."""
-        spec = codec.decode(lease).get("spec") or {}
-        return (spec.get("leaseTransitions") or 0) == self.transitions
+        live = codec.decode(lease)
+        if self.uid and live["metadata"].get("uid") != self.uid:
+            return False
+        return ((live.get("spec") or {}).get("leaseTransitions") or 0) == self.transitions
 
     def broken(self) -> errors.StatusError:
         """The refusal of a write whose leadership is over."""
@@ -55,7 +62,10 @@ def fence_of(headers: Mapping[str, str]) -> Fence | None:
     text = headers.get(HEADER)
     if text is None:
         return None
-    parts = text.strip().split("/")
-    if len(parts) != 3 or not parts[0] or not parts[1] or not parts[2].isdecimal() or len(parts[2]) > 10:
-        raise errors.bad_request(f"the header {HEADER} must be NAMESPACE/LEASE/TRANSITIONS, not {text!r}")
-    return Fence(parts[0], parts[1], int(parts[2]))
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
+        raise errors.bad_request(
+            f"the header {HEADER} must be NAMESPACE/LEASE/TRANSITIONS or NAMESPACE/LEASE/TRANSITIONS/UID, not {text!r}"
+        )
+    namespace, lease, transitions, uid = match.groups()
+    return Fence(namespace, lease, int(transitions), uid or "")

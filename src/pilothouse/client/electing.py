@@ -5,7 +5,7 @@
     election.looked(None, now)         # there is none
     election.next(now)                 # Write(spec, …): make it, with this one as holder
     election.wrote(lease, sent, now)   # it counts from before it was sent
-    election.term(now)                 # Term(transitions=0, until=…), for as long as it holds
+    election.term(now)                 # Term(transitions=0, uid=…, until=…), for as long as it holds
 
 It does no I/O; ``leases`` carries out what it asks. All moments are of a monotonic clock, save those in the Lease, which
 are for people to read. So it does not matter what any machine thinks the time is:
@@ -15,7 +15,8 @@ are for people to read. So it does not matter what any machine thinks the time i
 * Others count from when they *saw* a change of the Lease, which was later than it was sent, and wait for longer
   (``lease``). So one has stopped before the next begins, as long as clocks run equally fast within the difference.
 * Every beginning is a transition of its own, also of a holder that comes back: what was sent in an earlier term carries
-  an earlier number, and our server refuses it (``fence``).
+  an earlier number, and our server refuses it (``fence``). So does it refuse what names another Lease, if somebody has
+  deleted it and it was made again by one who does not know how far the first had counted.
 """
 
 from __future__ import annotations
@@ -53,7 +54,13 @@ class Term:
     """A time of leading: from one transition of the Lease, until a moment that renewals push on."""
 
     transitions: int
+    uid: str
+    """Of the Lease."""
     until: float
+
+    def is_of(self, other: Term) -> bool:
+        """True if it is the same, renewed or not."""
+        return (self.transitions, self.uid) == (other.transitions, other.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,9 @@ class Election:
             self._changed = now
         self._know(lease)
         if self._term is not None and (
-            self.holder != self.identity or _transitions(lease) != self._term.transitions
+            lease is None
+            or self.holder != self.identity
+            or (_transitions(lease), lease.uid) != (self._term.transitions, self._term.uid)
         ):
             self._term = None
 
@@ -137,7 +146,7 @@ class Election:
         """What was asked to be written at ``sent`` is written."""
         self._know(lease)
         self._changed = now
-        self._term = Term(_transitions(lease), sent + self._timing.renew)
+        self._term = Term(_transitions(lease), lease.uid, sent + self._timing.renew)
         self._due = sent + self._pause()
 
     def failed(self, now: float) -> None:

@@ -26,7 +26,7 @@ from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import new_uid
 from pilothouse.client.access import AccessError
-from pilothouse.client.electing import Election, Look, Rest, Timing, Write
+from pilothouse.client.electing import Election, Look, Rest, Term, Timing, Write
 from pilothouse.client.fence import Fence
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
@@ -67,7 +67,15 @@ class Leadership:
     def fence(self) -> Fence | None:
         """The leadership to act under, if it holds at this moment."""
         term = self._election.term(self._clock.monotonic())
-        return Fence(self._namespace, self._name, term.transitions) if term is not None else None
+        if term is None:
+            return None
+        begun = term
+        return Fence(self._namespace, self._name, term.transitions, term.uid, left=lambda: self._left(begun))
+
+    def _left(self, begun: Term) -> float:
+        now = self._clock.monotonic()
+        term = self._election.term(now)
+        return term.until - now if term is not None and term.is_of(begun) else 0.0
 
     @property
     def holder(self) -> str:

@@ -26,7 +26,7 @@ import msgspec
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree, Trees
 from pilothouse.client.failures import failure
-from pilothouse.client.fence import HEADER, Fence
+from pilothouse.client.fence import HEADER, Fence, always
 from pilothouse.client.retrying import Retrying
 from pilothouse.client.transport import Answer, BadAnswer, Call, Transport
 from pilothouse.meta.errors import StatusError
@@ -334,11 +334,13 @@ class Api:
         if options.get("dry_run"):
             asked["dryRun"] = "All"
         headers = {"Accept": JSON, "Content-Type": str(content_type)}
+        left = always
         if fence := options.get("fence"):
             headers[HEADER] = str(fence)
+            left = fence.left
         call = Call(method, path, _given(asked), headers, content)
         deadline = options.get("deadline", DEADLINE)
-        return await self._retrying.send(call, idempotent=idempotent, deadline=deadline)
+        return await self._retrying.send(call, idempotent=idempotent, deadline=deadline, left=left)
 
 
 def decoded(answer: Answer, cls: type[T]) -> T:

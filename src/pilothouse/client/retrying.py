@@ -9,16 +9,19 @@
 * A request that was cut off, or met a 503 without more, is sent again only if it is idempotent, so that a second time
   changes nothing and the answer means the same. Otherwise ``OutcomeUnknown`` says that nobody knows: look before you write.
 
-Every request has a deadline, waits included. A wait that would go past it is not begun.
+Every request has a deadline, waits included. A wait that would go past it is not begun. What is written in a term of leading has
+the end of the term as a deadline too: that is looked at before each attempt, since it may have been renewed, or lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from random import Random
 
 from pilothouse.client.failures import failure
+from pilothouse.client.fence import always
 from pilothouse.client.transport import Answer, Call, Interrupted, NotSent, Transport, TransportError
 from pilothouse.meta.errors import StatusError
 
@@ -45,17 +48,26 @@ class Retrying:
         self._rng = rng
         self._warned: dict[str, None] = {}
 
-    async def send(self, call: Call, *, idempotent: bool, deadline: float) -> Answer:
-        """An answer of success. Raises ``StatusError`` for any other, ``TransportError`` when there is none."""
+    async def send(
+        self, call: Call, *, idempotent: bool, deadline: float, left: Callable[[], float] = always
+    ) -> Answer:
+        """An answer of success. Raises ``StatusError`` for any other, ``TransportError`` when there is none.
+
+        ``left`` tells for how many seconds it may still be asked at all.
+        """
         loop = asyncio.get_running_loop()
-        end = loop.time() + deadline
+        began = loop.time()
         attempt = 0
         while True:
+            lasting = left()
+            if lasting <= 0:
+                raise NotSent(f"{call.method} {call.path} is not sent: the term of leading is over")
+            end = min(began + deadline, loop.time() + lasting)
             try:
                 async with asyncio.timeout_at(end):
                     answer = await self._transport.request(call)
             except TimeoutError:
-                what = f"{call.method} {call.path} was not answered in {deadline:g} s"
+                what = f"{call.method} {call.path} was not answered in {end - began:.3g} s"
                 if not idempotent:
                     raise OutcomeUnknown(f"{what}; it may have been carried out") from None
                 raise DeadlineExceeded(what) from None

@@ -115,6 +115,7 @@ class Actor:
                 await going.look(intent)
             return Act(intent, Outcome.FAILED, refusal.message)
         except TransportError as problem:
+            going.check()
             # What was not sent was not carried out; an apply may have been sent before.
             if not isinstance(problem, NotSent) or isinstance(intent, Apply):
                 await going.look(intent)
@@ -163,6 +164,10 @@ class _Going:
     def _fence(self) -> Fence | None:
         """Asked for with each write, and not once: the term may be over by then."""
         return self._fence_of()
+
+    def check(self) -> None:
+        """Raises ``Deposed`` where nothing more may be done."""
+        self._fence_of()
 
     async def attempt(self, intent: Intent) -> tuple[Outcome, str]:
         match intent:
