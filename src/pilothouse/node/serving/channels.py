@@ -1,0 +1,82 @@
+"""Several streams over one WebSocket: ``v4.channel.k8s.io`` and ``v5.channel.k8s.io``.
+
+    message = bytes([STDOUT]) + b"hello"        # each message: one byte that says which stream, then its data
+    message = bytes([CLOSE, STDIN])             # v5: no more of that stream
+
+The last message of a server is on ``ERROR``: a Status that says how the program ended.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+STDIN: Final = 0
+STDOUT: Final = 1
+STDERR: Final = 2
+ERROR: Final = 3
+RESIZE: Final = 4
+CLOSE: Final = 255
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """Somebody typed."""
+
+    data: bytes
+
+
+class NoMore(msgspec.Struct, frozen=True):
+    """There will be no more input."""
+
+
+class Resized(msgspec.Struct, frozen=True, rename={"columns": "Width", "rows": "Height"}):
+    """Somebody's terminal has another size."""
+
+    columns: int = 0
+    rows: int = 0
+
+
+Heard = Typed | NoMore | Resized
+
+
+def understand(message: bytes) -> Heard | None:
+    """What a client's message means; None if nothing. Raises ``ValueError`` for what no client says."""
+    if not message:
+        return None
+    channel, data = message[0], message[1:]
+    match channel:
+        case 0:
+            return Typed(data) if data else None
+        case 4:
+            try:
+                size = msgspec.json.decode(data, type=Resized)
+            except msgspec.MsgspecError:
+                raise ValueError(f"no size of a terminal: {data[:80]!r}") from None
+            return size if 0 < size.rows < 0x10000 and 0 < size.columns < 0x10000 else None
+        case 255:
+            return NoMore() if data[:1] == bytes([STDIN]) else None
+    raise ValueError(f"clients say nothing on channel {channel}")
+
+
+def outcome(code: int) -> bytes:
+    """The Status of a program that ended so."""
+    if code == 0:
+        return _status({"status": "Success"})
+    return _status(
+        {
+            "status": "Failure",
+            "message": f"command terminated with non-zero exit code: exit status {code}",
+            "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+        }
+    )
+
+
+def failure(message: str, reason: str = "InternalError", code: int = 500) -> bytes:
+    """The Status of a program that could not be run, or of which nothing is known."""
+    return _status({"status": "Failure", "message": message, "reason": reason, "code": code})
+
+
+def _status(content: dict[str, object]) -> bytes:
+    return msgspec.json.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, **content})
