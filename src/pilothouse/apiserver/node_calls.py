@@ -21,9 +21,9 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 
-from pilothouse.apiserver.exchange import TEXT, Answer, Chunk, Line, Response, Sink, Streaming, Tunnel
+from pilothouse.apiserver.exchange import TEXT, Answer, Chunk, Line, Sink, Streaming, Tunnel
 from pilothouse.apiserver.node_endpoints import Endpoint
-from pilothouse.meta.errors import StatusError, unavailable
+from pilothouse.meta.errors import StatusError, bad_request, internal, unavailable
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
@@ -84,12 +84,10 @@ class NodeCalls:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await session.get(
-                    f"{node.url}{_target(path, query)}", server_hostname=node.name, allow_redirects=False
+                    f"{node.url}{_target(path, query)}", server_hostname=node.certified, allow_redirects=False
                 )
                 if answer.status != 200:
-                    told = await answer.content.read(MOST_TOLD)
-                    await session.close()
-                    return Response(answer.status, told, answer.headers.get("Content-Type", TEXT))
+                    raise refusal(node, answer.status, await answer.content.read(MOST_TOLD))
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
             await session.close()
             raise _unreachable(node, problem) from None
@@ -112,9 +110,7 @@ class NodeCalls:
                 status, told = _head(await reader.readuntil(b"\r\n\r\n"))
                 if status != 101:
                     length = int(told.get("content-length", "0"))
-                    body = await reader.readexactly(min(length, MOST_TOLD))
-                    writer.close()
-                    return Response(status, body, told.get("content-type", TEXT))
+                    raise refusal(node, status, await reader.readexactly(min(length, MOST_TOLD)))
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, TimeoutError) as problem:
             writer.close()
             raise _unreachable(node, problem) from None
@@ -136,7 +132,7 @@ class NodeCalls:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await asyncio.open_connection(
-                    node.host, node.port, ssl=self._tls(), server_hostname=node.name, limit=MAX_HEAD
+                    node.host, node.port, ssl=self._tls(), server_hostname=node.certified, limit=MAX_HEAD
                 )
         except (OSError, TimeoutError) as problem:
             raise _unreachable(node, problem) from None
@@ -199,6 +195,16 @@ async def _relay(line: Line, reader: asyncio.StreamReader, writer: asyncio.Strea
         for each in both:
             each.cancel()
         await asyncio.gather(*both, return_exceptions=True)
+
+
+def refusal(node: Endpoint, status: int, body: bytes) -> StatusError:
+    """What a node says against it, as the client is told: nodes speak in sentences."""
+    said = body.decode(errors="replace").strip()
+    if status in (400, 404, 422):
+        return bad_request(said) if status != 422 else StatusError(422, "Invalid", said)
+    if status in (401, 403):
+        return internal(f"node {node.name} does not take calls from this server: {said}")
+    return internal(f"node {node.name} answers {status}: {said}")
 
 
 def _unreachable(node: Endpoint, problem: BaseException) -> StatusError:

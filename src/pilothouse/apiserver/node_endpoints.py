@@ -13,6 +13,7 @@ import msgspec
 
 from pilothouse.meta.errors import StatusError, bad_request, unavailable
 from pilothouse.meta.kind import Object
+from pilothouse.pki.signers import serving_name
 
 _PREFERRED = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
@@ -28,6 +29,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"https://{host}:{self.port}"
+
+    @property
+    def certified(self) -> str:
+        """The name that its certificate has to bear."""
+        return serving_name(self.name)
 
 
 def endpoint_of(node: Object) -> Endpoint:

@@ -1,11 +1,15 @@
-"""A node that joins, or whose certificate runs out, gets a client certificate without anybody's hand.
+"""A node that joins, or whose certificate runs out, gets its certificates without anybody's hand.
 
-A request is approved if it is for the signer of nodes' client certificates, asks for exactly what that signer gives (subject,
-usages, no other names), and comes from
+A request for a client certificate is approved if it asks for exactly what that signer gives (subject, usages, no other names),
+and comes from
 
 * who has a bootstrap token (a group ``system:bootstrappers`` or ``system:bootstrappers:…``), for a node that is not there
   yet: one that joins; or
 * the very node that the certificate is for: one that renews it.
+
+A request for the certificate of a node's own server is approved if it comes from that node and is for the one name which
+only that node's server has. Other names and addresses are somebody else's perhaps: the same authority stands behind the
+API server.
 
 Everything else is for people: ``kubectl certificate approve``. Nothing is ever denied here. The API server signs what is approved.
 """
@@ -18,21 +22,22 @@ from typing import Final
 
 from pilothouse.api.nouns import CertificateSigningRequest, Node
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES, why_refused
+from pilothouse.pki.signers import NODE, NODE_CLIENT, NODE_SERVING, NODES, serving_name, why_refused
 from pilothouse.pki.signing import Asked, RequestError, read_request
 from pilothouse.runtime.declaring import controller
 from pilothouse.runtime.intents import Intent, Patch, Wait
 from pilothouse.runtime.world import World
 
 _BOOTSTRAPPERS: Final = "system:bootstrappers"
+_PURPOSES: Final = {NODE_CLIENT: "client", NODE_SERVING: "serving"}
 _VERDICTS: Final = frozenset({"Approved", "Denied"})
 
 
 @controller(CertificateSigningRequest, reads=Node, standalone=True)
 def node_requests(request: Object, world: World) -> Iterator[Intent]:
-    """A node's request for its client certificate is approved."""
+    """A node's request for one of its certificates is approved."""
     given = request.status.get("conditions") or []
-    if request.spec.get("signerName") != NODE_CLIENT or request.deleting:
+    if request.spec.get("signerName") not in _PURPOSES or request.deleting:
         return
     if any(one.get("type") in _VERDICTS for one in given) or request.status.get("certificate"):
         return
@@ -43,7 +48,8 @@ def node_requests(request: Object, world: World) -> Iterator[Intent]:
             remedy=f"look at it, and if it is right: kubectl certificate approve {request.name}",
         )
         return
-    why = f"{request.spec.get('username')} may have a client certificate for this node"
+    purpose = _PURPOSES[request.spec["signerName"]]
+    why = f"{request.spec.get('username')} may have a {purpose} certificate for this node"
     verdict = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": why}
     fields: Tree = {"status": {"conditions": [*given, verdict]}}
     yield Patch(request, fields, subresource="approval", exact=True, because=why)
@@ -55,8 +61,20 @@ def _doubt(request: Object, world: World) -> str:
         asked = read_request(b64decode(str(request.spec.get("request") or ""), validate=True))
     except (RequestError, ValueError) as problem:
         return f"it can't be read: {problem}"
-    refusal = why_refused(NODE_CLIENT, asked, request.spec.get("usages") or ())
-    return refusal or _stranger(request, asked, world)
+    signer = request.spec["signerName"]
+    if refusal := why_refused(signer, asked, request.spec.get("usages") or ()):
+        return refusal
+    return _other_names(request, asked) if signer == NODE_SERVING else _stranger(request, asked, world)
+
+
+def _other_names(request: Object, asked: Asked) -> str:
+    """Why a node may not serve under these names; empty if it may."""
+    if request.spec.get("username") != asked.common_name or NODES not in (request.spec.get("groups") or ()):
+        return f"{request.spec.get('username')} is not the node {asked.common_name}"
+    own = serving_name(asked.common_name.removeprefix(NODE))
+    if asked.dns_names != (own,) or asked.addresses:
+        return f"the only name that a node gets by itself is {own}"
+    return ""
 
 
 def _stranger(request: Object, asked: Asked, world: World) -> str:

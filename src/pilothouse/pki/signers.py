@@ -16,7 +16,13 @@ NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 NODE_SERVING = "kubernetes.io/kubelet-serving"
 NODES = "system:nodes"
 NODE = "system:node:"
+NODE_DOMAIN = "node.pilothouse.internal"
 _ENCIPHER = "key encipherment"
+
+
+def serving_name(node: str) -> str:
+    """The host name by which a node's own server is known: one that can be nobody else's, whatever a node is called."""
+    return f"{node}.{NODE_DOMAIN}"
 
 
 def _check_client(asked: Asked, usages: frozenset[str]) -> Iterator[str]:

@@ -1,0 +1,71 @@
+"""What a node tells of its pods: their logs, and themselves.
+
+Everything here says what there is, or raises ``Refused`` with a status and a sentence. HTTP is somebody else's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+import msgspec
+
+from pilothouse.api.kubernetes.pods.log_options import LogOptions
+from pilothouse.base.clock import Clock
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.logs.reading import Ended, read
+from pilothouse.node.whereabouts import Found, NotFound, Whereabouts
+
+
+class Refused(Exception):
+    """What was asked can't be had."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Which container."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+class Pages:
+    """The pages of one node."""
+
+    def __init__(self, whereabouts: Whereabouts, clock: Clock) -> None:
+        self._whereabouts = whereabouts
+        self._clock = clock
+
+    def find(self, place: Place, *, previous: bool = False) -> Found:
+        try:
+            return self._whereabouts.find(place.namespace, place.pod, place.container, previous=previous)
+        except NotFound as problem:
+            raise Refused(400, str(problem)) from None
+
+    def log(self, place: Place, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """The text of a container's log, as it comes."""
+        try:
+            options = LogOptions.parse(params, self._clock.now())
+        except StatusError as problem:
+            raise Refused(problem.code, problem.message) from None
+        found = self.find(place, previous=options.previous)
+        return read(found.log, options, _end_of(found))
+
+    def pods(self) -> bytes:
+        """All pods of the node, as a PodList."""
+        items = [pod.tree for pod in self._whereabouts.pods()]
+        return msgspec.json.encode({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+
+
+def _end_of(found: Found) -> Ended:
+    if found.container is not None:
+        return found.container.exited
+
+    async def at_once() -> None:
+        await asyncio.sleep(0)
+
+    return at_once

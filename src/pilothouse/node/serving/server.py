@@ -1,0 +1,202 @@
+"""The node's HTTPS server. Paths are a kubelet's:
+
+    GET /containerLogs/{namespace}/{pod}/{container}?follow=true&tailLines=20
+    GET /exec/{namespace}/{pod}/{container}?command=sh&input=1&output=1&tty=1        a WebSocket
+    GET /attach/{namespace}/{pod}/{container}?output=1                               a WebSocket
+    GET /pods    GET /healthz    GET /metrics    GET /metrics/resource
+
+    async with serving("127.0.0.1", 10250, tls, Rooms(pages, sessions, callers, figures)) as port:
+        …
+
+Everyone but who asks for ``/healthz`` has to say who they are and may do what they are allowed to (``callers``).
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+import msgspec
+from aiohttp import WSMsgType, web
+from aiohttp.typedefs import Handler, Middleware
+
+from pilothouse.api.kubernetes.pods.stream_options import PROTOCOLS, StreamOptions
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.serving.callers import Callers, Unanswered
+from pilothouse.node.serving.pages import Pages, Place, Refused
+from pilothouse.node.serving.sessions import Sessions
+
+HEARTBEAT_SECONDS = 30.0
+"""How often a client that says nothing is asked whether it is there."""
+SHUTDOWN_SECONDS = 2.0
+LONGEST_MESSAGE = 4 * 1024 * 1024
+TEXT = "text/plain; charset=utf-8"
+EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+_OPEN = frozenset({"/healthz"})
+
+Figures = Callable[[], str]
+
+log = logging.getLogger(__name__)
+
+
+class Rooms(msgspec.Struct, frozen=True):
+    """What is behind the door."""
+
+    pages: Pages
+    sessions: Sessions
+    callers: Callers
+    figures: Mapping[str, Figures]
+    """Pages of figures by their path."""
+
+
+@asynccontextmanager
+async def serving(host: str, port: int, tls: ssl.SSLContext, rooms: Rooms) -> AsyncIterator[int]:
+    """The port, a free one for 0, at which the node answers within the context. Raises ``OSError``."""
+    runner = web.AppRunner(
+        application(rooms), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        bound: int = runner.addresses[0][1]
+        yield bound
+    finally:
+        await runner.cleanup()
+
+
+def application(rooms: Rooms) -> web.Application:
+    """Everything but the socket."""
+    door = Door(rooms)
+    made = web.Application(middlewares=[guard(rooms.callers)])
+    made.router.add_get("/healthz", door.health)
+    made.router.add_get("/pods", door.pods)
+    made.router.add_get("/containerLogs/{namespace}/{pod}/{container}", door.log)
+    for name in ("exec", "attach"):
+        # Kubelets take the pod's uid before the container as well.
+        for path in (
+            f"/{name}/{{namespace}}/{{pod}}/{{container}}",
+            f"/{name}/{{namespace}}/{{pod}}/{{uid}}/{{container}}",
+        ):
+            made.router.add_route("*", path, getattr(door, name))
+    for path, figures in rooms.figures.items():
+        made.router.add_get(path, _page(figures))
+    return made
+
+
+def _page(figures: Figures) -> Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=figures().encode(), headers={"Content-Type": EXPOSITION})
+
+    return answer
+
+
+def guard(callers: Callers) -> Middleware:
+    """Nobody gets further than they may, and what is refused is told in a sentence."""
+
+    async def admit(request: web.Request) -> None:
+        transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        caller = await callers.identify(certificate, request.headers.get("Authorization", ""))
+        if caller is None:
+            raise Refused(401, "Unauthorized: show a client certificate or a bearer token")
+        if why := await callers.why_not(caller, request.method, request.path):
+            raise Refused(403, f"Forbidden: {why}")
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if request.path not in _OPEN:
+                await admit(request)
+            return await handler(request)
+        except Refused as problem:
+            return _refusal(problem.status, str(problem))
+        except StatusError as problem:
+            return _refusal(problem.code, problem.message)
+        except Unanswered as problem:
+            return _refusal(503, str(problem))
+
+    return check
+
+
+class Door:
+    """From requests to rooms."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    async def health(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok")
+
+    async def pods(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(body=self._rooms.pages.pods(), content_type="application/json")
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        pieces = self._rooms.pages.log(_place(request), request.query)
+        answer = web.StreamResponse(headers={"Content-Type": TEXT})
+        async with aclosing(pieces):
+            # At once: who follows a log that says nothing yet has an answer.
+            await answer.prepare(request)
+            try:
+                async for piece in pieces:
+                    await answer.write(piece)
+            except ConnectionError:
+                return answer
+        await answer.write_eof()
+        return answer
+
+    async def exec(self, request: web.Request) -> web.StreamResponse:
+        options = StreamOptions.parse(request.query_string, runs=True)
+        return await self._talk(request, options, self._rooms.sessions.run)
+
+    async def attach(self, request: web.Request) -> web.StreamResponse:
+        options = StreamOptions.parse(request.query_string, runs=False)
+        return await self._talk(request, options, self._rooms.sessions.attach)
+
+    async def _talk(
+        self,
+        request: web.Request,
+        options: StreamOptions,
+        session: Callable[[WebSocket, Place, StreamOptions], Awaitable[None]],
+    ) -> web.StreamResponse:
+        answer = web.WebSocketResponse(
+            protocols=PROTOCOLS, heartbeat=HEARTBEAT_SECONDS, max_msg_size=LONGEST_MESSAGE
+        )
+        if not answer.can_prepare(request):
+            raise Refused(400, "only WebSockets are spoken here, and this is no request for one")
+        await answer.prepare(request)
+        try:
+            await session(WebSocket(answer), _place(request), options)
+        except ConnectionError:
+            log.debug("%s: the client went away", request.path)
+        finally:
+            await answer.close()
+        return answer
+
+
+class WebSocket:
+    """aiohttp's WebSocket, as ``talking`` wants it."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> bytes | None:
+        message = await self._socket.receive()
+        if message.type is WSMsgType.BINARY:
+            return bytes(message.data)
+        if message.type is WSMsgType.TEXT:
+            return str(message.data).encode()
+        return None
+
+    async def send(self, message: bytes) -> None:
+        await self._socket.send_bytes(message)
+
+
+def _place(request: web.Request) -> Place:
+    found = request.match_info
+    return Place(found["namespace"], found["pod"], found["container"])
+
+
+def _refusal(status: int, message: str) -> web.Response:
+    return web.Response(status=status, text=message, headers={"Content-Type": TEXT})
