@@ -10,7 +10,7 @@ follows a log does not notice, and nothing has to be set up for it in the kernel
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -27,7 +27,7 @@ Ended = Callable[[], Awaitable[object]]
 """Returns when the container has ended and its last output is in the file."""
 
 
-async def read(path: Path, options: LogOptions, ended: Ended) -> AsyncIterator[bytes]:
+async def read(path: Path, options: LogOptions, ended: Ended) -> AsyncGenerator[bytes, None]:
     """The text, piece by piece."""
     telling = Telling(options)
     with _watching(ended) as over, closing(Cursor(path)) as cursor:

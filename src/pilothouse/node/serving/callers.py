@@ -166,5 +166,3 @@ def subresource_of(path: str) -> str:
         if path == prefix or path.startswith(f"{prefix}/"):
             return subresource
     return "proxy"
-
-

@@ -29,16 +29,24 @@ class Socket(Protocol):
         """Raises ``ConnectionError`` once the client has gone."""
 
 
+class Output(Protocol):
+    """Something that is printed."""
+
+    async def read(self, size: int, /) -> bytes:
+        """Some more of it; empty at the end."""
+        ...
+
+
 class Program(Protocol):
     """Something that runs and can be talked to."""
 
     @property
-    def stdout(self) -> asyncio.StreamReader | None:
+    def stdout(self) -> Output | None:
         """With a terminal, everything that it prints."""
         ...
 
     @property
-    def stderr(self) -> asyncio.StreamReader | None: ...
+    def stderr(self) -> Output | None: ...
 
     async def type(self, data: bytes) -> None:
         """Input for it; waits while it takes none."""
@@ -103,7 +111,7 @@ async def _tell(socket: Socket, program: Program, options: StreamOptions) -> Non
     await socket.send(bytes([channels.ERROR]) + channels.outcome(code))
 
 
-async def _pass_on(socket: Socket, channel: int, stream: asyncio.StreamReader, wanted: bool) -> None:
+async def _pass_on(socket: Socket, channel: int, stream: Output, wanted: bool) -> None:
     """What nobody wants is read all the same, or the program would wait for ever."""
     prefix = bytes([channel])
     while data := await stream.read(PIECE):
