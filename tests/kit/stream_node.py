@@ -1,0 +1,152 @@
+"""A node that only serves: its pods are containers that a test starts by hand, its API server is a real one.
+
+    async with StreamNode.serving(plane, tmp_path) as node:
+        await node.start("web", "echo hello; sleep 1000")
+        (await kubectl("logs", "web")).ok()
+
+What a node does besides (following pods, probes, volumes) is tested elsewhere. Here are the ways from kubectl through the API
+server to a process and back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.kit import managers
+from tests.kit.ours import PilothouseServer
+
+from pilothouse.api.nouns import Node, Pod
+from pilothouse.base.clock import SystemClock
+from pilothouse.client import kubeconfig
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.rest import Api
+from pilothouse.node.serving.callers import Callers
+from pilothouse.node.serving.certificate import ServingCertificate
+from pilothouse.node.serving.pages import Pages
+from pilothouse.node.serving.programs import ContainerPrograms
+from pilothouse.node.serving.server import Rooms, serving
+from pilothouse.node.serving.sessions import Sessions
+from pilothouse.node.whereabouts import LOG, Instances, Whereabouts
+from pilothouse.supervise import containers
+from pilothouse.supervise.containers import Container
+from pilothouse.supervise.launching import Launch, LogPolicy
+
+NAME = "n1"
+SPACE = "default"
+
+
+@dataclass(frozen=True)
+class Plane:
+    """An API server with our controllers, and where its node's kubeconfig lies."""
+
+    server: PilothouseServer
+    node_kubeconfig: Path
+
+
+@contextlib.contextmanager
+def plane(folder: Path) -> Iterator[Plane]:
+    """A control plane without a node."""
+    server = PilothouseServer(folder, "memory", flags=("--local-node", NAME))
+    try:
+        manager = managers.started(server.target.kubeconfig, folder, "--no-leader-elect")
+        try:
+            yield Plane(server, folder / "data" / "node.kubeconfig")
+        finally:
+            manager.end(seconds=5)
+    finally:
+        server.close()
+
+
+@dataclass
+class StreamNode:
+    """A node's server and the containers behind it."""
+
+    api: Api
+    folder: Path
+    certificate: ServingCertificate
+    whereabouts: Whereabouts = field(default_factory=Whereabouts)
+    port: int = 0
+    _running: list[Container] = field(default_factory=list)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def serving(cls, plane: Plane, folder: Path) -> AsyncIterator[StreamNode]:
+        clock = SystemClock()
+        access = kubeconfig.load(plane.node_kubeconfig)
+        async with (
+            HttpTransport.open(
+                kubeconfig.load(plane.server.target.kubeconfig), clock, agent="test"
+            ) as all_may,
+            HttpTransport.open(access, clock, agent="test-node") as transport,
+        ):
+            admin = Api(all_may, random.Random(), manager="test")
+            api = Api(transport, random.Random(), manager="test-node")
+            keys = plane.node_kubeconfig.parent / "serving"
+            certificate = ServingCertificate(
+                keys, NAME, ["127.0.0.1"], api, clock, authorities=access.authority or b""
+            )
+            node = cls(admin, folder, certificate)
+            pages = Pages(node.whereabouts, clock)
+            rooms = Rooms(pages, Sessions(pages, ContainerPrograms()), Callers(api, NAME, clock), {})
+            async with serving("127.0.0.1", 0, certificate.context(), rooms) as node.port:
+                await node._register(api)
+                await certificate.look()
+                try:
+                    yield node
+                finally:
+                    for container in node._running:
+                        await container.stop(signal.SIGKILL, 0)
+                    await admin.delete_collection(Pod, SPACE, grace=0)
+
+    async def _register(self, api: Api) -> None:
+        await self.api.apply(Node, {"metadata": {"name": NAME}}, force=True)
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
+        }
+        await api.patch(Node, NAME, "", {"status": status}, subresource="status")
+
+    async def start(self, pod: str, script: str, *, instance: int = 0, **how: Any) -> Container:
+        """A pod whose container runs a shell script; another instance of it if it has run before."""
+        found = await self.api.find(Pod, pod, SPACE)
+        if found is None:
+            found = await self.api.create(Pod, manifest(pod, **how))
+        folder = self.folder / pod / str(instance)
+        launch = Launch(
+            argv=("/bin/sh", "-c", script),
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"},
+            log=LogPolicy(str(folder / LOG)),
+            **how,
+        )
+        container = await containers.start(folder, launch)
+        self._running.append(container)
+        before = self.folder / pod / str(instance - 1) if instance else None
+        self.whereabouts.put(found, "main", Instances(folder=folder, container=container, previous=before))
+        return container
+
+    async def ended(self, pod: str, container: Container) -> None:
+        """What a worker notes when a container has ended."""
+        await container.exited()
+        found = await self.api.get(Pod, pod, SPACE)
+        self.whereabouts.put(found, "main", Instances(folder=container.folder))
+
+
+def manifest(name: str, **how: Any) -> dict[str, Any]:
+    """A pod on the node."""
+    container = {
+        "name": "main",
+        "image": "host/sh",
+        **{key: value for key, value in how.items() if key in ("stdin", "tty")},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": SPACE},
+        "spec": {"nodeName": NAME, "automountServiceAccountToken": False, "containers": [container]},
+    }
