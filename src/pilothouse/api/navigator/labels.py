@@ -19,3 +19,21 @@ CLUSTER_NAME: Final = {
 """By the kind of cluster, the label that carries its name."""
 HAS_PILOT: Final = f"{GROUP}/has-pilot"
 """On pods in which a pilot runs; the value says nothing."""
+POOL_NAME: Final = f"{GROUP}/elasticsearch-node-pool-name"
+"""On the pods, sets, claims and Pilots of an Elasticsearch pool, the pool's name."""
+ROLE: Final = f"{GROUP}/elasticsearch-role-"
+"""With a role behind it, on the pods of pools that have the role; the value is ``true``."""
+VERSION: Final = f"{GROUP}/elasticsearch-version"
+"""An annotation: on a pool's set the version that all its nodes have reached, on a pod the one it was made for."""
+DECOMMISSIONED_FOR: Final = f"{GROUP}/decommissioned-for"
+"""An annotation: on a Pilot that a controller had decommissioned, what for. A controller takes back only what has it."""
+
+
+def leader_lease(cluster: str) -> str:
+    """The name of the Lease by which the pilots of a cluster choose who leads."""
+    return f"{cluster}-leader"
+
+
+def pilot_lease(pilot: str) -> str:
+    """The name of the Lease that a pilot renews for as long as it lives."""
+    return f"pilot-{pilot}"

@@ -371,6 +371,16 @@ class ElasticsearchClusterFacts(Fields):
     )
     nodes: Annotated[Int32 | None, doc("How many nodes see each other.")] = None
     shards: Annotated[ShardCounts | None, doc("The cluster's shards.")] = None
+    members: Annotated[
+        dict[str, str],
+        doc(
+            "The nodes that see each other, by name, each with its Pilot's lastStartedTime when this was seen."
+        ),
+    ] = field(default_factory=dict)
+    settled: Annotated[
+        bool | None,
+        doc("Set if no shard is moving, delayed or held back: the health does not get better by waiting."),
+    ] = None
     observed_time: Annotated[Time | None, doc("When this was seen.")] = None
 
 

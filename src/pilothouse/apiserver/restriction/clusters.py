@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from pilothouse.api.navigator.clusters import GROUP
-from pilothouse.api.navigator.labels import CLUSTER_NAME
+from pilothouse.api.navigator.labels import CLUSTER_NAME, leader_lease, pilot_lease
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.collection import Collection, Event
 
@@ -46,7 +46,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     @property
     def leader_lease(self) -> str:
-        return f"{self.name}-leader"
+        return leader_lease(self.name)
 
 
 class Pilot(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Pilot(msgspec.Struct, frozen=True):
 
 def own_lease(pilot: str) -> str:
     """The lease in which a pilot shows that it is alive."""
-    return f"pilot-{pilot}"
+    return pilot_lease(pilot)
 
 
 class Pilots:

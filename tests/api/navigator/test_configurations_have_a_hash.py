@@ -1,0 +1,62 @@
+"""By its hash a Pilot says which configuration it runs with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilothouse.api.navigator.configurations import configuration_hash
+
+SPEC: dict[str, Any] = {
+    "decommission": False,
+    "configuration": {"version": "7.17.9", "settings": {"action.auto_create_index": False}},
+    "elasticsearch": {"nodePool": "data", "roles": ["data", "ingest"], "plugins": [{"name": "analysis-icu"}]},
+}
+
+
+def changed(part: str, **fields: Any) -> dict[str, Any]:
+    return {**SPEC, part: {**SPEC[part], **fields}}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed("configuration", settings={"action.auto_create_index": True}),
+        changed("configuration", settings={}),
+        changed("configuration", files={"synonyms.txt": "a, b"}),
+        changed("configuration", environment={"ES_JAVA_OPTS": "-Xmx1g"}),
+        changed("elasticsearch", roles=["data"]),
+        changed("elasticsearch", plugins=[{"name": "analysis-icu", "url": "https://example.org/icu.zip"}]),
+    ],
+    ids=str,
+)
+def test_what_a_database_has_to_be_restarted_for_is_in_it(other: dict[str, Any]) -> None:
+    assert configuration_hash(other) != configuration_hash(SPEC)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**SPEC, "decommission": True},
+        changed("configuration", version="8.17.0"),
+        changed("configuration", files={}),
+        changed("elasticsearch", nodePool="other"),
+        changed("elasticsearch", roles=["ingest", "data"]),
+        changed(
+            "configuration",
+            settings={
+                "action.auto_create_index": False,
+                "cluster.initial_master_nodes": ["a", "b"],
+                "discovery.zen.minimum_master_nodes": 2,
+            },
+        ),
+    ],
+    ids=str,
+)
+def test_what_it_need_not_be_restarted_for_is_not(other: dict[str, Any]) -> None:
+    assert configuration_hash(other) == configuration_hash(SPEC)
+
+
+def test_a_pilot_without_any_configuration_has_one_too() -> None:
+    assert configuration_hash({}) == configuration_hash({"configuration": {"settings": {}}})
