@@ -30,6 +30,7 @@ NAV, K0S, OPEN, OWN = (
 )
 RBAC, COORD, EVENTS = "rbac.authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"
 ACCESS, WHO, CERTS = "authorization.k8s.io", "authentication.k8s.io", "certificates.k8s.io"
+STORAGE = "storage.k8s.io"
 
 IDENTITIES = {
     "admin": "a person with the role `admin` in the namespace",
@@ -97,6 +98,9 @@ _CONFINED = ("list* watch*", f"pilots.{NAV} secrets configmaps leases.{COORD}")
 _EVERY_NODE = (
     _ABOUT_ONESELF,
     (READ, "nodes services endpoints endpointslices.discovery.k8s.io"),
+    (READ, "persistentvolumeclaims persistentvolumes"),
+    (READ, f"storageclasses.{STORAGE} volumeattributesclasses.{STORAGE}"),
+    ("create", "persistentvolumes"),
     ("create update patch", f"events events.{EVENTS}"),
     ("create", f"tokenreviews.{WHO} subjectaccessreviews.{ACCESS} localsubjectaccessreviews.{ACCESS}"),
     ("create", f"certificatesigningrequests.{CERTS} nodes"),
@@ -124,7 +128,7 @@ ALLOWED: dict[str, tuple[tuple[str, str], ...]] = {
     "node": (
         *_EVERY_NODE,
         (FIND, "pods secrets"),
-        ("get", "serviceaccounts persistentvolumeclaims persistentvolumes"),
+        ("get", "serviceaccounts"),
         ("update patch", "nodes"),
         ("update patch", "nodes/status pods/status persistentvolumeclaims/status"),
         ("delete", "pods"),

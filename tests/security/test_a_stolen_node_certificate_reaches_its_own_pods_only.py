@@ -101,7 +101,6 @@ def test_every_kind_of_reference_counts_until_the_pod_is_gone(shop: Shop) -> Non
                 "sources": [{"secret": {"name": "by-projection"}}, {"configMap": {"name": "by-projection"}}]
             },
         },
-        {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
     ]
     container = {
         "name": "main",
@@ -115,15 +114,6 @@ def test_every_kind_of_reference_counts_until_the_pod_is_gone(shop: Shop) -> Non
     for way in ("volume", "projection", "key", "all"):
         shop.make("shop", "secrets", f"by-{way}")
         shop.make("shop", "configmaps", f"by-{way}")
-    size = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
-    shop.make("shop", "persistentvolumeclaims", "data", {"spec": size})
-    volume = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "hostPath": {"path": "/x"},
-        "claimRef": {"namespace": "shop", "name": "data"},
-    }
-    shop.make("", "persistentvolumes", "pv-data", {"spec": volume})
     shop.make("shop", "secrets", "by-pull")
     paths = [
         *(
@@ -133,8 +123,6 @@ def test_every_kind_of_reference_counts_until_the_pod_is_gone(shop: Shop) -> Non
         ),
         *(shop.at(plural, f"by-{way}") for plural in ("secrets", "configmaps") for way in ("key", "all")),
         shop.at("secrets", "by-pull"),
-        shop.at("persistentvolumeclaims", "data"),
-        "/api/v1/persistentvolumes/pv-data",
     ]
     for path in paths:
         shop.refused(shop.send("GET", path, user=N1))
@@ -307,6 +295,99 @@ def test_it_asks_for_certificates_of_its_own_name_only(shop: Shop) -> None:
     shop.refused(shop.send("PATCH", f"{own}/approval", approval, type=MERGE, user=N1))
     shop.refused(shop.send("PATCH", f"{own}/status", approval, type=MERGE, user=N1))
     shop.refused(shop.send("GET", CSRS, user=N1))
+
+
+def test_claims_volumes_and_classes_are_open_to_every_node(shop: Shop) -> None:
+    storage = "/apis/storage.k8s.io/v1"
+    for path in (
+        "/api/v1/persistentvolumeclaims",
+        "/api/v1/persistentvolumes",
+        f"{storage}/storageclasses",
+        f"{storage}/volumeattributesclasses",
+    ):
+        shop.send("GET", path, user=N1).expect(200)
+        shop.refused(shop.send("DELETE", path, user=N1))
+    shop.refused(shop.send("POST", f"{storage}/storageclasses", {"metadata": {"name": "mine"}}, user=N1))
+
+
+def _sent(shop: Shop, name: str, to: str) -> Json:
+    """A claim whose pod is sent to a node."""
+    marks = {
+        "volume.kubernetes.io/selected-node": to,
+        "volume.kubernetes.io/storage-provisioner": "pilothouse.io/directory",
+    }
+    size = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
+    return shop.make("shop", "persistentvolumeclaims", name, {"spec": size}, annotations=marks)
+
+
+def _volume(claim: Json, on: str, **spec: Any) -> Json:
+    metadata = claim["metadata"]
+    marks = {"pilothouse.io/node": on, "pv.kubernetes.io/provisioned-by": "pilothouse.io/directory"}
+    reference = {"namespace": "shop", "name": metadata["name"], "uid": metadata["uid"]}
+    affinity = {"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}
+    return {
+        "metadata": {
+            "name": f"pvc-{metadata['uid']}",
+            "annotations": marks,
+            "finalizers": ["pilothouse.io/volume"],
+        },
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": "/x"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}},
+            "claimRef": reference,
+            **spec,
+        },
+    }
+
+
+def test_it_makes_volumes_for_claims_that_are_sent_to_it_and_changes_their_size(shop: Shop) -> None:
+    body = _volume(_sent(shop, "mine", "n1"), "n1")
+    shop.send("POST", "/api/v1/persistentvolumes", body, user=N1).expect(201)
+    path = f"/api/v1/persistentvolumes/{body['metadata']['name']}"
+    grown: Json = {"spec": {"capacity": {"storage": "2Gi"}}}
+    shop.send("PATCH", path, grown, type=MERGE, user=N1).expect(200)
+    for beyond in (
+        {"spec": {"persistentVolumeReclaimPolicy": "Retain"}},
+        {"spec": {"claimRef": {"name": "another"}}},
+        {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}},
+        {"metadata": {"annotations": {"pilothouse.io/node": "n2"}}},
+    ):
+        shop.refused(shop.send("PATCH", path, beyond, type=MERGE, user=N1))
+    status = shop.at("persistentvolumeclaims", "mine", sub="status")
+    why: Json = {"status": {"conditions": [{"type": "pilothouse.io/Provisioned", "status": "False"}]}}
+    shop.send("PATCH", status, why, type=MERGE, user=N1).expect(200)
+    shop.refused(shop.send("PATCH", status, why, type=MERGE, user=node("n2")))
+    for other in (grown, {"metadata": {"finalizers": None}}):
+        shop.refused(shop.send("PATCH", path, other, type=MERGE, user=node("n2")))
+    shop.refused(shop.send("DELETE", path, user=node("n2")))
+    shop.send("PATCH", path, {"metadata": {"finalizers": None}}, type=MERGE, user=N1).expect(200)
+    shop.send("DELETE", path, user=N1).expect(200)
+
+
+def test_it_draws_no_pods_to_itself_by_volumes(shop: Shop) -> None:
+    theirs, mine = _sent(shop, "theirs", "n2"), _sent(shop, "drawn", "n1")
+    unmarked = _volume(mine, "n1")
+    unmarked["metadata"]["annotations"].pop("pilothouse.io/node")
+    foreign = _volume(mine, "n1")
+    foreign["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] = "csi.example.com"
+    other_keeper = _volume(mine, "n1")
+    other_keeper["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] = "pilothouse.io/loop"
+    renamed = _volume(mine, "n1")
+    renamed["metadata"]["name"] = "pvc-1"
+    recreated = _volume(mine, "n1")
+    recreated["spec"]["claimRef"]["uid"] = "another"
+    free = _volume(mine, "n1")
+    free["spec"].pop("claimRef")
+    elsewhere = _volume(mine, "n1", hostPath={"path": "/"})
+    elsewhere["spec"].pop("local")
+    bodies = [_volume(theirs, "n1"), _volume(theirs, "n2"), _volume(mine, "n2"), unmarked, foreign]
+    for body in (*bodies, other_keeper, renamed, recreated, free, elsewhere):
+        shop.refused(shop.send("POST", "/api/v1/persistentvolumes", body, user=N1))
+    patch: Json = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}
+    path = shop.at("persistentvolumeclaims", "theirs")
+    shop.refused(shop.send("PATCH", path, patch, type=MERGE, user=N1))
 
 
 def test_it_writes_of_a_claim_what_concerns_its_size(shop: Shop) -> None:

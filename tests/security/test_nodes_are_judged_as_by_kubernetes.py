@@ -52,9 +52,11 @@ STRICTER = {
 WIDER = {
     ("get", "serviceaccounts", "a1"),
     *((verb, "nodes", name) for verb in VERBS[:3] for name in ("n1", "n2")),
+    *((verb, "persistentvolumeclaims", "d1") for verb in VERBS[1:3]),
+    *((verb, "persistentvolumes", "v1") for verb in VERBS[1:4]),
 }
 """Where it says no and we say yes: the account of a pod names the secrets that its images are pulled with; and our node agent
-does what kube-proxy does, so it reads the nodes that it routes to."""
+does what kube-proxy does, so it reads the nodes that it routes to, and what a storage driver does, so it follows claims and makes volumes."""
 CLUSTERWIDE = ("nodes", "persistentvolumes", "namespaces")
 
 

@@ -12,7 +12,7 @@ from pilothouse.apiserver.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.restriction.clusters import Pilots
 
 NODES, PODS = ("n1", "n2"), ("p0", "p1", "p2")
-SECRETS, CLAIMS, VOLUMES = ("s0", "s1"), ("c0", "c1"), ("v0", "v1")
+SECRETS, CLAIMS = ("s0", "s1"), ("c0", "c1")
 MERGE = "application/merge-patch+json"
 
 
@@ -25,7 +25,7 @@ class Story:
 
     def step(self) -> None:
         pick = self._random.choice
-        pick([self._make, self._bind, self._status, self._label, self._remove, self._volume, self._pilot])()
+        pick([self._make, self._bind, self._status, self._label, self._remove, self._pilot])()
 
     def _make(self) -> None:
         sources = [{"secret": {"secretName": each}} for each in SECRETS]
@@ -51,21 +51,6 @@ class Story:
 
     def _remove(self) -> None:
         self._send("DELETE", "pods", self._pod(), query="gracePeriodSeconds=0")
-
-    def _volume(self) -> None:
-        name = self._random.choice(VOLUMES)
-        claim = {"namespace": "shop", "name": self._random.choice(CLAIMS)}
-        spec = {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "hostPath": {"path": "/x"},
-            "claimRef": claim,
-        }
-        if self._random.random() < 0.5:
-            self._shop.send("DELETE", f"/api/v1/persistentvolumes/{name}")
-        else:
-            body = {"metadata": {"name": name}, "spec": spec}
-            self._shop.send("POST", "/api/v1/persistentvolumes", body)
 
     def _pilot(self) -> None:
         pod = self._pod()
@@ -99,7 +84,6 @@ def told(pods: BoundPods, pilots: Pilots) -> list[object]:
         *(pods.runs(node, "shop", pod) for node, pod in product(NODES, PODS)),
         *(pods.needs(node, "secrets", "shop", name) for node, name in product(NODES, SECRETS)),
         *(pods.needs(node, "persistentvolumeclaims", "shop", name) for node, name in product(NODES, CLAIMS)),
-        *(pods.mounts(node, name) for node, name in product(NODES, VOLUMES)),
     ]
 
 

@@ -7,9 +7,9 @@ import pytest
 from tests.kit.waiting import eventually
 from tests.volumes.plane import NODE, Plane, plane
 
+from pilothouse.api.local_volumes import FINALIZER
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, Pod
 from pilothouse.node.parts import VolumeNotReady
-from pilothouse.node.volumes.errands import FINALIZER
 from pilothouse.node.volumes.usage import metrics
 
 DIRECTORY = "pilothouse.io/directory"

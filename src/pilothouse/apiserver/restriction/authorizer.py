@@ -20,6 +20,7 @@ from pilothouse.apiserver.exchange import User
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.restriction.clusters import Pilots
 from pilothouse.apiserver.restriction.identity import Bound, Node, identify
+from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.restriction.node_scope import NodeScope
 from pilothouse.apiserver.restriction.node_writes import NodeWrites
 from pilothouse.apiserver.restriction.pilot_scope import PilotScope
@@ -33,9 +34,10 @@ class Restriction:
     def __init__(self, cache: Cache) -> None:
         self._pods = BoundPods(cache)
         self._pilots = Pilots(cache)
-        self._node_scope = NodeScope(self._pods, cache)
+        volumes = KeptVolumes(cache)
+        self._node_scope = NodeScope(self._pods, volumes, cache)
         self._pilot_scope = PilotScope(self._pilots, cache)
-        self._node_writes = NodeWrites(self._pods)
+        self._node_writes = NodeWrites(self._pods, volumes)
         self._pilot_writes = PilotWrites(self._pilots)
         for index in (self._pods, self._pilots):
             cache.listen(index)

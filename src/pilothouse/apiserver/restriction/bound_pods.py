@@ -18,9 +18,9 @@ from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.collection import Collection, Event
-from pilothouse.apiserver.restriction.references import CLAIMS, Reference, audiences_of, references_of
+from pilothouse.apiserver.restriction.references import Reference, audiences_of, references_of
 
-PODS, VOLUMES = "pods", "persistentvolumes"
+PODS = "pods"
 _Place = tuple[str, str]
 
 
@@ -42,7 +42,6 @@ class BoundPods:
         self._cache = cache
         self._pods: dict[_Place, Pod] = {}
         self._needed: dict[str, Counter[tuple[str, str, str]]] = {}
-        self._claims: dict[str, _Place] = {}
 
     def find(self, namespace: str, name: str) -> Pod | None:
         """A pod, bound or not."""
@@ -58,29 +57,20 @@ class BoundPods:
         needed = self._needed.get(node)
         return needed is not None and (plural, namespace, name) in needed
 
-    def mounts(self, node: str, volume: str) -> bool:
-        """Whether a pod on the node has the claim that a volume is bound to."""
-        claim = self._claims.get(volume)
-        return claim is not None and self.needs(node, CLAIMS, *claim)
-
-    # How pods and volumes are followed
+    # How pods are followed
 
     def happened(self, collection: Collection, event: Event) -> None:
         if collection.path == PODS:
             self._follow_pod(event.key, event.after.value if event.after is not None else None)
-        elif collection.path == VOLUMES:
-            self._follow_volume(event.key, event.after.value if event.after is not None else None)
 
     def advanced(self) -> None:
         """Nothing waits for the end of a batch: no decision is made within one."""
 
     def broken(self) -> None:
         """Read everything anew after the cache was listed anew."""
-        self._pods, self._needed, self._claims = {}, {}, {}
+        self._pods, self._needed = {}, {}
         for item in self._cache.collection(PODS).items.values():
             self._follow_pod(item.key, item.value)
-        for item in self._cache.collection(VOLUMES).items.values():
-            self._follow_volume(item.key, item.value)
 
     def _follow_pod(self, key: str, value: bytes | None) -> None:
         place = _place(key)
@@ -107,14 +97,6 @@ class BoundPods:
                 del needed[thing]
         if not needed:
             del self._needed[pod.node]
-
-    def _follow_volume(self, key: str, value: bytes | None) -> None:
-        name = key.rpartition("/")[2]
-        self._claims.pop(name, None)
-        if value is not None:
-            claim = (codec.decode(value).get("spec") or {}).get("claimRef") or {}
-            if claim.get("name"):
-                self._claims[name] = (claim.get("namespace", ""), claim["name"])
 
 
 class _Metadata(msgspec.Struct):

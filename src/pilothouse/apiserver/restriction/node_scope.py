@@ -1,15 +1,19 @@
 """What a node may ask for: itself, the pods that are bound to it, and what those refer to.
 
-The rules are those of Kubernetes' node authorizer, with three differences: what is not in scope is denied, so that no role
-can add to it; a node makes no pods, as nothing here runs pods that the server does not know of first; and it reads what
-kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards services and routes to other nodes itself.
+The rules are those of Kubernetes' node authorizer, with four differences: what is not in scope is denied, so that no role
+can add to it; a node makes no pods, as nothing here runs pods that the server does not know of first; it reads what
+kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards services and routes to other nodes itself; and
+it makes the volumes of claims whose pods are sent to it, which elsewhere is a driver's work.
 
 | | reads | writes |
 |---|---|---|
 | its Node | | create, update, patch, and of the status |
 | its pods | get; list and watch by ``spec.nodeName`` | delete, evict, their status |
 | their secrets and config maps | get; list and watch by name | |
-| their claims, volumes and accounts | get | the claims' status, the accounts' tokens |
+| their accounts | get | their tokens |
+| claims | all | the status of its pods', and of those whose volumes are wanted on it |
+| volumes | all | create, and update, patch and delete of those that it keeps |
+| classes of storage and of volume attributes | all | |
 | nodes, services, endpoints and their slices | all | |
 | its lease in ``kube-node-lease`` | get | create, update, patch, delete |
 | its certificate requests | get; list and watch by name | create |
@@ -27,6 +31,7 @@ from pilothouse.apiserver.authorization import Attributes, Decision
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import ROOT
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
+from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.restriction.scope import CHANGES, READS, aside, denied, selects_field
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -47,8 +52,9 @@ _Rule = Callable[["NodeScope", str, Attributes], Decision]
 class NodeScope:
     """Decides for nodes."""
 
-    def __init__(self, pods: BoundPods, cache: Cache) -> None:
+    def __init__(self, pods: BoundPods, volumes: KeptVolumes, cache: Cache) -> None:
         self._pods = pods
+        self._volumes = volumes
         self._cache = cache
 
     def decide(self, node: str, asked: Attributes) -> Decision:
@@ -105,11 +111,15 @@ class NodeScope:
         return self._if_needed(node, asked)
 
     def _needed_as_it_is(self, node: str, asked: Attributes) -> Decision:
-        """Claims and accounts: those don't change under a pod, so that there is nothing to watch."""
+        """Accounts: those don't change under a pod, so that there is nothing to watch."""
         return self._if_needed(node, asked) if asked.verb == "get" else _NO_VERB
 
     def _claim_status(self, node: str, asked: Attributes) -> Decision:
-        return self._if_needed(node, asked) if asked.verb in CHANGES else _NO_VERB
+        if asked.verb not in CHANGES:
+            return _NO_VERB
+        if self._volumes.awaited(node, asked.namespace, asked.name):
+            return _YES
+        return self._if_needed(node, asked)
 
     def _token(self, node: str, asked: Attributes) -> Decision:
         return self._if_needed(node, asked) if asked.verb == "create" else _NO_VERB
@@ -119,9 +129,11 @@ class NodeScope:
         return _YES if related else _unrelated(node)
 
     def _volume(self, node: str, asked: Attributes) -> Decision:
-        if asked.verb != "get":
+        if asked.verb in READS or asked.verb == "create":
+            return _YES
+        if asked.verb != "delete" and asked.verb not in CHANGES:
             return _NO_VERB
-        return _YES if self._pods.mounts(node, asked.name) else _unrelated(node)
+        return _YES if asked.name and self._volumes.keeper(asked.name) == node else _unrelated(node)
 
     def _lease(self, node: str, asked: Attributes) -> Decision:
         if asked.namespace != LEASE_NAMESPACE:
@@ -160,7 +172,7 @@ _RULES: dict[tuple[str, str, str], _Rule] = {
     ("", "pods", "eviction"): NodeScope._eviction,
     ("", "secrets", ""): NodeScope._needed,
     ("", "configmaps", ""): NodeScope._needed,
-    ("", "persistentvolumeclaims", ""): NodeScope._needed_as_it_is,
+    ("", "persistentvolumeclaims", ""): NodeScope._readable,
     ("", "persistentvolumeclaims", "status"): NodeScope._claim_status,
     ("", "persistentvolumes", ""): NodeScope._volume,
     ("", "serviceaccounts", ""): NodeScope._needed_as_it_is,
@@ -168,6 +180,8 @@ _RULES: dict[tuple[str, str, str], _Rule] = {
     ("", "services", ""): NodeScope._readable,
     ("", "endpoints", ""): NodeScope._readable,
     ("discovery.k8s.io", "endpointslices", ""): NodeScope._readable,
+    ("storage.k8s.io", "storageclasses", ""): NodeScope._readable,
+    ("storage.k8s.io", "volumeattributesclasses", ""): NodeScope._readable,
     ("coordination.k8s.io", "leases", ""): NodeScope._lease,
     ("certificates.k8s.io", "certificatesigningrequests", ""): NodeScope._request,
     ("", "events", ""): NodeScope._event,

@@ -2,7 +2,8 @@
 
 * Its Node: no taints, owners or finalizers once it is there; of labels none in ``node-restriction.kubernetes.io``, and in
   Kubernetes' own domains only those that describe a machine. A node could else draw pods, and their secrets, to itself.
-* The status of a pod that runs on it. Of a claim's status, what tells of resizing.
+* The status of a pod that runs on it. Of a claim's status, what tells of its volume.
+* Volumes for claims that are sent to it, and what changes of those (``kept_volumes``).
 * Its lease, owned by nobody but its Node.
 * Certificate requests for its own name; tokens for accounts of its pods, bound to the pod, for whom the pod asks for.
 
@@ -19,6 +20,7 @@ from pilothouse.apiserver.authentication import AUDIENCE
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.restriction.identity import NODES
+from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.restriction.node_scope import LEASE_NAMESPACE
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
@@ -41,15 +43,25 @@ _LABELS = frozenset(
         "beta.kubernetes.io/arch",
     }
 )
-_CLAIM_STATUS = frozenset({"capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"})
+_CLAIM_STATUS = frozenset(
+    {
+        "capacity",
+        "conditions",
+        "allocatedResources",
+        "allocatedResourceStatuses",
+        "currentVolumeAttributesClassName",
+        "modifyVolumeStatus",
+    }
+)
 _SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving")
 
 
 class NodeWrites:
     """Checks what nodes write."""
 
-    def __init__(self, pods: BoundPods) -> None:
+    def __init__(self, pods: BoundPods, volumes: KeptVolumes) -> None:
         self._pods = pods
+        self._volumes = volumes
 
     def check(self, node: str, call: Call, new: Object, old: Object | None) -> None:
         """403 unless the write is one that the node may make."""
@@ -65,6 +77,9 @@ class NodeWrites:
                     _refuse(call, new, f"node '{node}' may write the status of pods that run on it")
             case "", "persistentvolumeclaims", "status":
                 _check_claim(call, new, old)
+            case "", "persistentvolumes", "":
+                if wrong := self._volumes.check(node, new, old):
+                    _refuse(call, new, wrong)
             case "coordination.k8s.io", "leases", "":
                 _check_lease(node, call, new, old)
             case "certificates.k8s.io", "certificatesigningrequests", "":
@@ -136,7 +151,7 @@ def _check_claim(call: Call, new: Object, old: Object | None) -> None:
     status, before = new.get("status") or {}, (old or {}).get("status") or {}
     changed = {field for field in status.keys() | before.keys() if status.get(field) != before.get(field)}
     if beyond := sorted(changed - _CLAIM_STATUS):
-        _refuse(call, new, f"status.{beyond[0]}: a node writes what concerns the size of a claim only")
+        _refuse(call, new, f"status.{beyond[0]}: a node writes what concerns a claim's volume only")
 
 
 def _check_lease(node: str, call: Call, new: Object, old: Object | None) -> None:

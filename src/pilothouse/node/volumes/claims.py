@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.local_volumes import NODE, PROVISIONED_BY
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
@@ -27,9 +28,6 @@ from pilothouse.node.volumes.mounting import Prepared
 from pilothouse.node.volumes.throttles import ThrottleError, throttle
 from pilothouse.supervise.limiting import Throttle
 
-PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
-NODE: Final = "pilothouse.io/node"
-"""The annotation of a volume that says on which node it is."""
 _FAILED: Final = "FailedMount"
 
 

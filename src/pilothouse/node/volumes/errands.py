@@ -12,23 +12,21 @@ All of it may be asked for again and again: an errand that was run, or run half,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from pilothouse.api.local_volumes import (
+    ASKED_FOR,
+    FINALIZER,
+    NODE,
+    PROVISIONED_BY,
+    PROVISIONERS,
+    SELECTED_NODE,
+    volume_name,
+)
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import Quantity, parse_quantity
-from pilothouse.node.volumes.claims import NODE, PROVISIONED_BY
-from pilothouse.node.volumes.keeping import DIRECTORY, LOOP
-
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-ASKED_FOR: Final = (
-    "volume.kubernetes.io/storage-provisioner",
-    "volume.beta.kubernetes.io/storage-provisioner",
-)
-FINALIZER: Final = "pilothouse.io/volume"
-"""Keeps a volume's object until its data is gone, or is known to stay."""
-PROVISIONERS: Final = frozenset({DIRECTORY, LOOP})
 
 
 class Make(msgspec.Struct, frozen=True):
@@ -79,7 +77,7 @@ def errands(node: str, claims: Iterable[Object], volumes: Iterable[Object]) -> I
         bound = mine.get(str(claim.spec.get("volumeName") or ""))
         if bound is not None and _has(bound, claim) and claim.status.get("phase") == "Bound":
             yield from _changed(claim, bound)
-        elif (provisioner := wanted_of(claim, node)) and volume_name(claim) not in mine:
+        elif (provisioner := wanted_of(claim, node)) and volume_name(claim.uid) not in mine:
             yield Make(claim, provisioner)
     for volume in mine.values():
         yield from _ended(volume, known)
@@ -98,11 +96,6 @@ def wanted_of(claim: Object, node: str) -> str:
         return ""
     asked = next((claim.annotations[name] for name in ASKED_FOR if name in claim.annotations), "")
     return asked if asked in PROVISIONERS else ""
-
-
-def volume_name(claim: Object) -> str:
-    """What the volume of a claim is called, as every provisioner calls it."""
-    return f"pvc-{claim.uid}"
 
 
 def _has(volume: Object, claim: Object) -> bool:
@@ -168,7 +161,7 @@ def persistent_volume(
     if attributes := claim.spec.get("volumeAttributesClassName"):
         spec["volumeAttributesClassName"] = attributes
     return {
-        "metadata": {"name": volume_name(claim), "annotations": annotations, "finalizers": [FINALIZER]},
+        "metadata": {"name": volume_name(claim.uid), "annotations": annotations, "finalizers": [FINALIZER]},
         "spec": spec,
     }
 

@@ -17,8 +17,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-DIRECTORY: Final = "pilothouse.io/directory"
-LOOP: Final = "pilothouse.io/loop"
 _RECORD: Final = "volume.json"
 
 

@@ -14,13 +14,14 @@ from random import Random
 from typing import Final
 
 from pilothouse.aio.together import together
+from pilothouse.api.local_volumes import DIRECTORY, LOOP
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.client.rest import Api
 from pilothouse.node.telling import Events
 from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.directories import Directories
-from pilothouse.node.volumes.keeping import DIRECTORY, LOOP, Keeper
+from pilothouse.node.volumes.keeping import Keeper
 from pilothouse.node.volumes.loops import Loops
 from pilothouse.node.volumes.memory import memory_of
 from pilothouse.node.volumes.preparing import REFRESH, Volumes, VolumeSettings

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from pilothouse.api.local_volumes import FINALIZER, PROVISIONED_BY, volume_name
 from pilothouse.api.nouns import (
     Node,
     PersistentVolume,
@@ -27,9 +28,8 @@ from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.volumes import claim_statuses
-from pilothouse.node.volumes.claims import PROVISIONED_BY, Claims
+from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.errands import (
-    FINALIZER,
     Errand,
     Grow,
     Make,
@@ -37,7 +37,6 @@ from pilothouse.node.volumes.errands import (
     Part,
     Reclaim,
     persistent_volume,
-    volume_name,
 )
 from pilothouse.node.volumes.keeping import Keeper, KeepingError, Record, folder_of, read_record, write_record
 from pilothouse.node.volumes.removing import remove
@@ -113,7 +112,7 @@ class Runner:
             )
         if claim.spec.get("dataSource") or claim.spec.get("dataSourceRef"):
             raise KeepingError("it asks for a copy (dataSource), and our volumes begin empty")
-        folder = self._tier(parameters) / volume_name(claim)
+        folder = self._tier(parameters) / volume_name(claim.uid)
         keeper = self._keepers[errand.provisioner]
         if obstacle := keeper.obstacle():
             raise KeepingError(obstacle, elsewhere=True)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from pilothouse.api.local_volumes import DIRECTORY
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.volumes.claims import InUse
-from pilothouse.node.volumes.keeping import DIRECTORY
 from pilothouse.node.volumes.removing import size_of
 
 
