@@ -89,7 +89,7 @@ def read_log(path: Path) -> list[Line]:
     older = sorted(path.parent.glob(path.name + ".*"), key=lambda each: -int(each.suffix[1:]))
     found = []
     for file in (*older, path):
-        for line in file.read_text(errors="surrogateescape").split("\n")[:-1]:
+        for line in file.read_bytes().decode(errors="surrogateescape").split("\n")[:-1]:
             time, stream, mark, text = line.split(" ", 3)
             assert mark in "FP", line
             found.append(Line(time, stream, mark == "F", text))

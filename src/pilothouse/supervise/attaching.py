@@ -7,7 +7,7 @@
 
 The other end is the shim's socket `attach.sock` in the container's folder. A frame is a byte that says which channel, four bytes of
 length, big-endian, and that many bytes; channels have the numbers of Kubernetes' streams. What was said before one attached is in the
-log. Who does not read is cut off when 4 MiB behind: the container waits for nobody.
+log. Who does not read is cut off: the program waits for it a second at most.
 """
 
 from __future__ import annotations

@@ -73,8 +73,7 @@ class Container:
 
     def kill(self, number: int) -> None:
         """Signal its first process; one that has ended is left in peace."""
-        with contextlib.suppress(Gone), contextlib.closing(Handle.open(self.state.program)) as program:
-            program.signal(number)
+        _signal(self.state.program, number)
 
     async def stop(self, number: int, grace: float) -> Exit:
         """Ask it to end; after `grace` seconds kill everything in it. Another `stop` meanwhile can only hasten it."""
@@ -85,11 +84,14 @@ class Container:
                 await asyncio.wait((ended,), timeout=grace)
             if not ended.done():
                 self.kill(signal.SIGKILL)
+                _signal(
+                    self.state.shim, signal.SIGCONT
+                )  # Should someone have stopped it: it has something to write down.
                 await asyncio.wait((ended,), timeout=KILL_SECONDS)
             if not ended.done() and self._program_gone():
-                # Its shim is stopped or stuck. What it would have told is lost, but nothing of it may stay.
+                # Its shim is stuck. What it would have told is lost, but nothing of it may stay.
                 kill_below(self.state.shim_pid)
-                _kill(self.state.shim)
+                _signal(self.state.shim, signal.SIGKILL)
                 await asyncio.wait((ended,), timeout=KILL_SECONDS)
             if not ended.done():
                 raise StillRunning(
@@ -137,7 +139,7 @@ async def start(folder: Path, launch: Launch, *, seconds: float = START_SECONDS)
     except TimeoutError:
         shim.kill()
         if (identity := _introduced(heard)) is not None:
-            _kill(identity)
+            _signal(identity, signal.SIGKILL)
         raise LaunchError(
             "TookTooLong",
             f"it did not start in {seconds:g} s: a mount or the program's own file may be on a filesystem that hangs",
@@ -191,16 +193,16 @@ def _ended(folder: Path, state: State) -> Exit:
     if (ended := records.read_exit(folder)) is not None:
         return ended
     if state.boot == boot_id():
-        _kill(state.program)
+        _signal(state.program, signal.SIGKILL)
         kill_session(state.pid, state.ticks)
     ended = Exit(KILLED + signal.SIGKILL, signal.SIGKILL, False, state.started, time.time(), lost=True)
     records.write(folder / records.EXIT, ended)
     return ended
 
 
-def _kill(identity: Identity) -> None:
+def _signal(identity: Identity, number: int) -> None:
     with contextlib.suppress(Gone), contextlib.closing(Handle.open(identity)) as process:
-        process.signal(signal.SIGKILL)
+        process.signal(number)
 
 
 def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[bytes]]:

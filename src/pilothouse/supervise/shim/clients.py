@@ -4,7 +4,8 @@ A frame is a byte that says which channel, four bytes of length, big-endian, and
 Kubernetes' streams: 0 standard input, 1 output, 2 error output, 3 how it ended (exit.json's text; the last frame), 4 the size of
 the terminal ("ROWS COLUMNS"), 5 the end of standard input (no bytes).
 
-A client that does not read what it is sent is cut off rather than waited for.
+A client that falls behind is waited for, but not for long: a second at most until it has caught up again. Then it may fall
+behind further while the program goes on, and is cut off in the end.
 """
 
 from __future__ import annotations
@@ -15,10 +16,15 @@ import os
 import select
 import struct
 import termios
+import time
 
 STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
 
-BEHIND = 4 * 1024 * 1024
+LATE = 256 * 1024
+"""Bytes a client may be behind before the program waits for it."""
+PATIENCE = 1.0
+"""Seconds for which it does."""
+LOST = 4 * 1024 * 1024
 """Bytes a client may be behind before it is cut off."""
 TYPED_AHEAD = 64 * 1024
 """Bytes of standard input held for a program that does not read them; then its clients wait."""
@@ -82,6 +88,7 @@ class Client:
         self.received = b""
         self.sending = bytearray()
         self.typed = False
+        self.late_since = 0.0
 
 
 class Clients:
@@ -124,8 +131,16 @@ class Clients:
         for client in list(self._clients.values()):
             client.sending += frame(channel, data)
             self._send(client)
-            if len(client.sending) > BEHIND:
+            if len(client.sending) > LOST:
                 self._leave(client)
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether someone should be given the time to catch up."""
+        now = time.monotonic()
+        return any(
+            client.late_since and now - client.late_since < PATIENCE for client in self._clients.values()
+        )
 
     @property
     def all_sent(self) -> bool:
@@ -145,8 +160,10 @@ class Clients:
         try:
             while client.sending:
                 del client.sending[: client.connection.send(client.sending)]
+            client.late_since = 0.0
         except BlockingIOError:
-            return
+            if len(client.sending) > LATE and not client.late_since:
+                client.late_since = time.monotonic()
         except OSError:
             self._leave(client)
 

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 2.0
 """How long output may still come once all processes are gone: someone outside has been handed a descriptor."""
-FLUSH_SECONDS = 10.0
-"""How long a stuck disk may hold up the exit record."""
+FLUSH_SECONDS = 5.0
+"""How long a disk that takes nothing may hold up the exit record."""
 FAREWELL_SECONDS = 1.0
 """How long those attached have to take what they haven't read yet."""
 TICK_MS = 100
-"""How often to look again at what no descriptor tells."""
+HELD_UP_MS = 5
+"""How soon to look again whether the log or those attached have caught up, which no descriptor tells."""
 
 
 class Program:
@@ -91,7 +92,7 @@ def follow(program: Program, launch: LaunchShape) -> None:
 
     status = None
     while status is None:
-        for descriptor, events in pump.poll([(program.pidfd, select.POLLIN), (wake, select.POLLIN)], TICK_MS):
+        for descriptor, events in pump.poll([(program.pidfd, select.POLLIN), (wake, select.POLLIN)], None):
             if descriptor == wake:
                 _swallow(wake)
                 _reap_strangers(program.pid)
@@ -107,8 +108,7 @@ def follow(program: Program, launch: LaunchShape) -> None:
         for descriptor, events in pump.poll([], TICK_MS):
             pump.happened(descriptor, events)
     pump.end()
-    until = time.monotonic() + FLUSH_SECONDS
-    while not log.empty and time.monotonic() < until and not log.stuck:
+    while not log.empty and log.stalled < FLUSH_SECONDS:
         time.sleep(0.001)
 
     record = _exit_record(
@@ -132,19 +132,20 @@ class _Pump:
         self._clients = clients
         self._moments = moments
 
-    def poll(self, others: list[tuple[int, int]], timeout: int) -> list[tuple[int, int]]:
+    def poll(self, others: list[tuple[int, int]], timeout: int | None) -> list[tuple[int, int]]:
+        """What has happened, of the program's output, of those attached, and of `others`; waits at most so many milliseconds."""
         wanted: dict[int, int] = dict(others)
-        if not self._log.full:
+        if self._log.full or self._clients.waited_for:
+            timeout = HELD_UP_MS
+        else:
             for descriptor in self._outputs:
                 wanted[descriptor] = select.POLLIN
-        else:
-            timeout = 5
         for descriptor, mask in self._clients.interests():
             wanted[descriptor] = wanted.get(descriptor, 0) | mask
         poller = select.poll()
         for descriptor, mask in wanted.items():
             poller.register(descriptor, mask)
-        return poller.poll(timeout if self._log.full else None if others and self._log.empty else timeout)
+        return poller.poll(timeout)
 
     def happened(self, descriptor: int, events: int) -> None:
         if descriptor in self._outputs and events & (select.POLLIN | select.POLLHUP | select.POLLERR):

@@ -74,6 +74,8 @@ class Files:
         self._files = files
         self._descriptor = -1
         self._size = 0
+        self.moved = 0.0
+        """When the disk last took something."""
 
     def open(self) -> None:
         """Raises OSError."""
@@ -93,6 +95,7 @@ class Files:
                 written = 0
                 while written < len(now):
                     written += os.write(self._descriptor, now[written:] if written else now)
+                    self.moved = time.monotonic()
             except OSError:
                 os.ftruncate(self._descriptor, self._size)
                 raise
@@ -110,11 +113,14 @@ class Files:
 
     def _rotate(self) -> None:
         """The new file is opened last: a crash in between leaves every line in some file."""
-        for age in range(self._files - 1, 0, -1):
-            newer = f"{self._path}.{age - 1}" if age > 1 else self._path
-            if os.path.exists(newer):
-                os.replace(newer, f"{self._path}.{age}")
-        if self._files == 1:
+        oldest = 1
+        while oldest < self._files - 1 and os.path.exists(f"{self._path}.{oldest}"):
+            oldest += 1
+        for age in range(oldest, 1, -1):
+            os.replace(f"{self._path}.{age - 1}", f"{self._path}.{age}")
+        if self._files > 1:
+            os.replace(self._path, f"{self._path}.1")
+        else:
             os.unlink(self._path)
         os.close(self._descriptor)
         self._descriptor = -1
@@ -143,15 +149,16 @@ class Log:
     @property
     def full(self) -> bool:
         """Whether to leave the output where it is for now; not for long if the disk takes nothing."""
-        return self._queued >= QUEUED and time.monotonic() - self._progress < PATIENCE
+        return self._queued >= QUEUED and self.stalled < PATIENCE
 
     @property
     def empty(self) -> bool:
         return not self._queued
 
     @property
-    def stuck(self) -> bool:
-        return self._queued > 0 and time.monotonic() - self._progress >= PATIENCE
+    def stalled(self) -> float:
+        """For how many seconds the disk has taken nothing, though there was something to take."""
+        return time.monotonic() - max(self._progress, self._files.moved) if self._queued else 0.0
 
     def accept(self, records: bytes) -> None:
         if not records:
