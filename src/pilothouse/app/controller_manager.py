@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import pilothouse
 from pilothouse.aio.ordering import Group, Ordered
+from pilothouse.app import memory
 from pilothouse.app.addresses import plain_url
 from pilothouse.app.controllers import all_controllers, chosen
 from pilothouse.app.lifeline import stop_when_closed
@@ -85,6 +86,7 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
             names = ", ".join(one.name for one in controllers) or "none"
             announce(f"controller-manager {identity} follows {options.access.url}: {names}")
             announce(f"health and metrics are at {plain_url(host, port)}")
+            memory.settle()
             await _until(stop.asked.wait(), Ordered(parts).run())
         if leadership is not None:
             await leadership.release()

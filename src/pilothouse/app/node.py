@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import pilothouse
 from pilothouse.aio.together import together
+from pilothouse.app import memory
 from pilothouse.app.leftovers import stop_leftovers
 from pilothouse.app.lifeline import when_closed
 from pilothouse.app.options import StartError
@@ -121,3 +122,4 @@ def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random)
 async def _announce(agent: Agent, settings: NodeSettings, announce: Callable[[str], None]) -> None:
     await agent.registration.registered()
     announce(f"node {settings.name} is ready at {settings.address}")
+    memory.settle()

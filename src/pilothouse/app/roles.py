@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pilothouse.base.backoff import Backoff
-from pilothouse.base.duration import human_age
 
 PAUSES = Backoff(first=0.5, factor=2.0, longest=30.0)
 STEADY = 60.0
@@ -203,15 +202,3 @@ def _keep_small(log: Path) -> None:
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LARGEST_LOG:
         log.replace(log.with_suffix(".log.1"))
-
-
-def described(health: Health, now: float) -> tuple[str, str, str, str, str]:
-    """Name, state, process, age and restarts, as a row of a table."""
-    running = health.state in ("starting", "running", "stopping")
-    return (
-        health.name,
-        health.state,
-        str(health.pid) if running else "",
-        human_age(max(0.0, now - health.since)) if running else "",
-        str(max(0, health.starts - 1)),
-    )

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pilothouse.app import up_folder
+from pilothouse.app import memory, up_folder
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.default_classes import make_default_classes
 from pilothouse.app.options import StartError
@@ -135,6 +135,7 @@ class _Up:
                 f"{late} was not ready in {READY_SECONDS:g} s; {self._log('node').parent} has what was said"
             ) from None
         self._ready = time.time() - self._options.began
+        memory.settle()
         self._write_report()
 
     async def _stop(self, stop: Stop) -> None:

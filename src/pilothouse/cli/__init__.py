@@ -16,6 +16,7 @@ from pilothouse.cli.image import image
 from pilothouse.cli.join import join
 from pilothouse.cli.node import node
 from pilothouse.cli.prometheus import prometheus_config
+from pilothouse.cli.status import status
 from pilothouse.cli.token import token
 from pilothouse.cli.up import down, up
 from pilothouse.cli.why import why
@@ -48,6 +49,7 @@ for command in (
     node,
     prometheus_config,
     restore,
+    status,
     token,
     up,
     why,

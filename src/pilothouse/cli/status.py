@@ -1,0 +1,82 @@
+"""``pilothouse status``: what runs, as a table that stays up to date."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pilothouse.app.options import StartError
+from pilothouse.cli.store_flags import data_flag
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from pilothouse.app.status import Row, Seen
+
+_MOST_PODS = 30
+_WELL = {"running", "Running", "Ready", "Succeeded"}
+
+
+@click.command()
+@data_flag("The data folder of the `up` that is meant.")
+@click.option("--once", is_flag=True, help="Print it once; so it is anyway where nobody watches.")
+def status(data: Path, once: bool) -> None:
+    """Show what `pilothouse up` runs, its nodes and its pods. At a terminal the table follows changes until Ctrl-C.
+
+    The exit code is 1 if nothing is up.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    from pilothouse.app.status import look
+
+    console = Console()
+    path = data.absolute()
+    try:
+        seen = look(path, time.time())
+        if once or not console.is_terminal or not seen.up:
+            console.print(_shown(seen))
+            raise SystemExit(0 if seen.up else 1)
+        with Live(_shown(seen), console=console, auto_refresh=False) as live:
+            while seen.up:
+                time.sleep(1)
+                seen = look(path, time.time())
+                live.update(_shown(seen), refresh=True)
+    except StartError as problem:
+        raise click.ClickException(str(problem)) from None
+    except KeyboardInterrupt:
+        return
+
+
+def _shown(seen: Seen) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[Text | Table] = [Text(seen.headline, style="bold" if seen.up else "")]
+    if seen.roles:
+        parts.append(_table(("ROLE", "STATE", "PID", "AGE", "RESTARTS", "MEMORY"), seen.roles, state=1))
+    if seen.problem:
+        parts.append(Text(f"The server can't be asked: {seen.problem}", style="red"))
+    if seen.nodes:
+        parts.append(_table(("NODE", "STATUS", "PODS", "AGE"), seen.nodes, state=1))
+    if seen.pods:
+        columns = ("NAMESPACE", "POD", "READY", "STATUS", "RESTARTS", "AGE", "NODE")
+        parts.append(_table(columns, seen.pods[:_MOST_PODS], state=3))
+    if len(seen.pods) > _MOST_PODS:
+        parts.append(Text(f"… and {len(seen.pods) - _MOST_PODS} more that are well or follow"))
+    return Group(*parts)
+
+
+def _table(columns: Row, rows: tuple[Row, ...], *, state: int) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for row in rows:
+        style = "green" if row[state] in _WELL else "yellow"
+        table.add_row(*(Text(cell, style=style if at == state else "") for at, cell in enumerate(row)))
+    return table
