@@ -14,7 +14,9 @@ from pathlib import Path
 
 from pilothouse.app import up_folder
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.leftovers import stop_leftovers
+from pilothouse.base.clock import SystemClock
+from pilothouse.node.leaving import end_pods
+from pilothouse.supervise import containers
 
 
 class NotDown(Exception):
@@ -34,11 +36,11 @@ def bring_down(path: Path, *, keep: bool, patience: float) -> str:
             time.sleep(0.05)
     if keep or (report is not None and report.keep):
         return "down; pods go on running" if report is not None else f"nothing is up on {path}"
-    ended = asyncio.run(stop_leftovers(folder.node, patience=max(1.0, deadline - time.monotonic())))
+    left = max(1.0, deadline - time.monotonic())
+    ended = asyncio.run(end_pods(folder.node, containers, SystemClock(), patience=left))
     if report is None and not ended:
         return f"nothing is up on {path}"
-    left = f"; {ended} containers of an earlier one were stopped" if ended else ""
-    return f"down{left}"
+    return f"down; {ended} containers that nobody looked after were stopped" if ended else "down"
 
 
 def _end(pid: int, number: int, patience: float) -> None:

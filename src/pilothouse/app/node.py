@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import pilothouse
 from pilothouse.aio.together import together
 from pilothouse.app import memory
-from pilothouse.app.leftovers import stop_leftovers
 from pilothouse.app.lifeline import when_closed
 from pilothouse.app.options import StartError
 from pilothouse.app.stopping import Stop
@@ -31,6 +30,7 @@ from pilothouse.node.addresses.ranges import BadRange, NoBlock
 from pilothouse.node.agent import Agent, DataInUse
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.node.images.library import Library
+from pilothouse.node.leaving import end_pods
 from pilothouse.node.machine import look
 from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
@@ -109,7 +109,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         if isinstance(ended, Exception):
             raise ended
         if ends_pods:
-            await stop_leftovers(settings.data, patience=STOP_SECONDS)
+            await end_pods(settings.data, containers, clock, patience=STOP_SECONDS)
 
 
 def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random) -> Network:

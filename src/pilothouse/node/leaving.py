@@ -1,0 +1,97 @@
+"""Pods that end because their machine does, though the API still wants them: with ``pilothouse up``, or what a killed one left.
+
+    await end_pods(Path("/var/lib/pilothouse/node"), containers, clock, patience=120)      # how many containers ran
+
+No agent may look after the folder meanwhile, or it would start again what ends here. Each container gets its preStop hook, its
+stop signal and its pod's grace, sidecars last, as when the pod is deleted. But nothing is written to the API: to the
+next agent it is as if the machine had been off, and it starts the containers again. What was mounted for pods is unmounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import Clock
+from pilothouse.node.composing import stop_signal
+from pilothouse.node.folders import PodFolder, pod_folders
+from pilothouse.node.hooks import Target, handle
+from pilothouse.node.lifecycle.ending import grace_of, hook_time, left, turns
+from pilothouse.node.lifecycle.roles import Part, parts
+from pilothouse.node.parts import Container, Containers
+from pilothouse.node.volumes.machine import mounts, under, unmount
+from pilothouse.supervise.launching import Exit
+
+log = logging.getLogger(__name__)
+
+
+async def end_pods(node: Path, containers: Containers, clock: Clock, *, patience: float) -> int:
+    """End everything that runs, each pod with its own grace but none with more than ``patience`` seconds."""
+    endings = [_Ending(folder, containers, clock, patience) for folder in pod_folders(node / "pods")]
+    counts = await asyncio.gather(*(ending.run() for ending in endings))
+    for mounted in under(mounts(), node):
+        try:
+            unmount(mounted.target)
+        except OSError as problem:
+            log.warning("%s stays mounted: %s", mounted.target, problem.strerror)
+    return sum(counts)
+
+
+class _Ending:
+    """Of one pod."""
+
+    def __init__(self, folder: PodFolder, containers: Containers, clock: Clock, patience: float) -> None:
+        self._folder = folder
+        self._containers = containers
+        self._clock = clock
+        self._patience = patience
+        self._since = clock.monotonic()
+        self._ended: dict[str, asyncio.Event] = {}
+
+    async def run(self) -> int:
+        running = await self._running()
+        pod = self._folder.recall()
+        if not running:
+            return 0
+        if pod is None:
+            # Whose they are is not known any more; they must not stay.
+            await asyncio.gather(*(one.stop(signal.SIGTERM, 0) for one in running.values()))
+            return len(running)
+        known = parts(pod.spec)
+        order = turns(known)
+        self._ended = {part.name: asyncio.Event() for part in known}
+        await asyncio.gather(
+            *(self._end(pod, part, running.get(part.name), order[part.name]) for part in known)
+        )
+        return len(running)
+
+    async def _running(self) -> dict[str, Container]:
+        found: dict[str, Container] = {}
+        for name in self._folder.containers():
+            folder = self._folder.container(name)
+            for attempt in folder.attempts():
+                one = await self._containers.adopt(folder.attempt(attempt))
+                if one is not None and not isinstance(one, Exit):
+                    found[name] = one
+        return found
+
+    async def _end(self, pod: Object, part: Part, one: Container | None, after: tuple[str, ...]) -> None:
+        grace = min(grace_of(pod), self._patience)
+        try:
+            for name in after:
+                await self._ended[name].wait()
+            if one is None:
+                return
+            hook = (part.spec.get("lifecycle") or {}).get("preStop")
+            if hook is not None and (seconds := hook_time(grace, self._since, self._clock.monotonic())) > 0:
+                target = Target(one, part.spec, str(pod.status.get("podIP") or ""))
+                outcome = await handle(hook, target, seconds)
+                if not outcome.well:
+                    log.warning("preStop of %s in %s/%s failed: %s", part.name, *pod.key, outcome.output)
+            number = signal.Signals[stop_signal(part.spec)]
+            await one.stop(number, left(grace, self._since, self._clock.monotonic()))
+        finally:
+            self._ended[part.name].set()
