@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kit.planes import UpPlane
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[UpPlane]:
+    with UpPlane(tmp_path) as plane:
+        yield plane

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from tests.kit.planes import UpPlane
+from tests.kit.waiting import eventually
+from tests.up.manifests import stateful_set
+from tests.up.watching import lives, node_is_ready, pod_once, program_of
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize("name", ["apiserver", "controller-manager", "node"])
+async def test_a_role_that_is_killed_is_started_again_and_no_pod_notices(plane: UpPlane, name: str) -> None:
+    await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
+    pod = await pod_once(plane)
+    pid = program_of(plane, pod)
+    url, killed = plane.report["url"], plane.role(name)["pid"]
+    os.kill(killed, signal.SIGKILL)
+
+    async def back() -> bool:
+        role = plane.role(name)
+        return role["pid"] != killed and role["state"] == "running"
+
+    await eventually(back)
+    assert f"{name} ended (killed by SIGKILL) and is started again" in plane.output
+    assert plane.report["url"] == url
+    await node_is_ready(plane)
+    after = await pod_once(plane)
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert lives(pid)
+    # It is looked after as before: what is asked for comes about.
+    await plane.kubectl("scale", "statefulset", "web", "--replicas=2")
+    await pod_once(plane, name="web-1")
+
+
+async def test_an_up_that_is_killed_leaves_pods_alone_which_the_next_one_takes_up(plane: UpPlane) -> None:
+    await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
+    pod = await pod_once(plane)
+    pid = program_of(plane, pod)
+    roles = [role["pid"] for role in plane.report["roles"]]
+    plane.stop(signal.SIGKILL)
+
+    async def alone() -> bool:
+        return not any(map(lives, roles))
+
+    await eventually(alone)
+    assert lives(pid)
+    plane.start()
+    after = await pod_once(plane)
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert program_of(plane, after) == pid
+    assert lives(pid)
+    await plane.kubectl("delete", "statefulset", "web")
+
+    async def gone() -> bool:
+        return not lives(pid)
+
+    await eventually(gone)
+
+
+async def test_what_a_killed_up_left_is_brought_down(plane: UpPlane) -> None:
+    await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
+    pid = program_of(plane, await pod_once(plane))
+    plane.stop(signal.SIGKILL)
+    done = plane.run("down")
+    assert done.stdout == "down; 1 containers that nobody looked after were stopped\n", done.stderr
+    assert not lives(pid)
+
+
+@pytest.mark.parametrize("how", ["up --keep", "down --keep"])
+async def test_pods_that_are_kept_go_on_and_are_taken_up(plane: UpPlane, how: str) -> None:
+    if how == "up --keep":
+        plane.stop()
+        plane.start("--keep")
+    await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
+    pod = await pod_once(plane)
+    pid = program_of(plane, pod)
+    if how == "up --keep":
+        assert plane.stop() == 0
+    else:
+        assert plane.run("down", "--keep").stdout == "down; pods go on running\n"
+    assert lives(pid)
+    plane.start()
+    after = await pod_once(plane)
+    assert program_of(plane, after) == pid
