@@ -349,7 +349,7 @@ def test_it_makes_volumes_for_claims_that_are_sent_to_it_and_changes_their_size(
     grown: Json = {"spec": {"capacity": {"storage": "2Gi"}}}
     shop.send("PATCH", path, grown, type=MERGE, user=N1).expect(200)
     for beyond in (
-        {"spec": {"persistentVolumeReclaimPolicy": "Retain"}},
+        {"spec": {"persistentVolumeReclaimPolicy": "Delete"}},
         {"spec": {"claimRef": {"name": "another"}}},
         {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}},
         {"metadata": {"annotations": {"pilothouse.io/node": "n2"}}},
