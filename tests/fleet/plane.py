@@ -36,7 +36,7 @@ from pilothouse.client.rest import Api
 
 PORT = 7000
 TALKER = """
-import os, signal, socket, socketserver, sys
+import json, os, signal, socket, socketserver, ssl, sys, urllib.request
 
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # The first process of a namespace has no default for it.
 
@@ -44,6 +44,15 @@ def ask(host, port, line):
     with socket.create_connection((host, int(port)), 5) as connection:
         connection.sendall(line.encode() + b"\\n")
         return connection.makefile().readline().strip()
+
+def server_version():
+    server = "https://" + os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
+    mounted = "/var/run/secrets/kubernetes.io/serviceaccount/"
+    request = urllib.request.Request(server + "/version")
+    request.add_header("Authorization", "Bearer " + open(mounted + "token").read())
+    trust = ssl.create_default_context(cafile=mounted + "ca.crt")
+    with urllib.request.urlopen(request, context=trust, timeout=5) as answer:
+        return json.load(answer)["gitVersion"]
 
 class Talk(socketserver.StreamRequestHandler):
     def handle(self):
@@ -53,6 +62,8 @@ class Talk(socketserver.StreamRequestHandler):
                 said = os.environ["POD_NAME"] + " " + os.environ["POD_UID"]
             elif words[0] == "ask":
                 said = ask(words[1], words[2], "who")
+            elif words[0] == "server":
+                said = server_version()
             else:
                 found = socket.getaddrinfo(words[1], None, socket.AF_INET, socket.SOCK_STREAM)
                 said = " ".join(sorted({each[4][0] for each in found}))

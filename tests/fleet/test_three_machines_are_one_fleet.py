@@ -118,6 +118,70 @@ async def test_pods_reach_pods_by_address_by_name_and_through_a_service(fleet_of
         assert found == []
 
 
+async def test_a_pod_finds_the_api_server_and_is_known_there(fleet_of_three: Plane) -> None:
+    fleet = fleet_of_three
+    async with fleet.api() as api:
+        for pod in (await furnished(api)).values():
+            node = next(node for node in fleet.nodes if node.name == pod.spec["nodeName"])
+            assert "+pilothouse" in fleet.said(node, pod.status["podIP"], "server")
+
+
+async def test_pods_and_names_stay_while_an_agent_is_dead_and_follow_once_one_is_back(
+    fleet_of_three: Plane,
+) -> None:
+    fleet = fleet_of_three
+    async with fleet.api() as api:
+        before = await furnished(api)
+        pod, other = before["db-0"], before["db-1"]
+        node = next(node for node in fleet.nodes if node.name == pod.spec["nodeName"])
+        beside = next(each for each in fleet.nodes if each is not node)
+        programs = node.talkers()
+        assert node.process is not None
+        node.process.kill()
+        # Nobody looks after it, and everything that was known goes on working.
+        assert fleet.said(beside, pod.status["podIP"], "who") == f"db-0 {pod.uid}"
+        asked = f"ask db-1.members {PORT}"
+        assert fleet.said(beside, pod.status["podIP"], asked) == f"db-1 {other.uid}"
+
+        await api.delete(Pod, "db-1", "default")
+
+        async def another() -> Object | None:
+            found = (await ready_pods(api)).get("db-1")
+            return found if found is not None and found.uid != other.uid else None
+
+        successor = await eventually(another, seconds=60)
+        assert successor.status["podIP"] != other.status["podIP"]
+        node.start("--stop-pods")
+
+        async def followed() -> bool:
+            return fleet.said(beside, pod.status["podIP"], asked) == f"db-1 {successor.uid}"
+
+        await eventually(followed, seconds=30)
+        after = await ready_pods(api)
+        assert after["db-0"].uid == pod.uid
+        assert after["db-0"].status["podIP"] == pod.status["podIP"]
+        assert node.talkers() == programs
+
+
+async def test_pods_come_up_while_a_member_of_the_store_is_dead(fleet_of_three: Plane) -> None:
+    fleet = fleet_of_three
+    async with fleet.api(1) as api:
+        before = await furnished(api)
+        leader = fleet.etcd.leader()
+        leader.kill()
+        try:
+            await api.delete(Pod, "db-2", "default", deadline=60)
+
+            async def anew() -> bool:
+                found = (await ready_pods(api)).get("db-2")
+                return found is not None and found.uid != before["db-2"].uid
+
+            await eventually(anew, seconds=90)
+        finally:
+            leader.begin()
+            leader.wait_until_healthy()
+
+
 async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_it_is_back(
     fleet_of_three: Plane,
 ) -> None:

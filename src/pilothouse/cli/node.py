@@ -137,7 +137,9 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     address = flags["node_ip"] or (outward_address() or "127.0.0.1" if is_everywhere(host) else host)
     joined = identity if identity.exists and file == identity.kubeconfig_file else None
     name = flags["name"] or (joined.name if joined is not None else "") or default_node_name()
+    access = load(file)
     settings = NodeSettings(
+        server=access.url,
         name=check_node_name(name),
         data=folder.node,
         address=address,
@@ -147,4 +149,4 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         taints=flags["register_with_taints"],
         stop_pods=flags["stop_pods"],
     )
-    return NodeOptions(access=load(file), settings=settings, host=host, joined=joined, lifeline=lifeline)
+    return NodeOptions(access=access, settings=settings, host=host, joined=joined, lifeline=lifeline)

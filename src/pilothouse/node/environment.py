@@ -14,6 +14,7 @@ import base64
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
@@ -54,9 +55,10 @@ def environment(
     address: str,
     host: str,
     allocatable: Mapping[str, str],
+    server: str = "",
 ) -> dict[str, str]:
-    """All of it. Raises ``NotYet``."""
-    env = {"PATH": PATH, **image, "HOSTNAME": hostname(pod)}
+    """All of it. ``server`` is the URL of the API server. Raises ``NotYet``."""
+    env = {"PATH": PATH, **image, **dict(_way_to(server)), "HOSTNAME": hostname(pod)}
     for each in container.get("envFrom") or ():
         env |= {each.get("prefix", "") + name: value for name, value in _all_of(each, sources)}
     for each in container.get("env") or ():
@@ -68,6 +70,16 @@ def environment(
         else:
             env[name] = expanded(each.get("value") or "", env)
     return env
+
+
+def _way_to(server: str) -> Iterator[tuple[str, str]]:
+    """By which every client library finds the API server from inside a pod."""
+    parts = urlsplit(server)
+    if parts.hostname:
+        port = str(parts.port or 443)
+        yield "KUBERNETES_SERVICE_HOST", parts.hostname
+        yield "KUBERNETES_SERVICE_PORT", port
+        yield "KUBERNETES_SERVICE_PORT_HTTPS", port
 
 
 def hostname(pod: Object) -> str:

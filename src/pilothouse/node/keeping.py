@@ -283,6 +283,7 @@ class Keeper:
             address=self._address,
             host=means.settings.address,
             allocatable=means.allocatable(),
+            server=means.settings.server,
         )
         setting = Setting(
             agent=means.agent,

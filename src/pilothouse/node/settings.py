@@ -23,6 +23,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The node's own folder: pods, images, volumes. One agent at a time has it."""
     address: str = "127.0.0.1"
     """Where other machines, and the API server, reach this one."""
+    server: str = ""
+    """The API server's URL, as pods are told it; empty if they aren't."""
     port: int = PORT
     """Of the node's server, for logs and exec."""
     pod_cidr: str = ""

@@ -256,7 +256,7 @@ class Network:
             own=own,
             services=addresses - {"", HEADLESS},
         )
-        if plan == self._settled_plan:
+        if plan == self._settled_plan or (plan == self._plan == Plan() and not self._route_problems):
             return
         self._plan = plan
         self._route_problems = await self._ip.settle(plan)
