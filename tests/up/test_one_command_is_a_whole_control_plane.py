@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.planes import UpPlane, as_ordinary_user
+from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
 from tests.up.watching import is_mounted_below, lives, pod_once, program_of
 
@@ -23,6 +24,12 @@ async def test_the_printed_lines_work(plane: UpPlane) -> None:
     assert [row[0] for row in classes[1:]] == ["directory (default)", "loop"]
     await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
     await pod_once(plane)
+
+    async def logged() -> bool:
+        return (await plane.kubectl("logs", "web-0")).out == "began\n"
+
+    await eventually(logged)
+    assert (await plane.kubectl("exec", "web-0", "--", "hostname")).ok() == "web-0\n"
     shown = plane.run("status")
     assert shown.returncode == 0, shown.stderr
     for words in ("apiserver", "controller-manager", "node ", "n1", "web-0", "1/1"):

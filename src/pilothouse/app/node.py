@@ -11,14 +11,18 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 import pilothouse
 from pilothouse.aio.together import together
 from pilothouse.app import memory
 from pilothouse.app.lifeline import when_closed
-from pilothouse.app.options import StartError
+from pilothouse.app.options import StartError, explain
 from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.client.access import Access
@@ -34,8 +38,15 @@ from pilothouse.node.leaving import end_pods
 from pilothouse.node.machine import look
 from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
+from pilothouse.node.serving.callers import Callers
+from pilothouse.node.serving.certificate import ServingCertificate
+from pilothouse.node.serving.pages import Pages
+from pilothouse.node.serving.programs import ContainerPrograms
+from pilothouse.node.serving.server import Rooms, serving
+from pilothouse.node.serving.sessions import Sessions
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.opening import open_volumes
+from pilothouse.node.whereabouts import Whereabouts
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.surveying import survey_machine
 
@@ -69,47 +80,87 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         stop.asked.set()
 
     loop.add_signal_handler(signal.SIGUSR1, leave_pods)
-    clock, rng, settings = SystemClock(), random.Random(), options.settings
+    if options.lifeline is not None:
+        # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
+        when_closed(options.lifeline, leave_pods)
+    clock = SystemClock()
     async with HttpTransport.open(options.access, clock, agent=AGENT) as transport:
-        api = Api(transport, rng, manager="pilothouse-node")
-        volumes = open_volumes(
-            api,
-            node=settings.name,
-            data=settings.data,
-            clock=clock,
-            rng=rng,
-            allocatable=look(settings).allocatable,
-        )
-        group = f"pilothouse/{settings.name}"
-        parts = Parts(
-            images=Library(settings.data / "images", clock),
-            volumes=volumes,
-            addresses=_network(settings, api, clock, rng),
-            containers=containers,
-            groups=cgroups.find(group),
-            survey=await survey_machine(settings.data / "survey", group),
-        )
-        agent = Agent(api, settings, parts, clock, rng)
-        work = {"agent": agent.run(), "announcing": _announce(agent, settings, announce)}
-        if options.joined is not None:
-            work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
-        if options.lifeline is not None:
-            # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
-            when_closed(options.lifeline, leave_pods)
-        working = asyncio.create_task(together(work))
-        asked = asyncio.create_task(stop.asked.wait())
-        try:
-            await asyncio.wait((working, asked), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            asked.cancel()
-            working.cancel()
-            [ended] = await asyncio.gather(working, return_exceptions=True)
-        if isinstance(ended, DataInUse):
-            raise StartError(str(ended))
-        if isinstance(ended, Exception):
-            raise ended
+        api = Api(transport, random.Random(), manager="pilothouse-node")
+        async with _serving(options, api, clock) as (settings, whereabouts, certificate):
+            agent = await _agent(settings, api, clock, whereabouts)
+            work = {
+                "agent": agent.run(),
+                "serving certificate": certificate.run(),
+                "announcing": _announce(agent, settings, announce),
+            }
+            if options.joined is not None:
+                work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
+            await _until(stop, together(work))
         if ends_pods:
             await end_pods(settings.data, containers, clock, patience=STOP_SECONDS)
+
+
+@asynccontextmanager
+async def _serving(
+    options: NodeOptions, api: Api, clock: Clock
+) -> AsyncIterator[tuple[NodeSettings, Whereabouts, ServingCertificate]]:
+    """The node's own server: where it listens is part of the settings within the context. Raises ``StartError``."""
+    settings, whereabouts = options.settings, Whereabouts()
+    certificate = ServingCertificate(
+        settings.data / "serving",
+        settings.name,
+        [settings.address],
+        api,
+        clock,
+        authorities=options.access.authority,
+    )
+    pages = Pages(whereabouts, clock)
+    rooms = Rooms(pages, Sessions(pages, ContainerPrograms()), Callers(api, settings.name, clock), {})
+    async with AsyncExitStack() as stack:
+        try:
+            server = serving(options.host, settings.port, certificate.context(), rooms)
+            port = await stack.enter_async_context(server)
+        except OSError as problem:
+            raise StartError(f"can't listen on {options.host}:{settings.port}: {explain(problem)}") from None
+        yield msgspec.structs.replace(settings, port=port), whereabouts, certificate
+
+
+async def _agent(settings: NodeSettings, api: Api, clock: Clock, whereabouts: Whereabouts) -> Agent:
+    """The agent with all of its parts."""
+    rng, group = random.Random(), f"pilothouse/{settings.name}"
+    volumes = open_volumes(
+        api,
+        node=settings.name,
+        data=settings.data,
+        clock=clock,
+        rng=rng,
+        allocatable=look(settings).allocatable,
+    )
+    parts = Parts(
+        images=Library(settings.data / "images", clock),
+        volumes=volumes,
+        addresses=_network(settings, api, clock, rng),
+        containers=containers,
+        groups=cgroups.find(group),
+        survey=await survey_machine(settings.data / "survey", group),
+    )
+    return Agent(api, settings, parts, clock, rng, whereabouts)
+
+
+async def _until(stop: Stop, work: Coroutine[Any, Any, None]) -> None:
+    """Have the work done until a stop is asked for. A failure of the work is raised."""
+    working = asyncio.create_task(work)
+    asked = asyncio.create_task(stop.asked.wait())
+    try:
+        await asyncio.wait((working, asked), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asked.cancel()
+        working.cancel()
+        [ended] = await asyncio.gather(working, return_exceptions=True)
+    if isinstance(ended, DataInUse):
+        raise StartError(str(ended))
+    if isinstance(ended, Exception):
+        raise ended
 
 
 def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random) -> Network:

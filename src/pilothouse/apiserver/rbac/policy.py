@@ -318,7 +318,7 @@ def _ours() -> Iterable[Object]:
             "approve",
             "signers",
             "certificates.k8s.io",
-            names="kubernetes.io/kube-apiserver-client-kubelet",
+            names="kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving",
         ),
         verbs("deletecollection", "*", "*"),
     )
