@@ -76,10 +76,37 @@ def test_a_token_is_not_enough_to_take_the_place_of_a_node_that_is_there() -> No
     assert isinstance(patch, Patch)
 
 
+def serving(*organizations: str, **names: list[str]) -> Tree:
+    """A request for the certificate of the node's own server, made by the node."""
+    pem = request_for(NODE, *(organizations or ("system:nodes",)), **names)
+    signer = "kubernetes.io/kubelet-serving"
+    return request(pem, signerName=signer, usages=["server auth", "digital signature"], **RENEWING)
+
+
+def test_a_nodes_server_may_have_its_own_name() -> None:
+    (patch,) = seen(node_requests, serving(dns=["a.node.pilothouse.internal"]))
+    assert isinstance(patch, Patch)
+    assert "serving certificate" in patch.because
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param({"dns": ["a"]}, id="its plain name, which a host may have"),
+        pytest.param({"dns": ["b.node.pilothouse.internal"]}, id="another node's"),
+        pytest.param({"dns": ["a.node.pilothouse.internal", "kubernetes"]}, id="the API server's besides"),
+        pytest.param({"dns": ["a.node.pilothouse.internal"], "addresses": ["10.0.0.1"]}, id="an address"),
+        pytest.param({}, id="none"),
+    ],
+)
+def test_a_nodes_server_gets_no_other_name_by_itself(names: dict[str, list[str]]) -> None:
+    (wait,) = seen(node_requests, serving(**names))
+    assert isinstance(wait, Wait)
+
+
 @pytest.mark.parametrize(
     "asked",
     [
-        pytest.param(request(signerName="kubernetes.io/kubelet-serving", **RENEWING), id="serving"),
         pytest.param(request(signerName="kubernetes.io/kube-apiserver-client", **JOINING), id="any client"),
         pytest.param(request(status={"conditions": [{"type": "Denied", "status": "True"}]}, **JOINING), id="denied"),
         pytest.param(request(status={"conditions": [{"type": "Approved", "status": "True"}]}, **JOINING), id="done"),

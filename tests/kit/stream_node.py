@@ -30,7 +30,7 @@ from pilothouse.node.serving.callers import Callers
 from pilothouse.node.serving.certificate import ServingCertificate
 from pilothouse.node.serving.pages import Pages
 from pilothouse.node.serving.programs import ContainerPrograms
-from pilothouse.node.serving.server import Rooms, serving
+from pilothouse.node.serving.server import Rooms, listening, serving
 from pilothouse.node.serving.sessions import Sessions
 from pilothouse.node.whereabouts import LOG, Instances, Whereabouts
 from pilothouse.supervise import containers
@@ -54,7 +54,9 @@ def plane(folder: Path) -> Iterator[Plane]:
     """A control plane without a node."""
     server = PilothouseServer(folder, "memory", flags=("--local-node", NAME))
     try:
-        manager = managers.started(server.target.kubeconfig, folder, "--no-leader-elect")
+        manager = managers.started(
+            folder / "data" / "controller-manager.kubeconfig", folder, "--no-leader-elect"
+        )
         try:
             yield Plane(server, folder / "data" / "node.kubeconfig")
         finally:
@@ -94,7 +96,9 @@ class StreamNode:
             node = cls(admin, folder, certificate)
             pages = Pages(node.whereabouts, clock)
             rooms = Rooms(pages, Sessions(pages, ContainerPrograms()), Callers(api, NAME, clock), {})
-            async with serving("127.0.0.1", 0, certificate.context(), rooms) as node.port:
+            door = listening("127.0.0.1", 0)
+            node.port = door.getsockname()[1]
+            async with serving(door, certificate.context(), rooms):
                 await node._register(api)
                 await certificate.look()
                 try:

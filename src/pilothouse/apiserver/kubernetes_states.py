@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from pilothouse.apiserver.exposition import labels, quoted
 from pilothouse.apiserver.object_states import (
     STATUSES,
     Measure,
@@ -24,6 +23,7 @@ from pilothouse.apiserver.object_states import (
     part,
     states,
 )
+from pilothouse.base.exposition import labels, quoted
 from pilothouse.base.quantity import QuantityError, parse_quantity
 from pilothouse.meta.kind import Object
 

@@ -20,10 +20,10 @@ from pilothouse.apiserver import process_metrics
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.exposition import counter, gauge, histogram, labels, page
 from pilothouse.apiserver.fanout import Fanout
 from pilothouse.apiserver.measuring import Requests, Series
 from pilothouse.apiserver.shares import Band, Lane, Shares
+from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
 from pilothouse.meta.errors import StatusError
 from pilothouse.store.interface import StoreError
 from pilothouse.store.timing import Timed, grouping
@@ -69,7 +69,7 @@ class Metrics:
         families = [_build(), *await self._position()]
         for source in self._sources:
             families.extend(source())
-        return page(families)
+        return Response(200, "".join(families).encode(), CONTENT_TYPE)
 
     async def _position(self) -> list[str]:
         """How far the cache is, and how far behind the store."""

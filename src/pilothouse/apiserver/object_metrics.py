@@ -21,11 +21,11 @@ import msgspec
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.collection import Collection
 from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.exposition import CONTENT_TYPE, gauge
 from pilothouse.apiserver.items import Item
 from pilothouse.apiserver.kubernetes_states import views as kubernetes_views
 from pilothouse.apiserver.metrics import refuse_writes
 from pilothouse.apiserver.object_states import View, view_of
+from pilothouse.base.exposition import CONTENT_TYPE, gauge
 from pilothouse.meta.kind import Resource
 
 PATH = "/metrics/objects"

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.exposition import header, labels, quoted
+from pilothouse.base.exposition import header, labels, quoted
 from pilothouse.base.times import TimeError, parse_time
 from pilothouse.meta.kind import Kind, Object
 from pilothouse.meta.schema import Schema

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from pilothouse.apiserver.exposition import counter, gauge
+from pilothouse.base.exposition import counter, gauge
 
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pilothouse.apiserver import process_metrics
-from pilothouse.apiserver.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
 from pilothouse.app.pages import Page
+from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
 from pilothouse.client.informers import Informers
 from pilothouse.client.leases import Leadership
 from pilothouse.runtime.engine import Engine

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+import socket
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from pilothouse.node.addresses.ledger import BadLedger
 from pilothouse.node.addresses.network import Network
 from pilothouse.node.addresses.ranges import BadRange, NoBlock
 from pilothouse.node.agent import Agent, DataInUse
+from pilothouse.node.figures.pages import Figures
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.node.images.library import Library
 from pilothouse.node.leaving import end_pods
@@ -42,11 +43,11 @@ from pilothouse.node.serving.callers import Callers
 from pilothouse.node.serving.certificate import ServingCertificate
 from pilothouse.node.serving.pages import Pages
 from pilothouse.node.serving.programs import ContainerPrograms
-from pilothouse.node.serving.server import Rooms, serving
+from pilothouse.node.serving.server import Rooms, listening, serving
 from pilothouse.node.serving.sessions import Sessions
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.opening import open_volumes
-from pilothouse.node.whereabouts import Whereabouts
+from pilothouse.node.volumes.preparing import Volumes
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.surveying import survey_machine
 
@@ -63,6 +64,8 @@ class NodeOptions:
     settings: NodeSettings
     host: str = "127.0.0.1"
     """Where the node's own server listens."""
+    client_authorities: bytes = b""
+    """Whose certificates callers of that server may show, PEM; else those of whoever stands behind the API server."""
     joined: NodeIdentity | None = None
     """The files of a machine that joined, which the node itself renews."""
     lifeline: int | None = None
@@ -83,11 +86,23 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     if options.lifeline is not None:
         # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
         when_closed(options.lifeline, leave_pods)
-    clock = SystemClock()
+    clock, door = SystemClock(), _door(options)
+    settings = msgspec.structs.replace(options.settings, port=door.getsockname()[1])
     async with HttpTransport.open(options.access, clock, agent=AGENT) as transport:
         api = Api(transport, random.Random(), manager="pilothouse-node")
-        async with _serving(options, api, clock) as (settings, whereabouts, certificate):
-            agent = await _agent(settings, api, clock, whereabouts)
+        certificate = ServingCertificate(
+            settings.data / "serving",
+            settings.name,
+            [settings.address],
+            api,
+            clock,
+            authorities=options.client_authorities or options.access.authority,
+        )
+        volumes = _volumes(settings, api, clock)
+        parts = await _parts(settings, api, clock, volumes)
+        agent = Agent(api, settings, parts, clock, random.Random())
+        figures = Figures(settings.name, agent.whereabouts, parts.groups, volumes)
+        async with serving(door, certificate.context(), _rooms(agent, settings, api, clock, figures)):
             work = {
                 "agent": agent.run(),
                 "serving certificate": certificate.run(),
@@ -100,51 +115,53 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             await end_pods(settings.data, containers, clock, patience=STOP_SECONDS)
 
 
-@asynccontextmanager
-async def _serving(
-    options: NodeOptions, api: Api, clock: Clock
-) -> AsyncIterator[tuple[NodeSettings, Whereabouts, ServingCertificate]]:
-    """The node's own server: where it listens is part of the settings within the context. Raises ``StartError``."""
-    settings, whereabouts = options.settings, Whereabouts()
-    certificate = ServingCertificate(
-        settings.data / "serving",
-        settings.name,
-        [settings.address],
-        api,
-        clock,
-        authorities=options.access.authority,
+def _door(options: NodeOptions) -> socket.socket:
+    """Where the node's own server is to be found. Raises ``StartError``."""
+    try:
+        return listening(options.host, options.settings.port)
+    except OSError as problem:
+        raise StartError(
+            f"can't listen on {options.host}:{options.settings.port}: {explain(problem)}"
+        ) from None
+
+
+def _rooms(agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures: Figures) -> Rooms:
+    """What the node's own server has to tell."""
+    pages = Pages(agent.whereabouts, clock)
+    return Rooms(
+        pages,
+        Sessions(pages, ContainerPrograms()),
+        Callers(api, settings.name, clock),
+        {
+            "/metrics": figures.all,
+            "/metrics/resource": figures.resource,
+            "/metrics/cadvisor": figures.containers,
+        },
     )
-    pages = Pages(whereabouts, clock)
-    rooms = Rooms(pages, Sessions(pages, ContainerPrograms()), Callers(api, settings.name, clock), {})
-    async with AsyncExitStack() as stack:
-        try:
-            server = serving(options.host, settings.port, certificate.context(), rooms)
-            port = await stack.enter_async_context(server)
-        except OSError as problem:
-            raise StartError(f"can't listen on {options.host}:{settings.port}: {explain(problem)}") from None
-        yield msgspec.structs.replace(settings, port=port), whereabouts, certificate
 
 
-async def _agent(settings: NodeSettings, api: Api, clock: Clock, whereabouts: Whereabouts) -> Agent:
-    """The agent with all of its parts."""
-    rng, group = random.Random(), f"pilothouse/{settings.name}"
-    volumes = open_volumes(
+def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
+    return open_volumes(
         api,
         node=settings.name,
         data=settings.data,
         clock=clock,
-        rng=rng,
+        rng=random.Random(),
         allocatable=look(settings).allocatable,
     )
-    parts = Parts(
+
+
+async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volumes) -> Parts:
+    """All that the agent is made of."""
+    group = f"pilothouse/{settings.name}"
+    return Parts(
         images=Library(settings.data / "images", clock),
         volumes=volumes,
-        addresses=_network(settings, api, clock, rng),
+        addresses=_network(settings, api, clock, random.Random()),
         containers=containers,
         groups=cgroups.find(group),
         survey=await survey_machine(settings.data / "survey", group),
     )
-    return Agent(api, settings, parts, clock, rng, whereabouts)
 
 
 async def _until(stop: Stop, work: Coroutine[Any, Any, None]) -> None:

@@ -75,6 +75,11 @@ class Taints(click.ParamType[tuple[dict[str, str], ...]]):
     help="Where the node answers the API server, for logs, exec and figures; port 0 takes a free one.",
 )
 @click.option(
+    "--client-ca-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Whose client certificates are taken there; else those of the API server's own authority.",
+)
+@click.option(
     "--node-ip",
     default="",
     help="Address by which other machines reach this one; else the one it goes out by.",
@@ -121,6 +126,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.app.data_folder import DataFolder
     from pilothouse.app.node import NodeOptions
     from pilothouse.app.node_names import check_node_name, default_node_name
+    from pilothouse.app.options import read_file
     from pilothouse.client.kubeconfig import load
     from pilothouse.node.identity import NodeIdentity
     from pilothouse.node.settings import NodeSettings
@@ -149,4 +155,11 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         taints=flags["register_with_taints"],
         stop_pods=flags["stop_pods"],
     )
-    return NodeOptions(access=access, settings=settings, host=host, joined=joined, lifeline=lifeline)
+    return NodeOptions(
+        access=access,
+        settings=settings,
+        host=host,
+        client_authorities=read_file(flags["client_ca_file"]) if flags["client_ca_file"] else b"",
+        joined=joined,
+        lifeline=lifeline,
+    )

@@ -56,17 +56,8 @@ class DataInUse(Exception):
 class Agent:
     """All of a node's core."""
 
-    def __init__(
-        self,
-        api: Api,
-        settings: NodeSettings,
-        parts: Parts,
-        clock: Clock,
-        rng: Random,
-        whereabouts: Whereabouts | None = None,
-    ) -> None:
-        """``whereabouts`` is given where a server reads it already, before it is known at which port."""
-        self.whereabouts = whereabouts if whereabouts is not None else Whereabouts()
+    def __init__(self, api: Api, settings: NodeSettings, parts: Parts, clock: Clock, rng: Random) -> None:
+        self.whereabouts = Whereabouts()
         self._settings = settings
         self._parts = parts
         machine = look(settings)

@@ -5,7 +5,8 @@
     GET /attach/{namespace}/{pod}/{container}?output=1                               a WebSocket
     GET /pods    GET /healthz    GET /metrics    GET /metrics/resource
 
-    async with serving("127.0.0.1", 10250, tls, Rooms(pages, sessions, callers, figures)) as port:
+    door = listening("127.0.0.1", 10250)
+    async with serving(door, tls, Rooms(pages, sessions, callers, figures)):
         …
 
 Everyone but who asks for ``/healthz`` has to say who they are and may do what they are allowed to (``callers``).
@@ -14,6 +15,7 @@ Everyone but who asks for ``/healthz`` has to say who they are and may do what t
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -31,12 +33,13 @@ from pilothouse.node.serving.sessions import Sessions
 HEARTBEAT_SECONDS = 30.0
 """How often a client that says nothing is asked whether it is there."""
 SHUTDOWN_SECONDS = 2.0
+BACKLOG = 128
 LONGEST_MESSAGE = 4 * 1024 * 1024
 TEXT = "text/plain; charset=utf-8"
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN = frozenset({"/healthz"})
 
-Figures = Callable[[], str]
+Figures = Callable[[], Awaitable[str]]
 
 log = logging.getLogger(__name__)
 
@@ -51,17 +54,22 @@ class Rooms(msgspec.Struct, frozen=True):
     """Pages of figures by their path."""
 
 
+def listening(host: str, port: int) -> socket.socket:
+    """A socket to serve at, which has a port already: a Node tells it before anybody is answered. Raises ``OSError``."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
 @asynccontextmanager
-async def serving(host: str, port: int, tls: ssl.SSLContext, rooms: Rooms) -> AsyncIterator[int]:
-    """The port, a free one for 0, at which the node answers within the context. Raises ``OSError``."""
+async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: Rooms) -> AsyncIterator[None]:
+    """Answer whoever knocks, within the context."""
     runner = web.AppRunner(
         application(rooms), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS
     )
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port, ssl_context=tls).start()
-        bound: int = runner.addresses[0][1]
-        yield bound
+        await web.SockSite(runner, door, ssl_context=tls).start()
+        yield
     finally:
         await runner.cleanup()
 
@@ -87,7 +95,7 @@ def application(rooms: Rooms) -> web.Application:
 
 def _page(figures: Figures) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=figures().encode(), headers={"Content-Type": EXPOSITION})
+        return web.Response(body=(await figures()).encode(), headers={"Content-Type": EXPOSITION})
 
     return answer
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-from pilothouse.apiserver.exchange import Response
 from pilothouse.base.histogram import Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -56,11 +55,6 @@ def histogram(name: str, help: str, series: Iterable[tuple[str, Histogram]]) -> 
 
 def header(name: str, type: str, help: str) -> str:
     return f"# HELP {name} {help}\n# TYPE {name} {type}\n"
-
-
-def page(families: Iterable[str]) -> Response:
-    """The answer to a scrape."""
-    return Response(200, "".join(families).encode(), CONTENT_TYPE)
 
 
 def _family(name: str, type: str, help: str, samples: Samples) -> str:
