@@ -64,7 +64,7 @@ class Entered:
     def kill(self) -> None:
         """End it at once; what it started itself and let go of stays, in the container."""
         with contextlib.suppress(ProcessLookupError):
-            self._helper.kill()
+            self._helper.terminate()
 
     async def close(self) -> None:
         """Kill it if it still runs, and let go of everything."""
@@ -123,7 +123,7 @@ async def enter(
                 raise LaunchError(reason, message)
             return await ends.opened(helper)
         except BaseException as error:
-            helper.kill()
+            helper.terminate()
             helper.wait()
             ends.close_outer()
             if isinstance(error, TimeoutError):

@@ -24,6 +24,9 @@ from pilothouse.supervise.shim.descending import children
 PATIENCE = 0.2
 """Seconds for which a dead child is left to whoever may have started it."""
 
+PAUSE = 0.05
+"""Seconds between two looks, so that a thousand deaths a second don't make a thousand of them."""
+
 
 def become_subreaper() -> None:
     """Orphans of our children come to us rather than to the machine's first process."""
@@ -87,6 +90,7 @@ class Reaper:
                     await died.wait()
             died.clear()
             self.look()
+            await asyncio.sleep(PAUSE)
 
     def look(self) -> None:
         """Once."""

@@ -1,8 +1,11 @@
 """Run one more program inside a container: the helper between it and whoever asked.
 
 Not the shim itself but its like: lean, and only there for as long as the program it runs. Standard streams are the program's.
-Arguments: a descriptor to read the order from, one to answer on, and the pid of who asked, with whom it dies. Its answer
+Arguments: a descriptor to read the order from, one to answer on, and the pid of who asked, with whom it ends. Its answer
 is empty once the program has been loaded, else one word in a line and a message. Exits with the program's code, 128 + n for a signal.
+
+On SIGTERM it kills the program, buries it, and ends. It must not end first: the program is in the container's PID namespace, but an orphan
+would come to the machine's first process, and the namespace would not end until that one has buried it.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ _KINDS = (
 def main() -> None:
     """As the module says."""
     order, answer, asked_by = (int(each) for each in sys.argv[1:4])
-    becoming.die_with_parent()
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGTERM)
     if os.getppid() != asked_by:
         os._exit(1)
     os.set_inheritable(answer, False)
@@ -47,15 +50,18 @@ def main() -> None:
 def _run(entry: EntryShape, answer: int) -> int:
     becoming.join(entry["cgroups"])
     mapped = _enter(entry["pid"])
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))
     pid = os.fork()
     if pid == 0:
         _child(entry, mapped, answer)
+    _signal.signal(_signal.SIGTERM, lambda *_: os.kill(pid, _signal.SIGKILL))
     os.close(answer)
     for number in range(3):
         # Else the last byte of output would wait for us to end.
         os.close(number)
-    for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGHUP, _signal.SIGTERM):
+    for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGTERM,))
     status = os.waitpid(pid, 0)[1]
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 

@@ -1,0 +1,91 @@
+"""The same cases again without privileges: as root this runs the suite once more, as nobody."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.kit.containers import needs_root
+
+ROOT = Path(__file__).parents[2]
+QUICK = (
+    "test_a_program_starts_as_asked.py",
+    "test_limits_in_both_dialects.py",
+    "test_what_the_machine_allows.py",
+)
+
+
+def interpreter(user: pwd.struct_passwd) -> str:
+    """One of our version that the user may execute: ours, or the system's."""
+    wanted = "import sys; print(sys.version_info[:2])"
+    for candidate in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+        if shutil.which(candidate):
+            try:
+                said = subprocess.run(
+                    [candidate, "-c", wanted], user=user.pw_uid, stdout=subprocess.PIPE, text=True
+                )
+            except PermissionError:
+                continue
+            if said.stdout.strip() == str(sys.version_info[:2]):
+                return candidate
+    pytest.skip(
+        f"no Python 3.{sys.version_info.minor} that an ordinary user may execute; Debian has one as python3"
+    )
+
+
+def run_suite(tmp_path: Path, *arguments: str) -> None:
+    user = pwd.getpwnam("nobody")
+    work = tmp_path / "ordinary"
+    work.mkdir()
+    for folder in (work, *work.parents):
+        if folder.is_relative_to(os.environ.get("TMPDIR", "/tmp")) and folder.owner() == "root":
+            folder.chmod(folder.stat().st_mode | 0o011)
+    os.chown(work, user.pw_uid, user.pw_gid)
+    done = subprocess.run(
+        [
+            interpreter(user),
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "not long",
+            f"--basetemp={work}/t",
+            *arguments,
+        ],
+        user=user.pw_uid,
+        group=user.pw_gid,
+        extra_groups=(),
+        cwd=ROOT,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(work),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": ":".join([str(ROOT), str(ROOT / "src"), *site.getsitepackages()]),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert " passed" in done.stdout or "%]" in done.stdout
+
+
+@needs_root
+def test_starting_works_without_privileges(tmp_path: Path) -> None:
+    run_suite(tmp_path, *(f"tests/supervise/{name}" for name in QUICK))
+
+
+@needs_root
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_everything_works_without_privileges(tmp_path: Path) -> None:
+    run_suite(tmp_path, "tests/supervise")

@@ -1,0 +1,112 @@
+"""Cgroups on this machine, as far as it lets us: memory, processes, and what it counts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.kit.containers import Box, alive_with
+
+from pilothouse.supervise.cgroups import Cgroups, Group, find
+from pilothouse.supervise.limiting import Limits, Throttle
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+async def cgroups() -> AsyncIterator[Cgroups]:
+    found = find(f"pilothouse-test-{uuid.uuid4().hex[:8]}")
+    yield found
+    await found.group(".").remove()
+
+
+@pytest.fixture
+def group(cgroups: Cgroups) -> Group:
+    for controller in ("memory", "pids", "cpu"):
+        if controller in cgroups.unavailable:
+            pytest.skip(f"{controller} can't be limited here: {cgroups.unavailable[controller]}")
+    return cgroups.group("pods/one/db")
+
+
+async def test_memory_that_is_used_up_is_told(box: Box, group: Group) -> None:
+    assert group.make(Limits(memory=48 * MIB)) == ()
+    container = await box.shell("head -c 200000000 /dev/zero | tail", cgroups=group.folders)
+    exit = await container.exited()
+    assert exit.oom
+    assert group.usage().oom_kills
+
+
+async def test_one_within_its_memory_is_not_called_out_of_it(box: Box, group: Group) -> None:
+    group.make(Limits(memory=256 * MIB))
+    container = await box.shell("kill -9 $$", cgroups=group.folders)
+    assert not (await container.exited()).oom
+
+
+async def test_what_happened_before_is_not_held_against_the_next(box: Box, group: Group) -> None:
+    group.make(Limits(memory=48 * MIB))
+    await (await box.shell("head -c 200000000 /dev/zero | tail", cgroups=group.folders)).exited()
+    assert not (await (await box.shell("exit 0", cgroups=group.folders)).exited()).oom
+
+
+async def test_a_fork_bomb_is_contained(box: Box, group: Group, tmp_path: Path) -> None:
+    group.make(Limits(pids=40))
+    marker = f"{tmp_path}/marker"
+    bomb = "bomb() { bomb | bomb & }; bomb; echo lit; while :; do sleep 0.05; done"
+    container = await box.run(
+        "/bin/sh", "-c", bomb, cgroups=group.folders, env={"PATH": "/bin", "MARK": marker}
+    )
+    await asyncio.sleep(0.3)
+    assert (group.usage().processes or 0) <= 40
+    async with asyncio.timeout(20):
+        assert (await container.stop(signal.SIGKILL, 0)).code == 137
+    assert alive_with(marker) == []
+
+
+async def test_it_is_counted_from_its_first_instruction(box: Box, group: Group) -> None:
+    group.make(Limits())
+    container = await box.shell("cat /proc/self/cgroup; echo up; read x", stdin=True, cgroups=group.folders)
+    await box.says(container, "up")
+    assert any("/pods/one/db" in line for line in box.output(container))
+    usage = group.usage()
+    assert usage.processes == 1
+    assert usage.memory_bytes
+    assert usage.cpu_seconds
+    shim = Path(f"/proc/{container.state.shim_pid}/cgroup").read_bytes()  # noqa: ASYNC240
+    assert b"/pods/one/db" not in shim, "the shim's memory is not the container's"
+
+
+async def test_what_runs_inside_is_counted_too(box: Box, group: Group) -> None:
+    group.make(Limits())
+    container = await box.run("sleep", "1000", cgroups=group.folders)
+    entered = await container.enter(["sleep", "1000"])
+    assert (group.usage().processes or 0) >= 2
+    await entered.close()
+
+
+async def test_limits_can_be_changed_and_taken_back(group: Group) -> None:
+    for limits in (
+        Limits(memory=64 * MIB, cpu=0.5),
+        Limits(memory=512 * MIB, cpu=2, pids=10),
+        Limits(),
+        Limits(memory=MIB),
+    ):
+        assert group.make(limits) == ()
+
+
+async def test_what_is_refused_is_told(group: Group) -> None:
+    (complaint,) = group.make(Limits(throttles=(Throttle("no such device", write_operations=5),)))
+    assert complaint.startswith("I/O of device no such device is not enforced: ")
+
+
+async def test_removing_kills_what_is_left(box: Box, group: Group, tmp_path: Path) -> None:
+    group.make(Limits())
+    container = await box.run("sleep", "1000", cgroups=group.folders)
+    await group.remove()
+    assert (await container.exited()).code == 137
+    assert not any(map(os.path.exists, group.folders))
+    await group.remove()
