@@ -42,5 +42,7 @@ async def ask(get: Mapping[str, Any], host: str, port: int) -> tuple[bool, str]:
                         return well, body if well else f"HTTP probe failed with statuscode: {answer.status}"
                     url = url.join(URL(onward))
             return False, f"stopped after {_MOST_REDIRECTS} redirects"
+    except aiohttp.ClientConnectorError as problem:
+        return False, f'Get "{url}": dial tcp {host}:{port}: {problem.os_error.strerror or problem}'
     except (aiohttp.ClientError, OSError) as problem:
         return False, f'Get "{url}": {problem}'

@@ -29,11 +29,11 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.node.composing import Setting, compose
 from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
 from pilothouse.node.folders import ContainerFolder, PodFolder
-from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, decide
+from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, Wait, decide
 from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
 from pilothouse.node.lifecycle.roles import Part, parts
-from pilothouse.node.limits import broken_promises, group_name, limits_of, pod_group
-from pilothouse.node.minding import AGAIN, Minder, Ward
+from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, pod_group
+from pilothouse.node.minding import AGAIN, Minder, Ward, told
 from pilothouse.node.parts import NotYet, Parts, Prepared
 from pilothouse.node.publishing import Publisher
 from pilothouse.node.security import Self
@@ -109,9 +109,10 @@ class Keeper:
         """Until nothing is left of it."""
         publishing = asyncio.create_task(self._publisher.run(), name=f"publish {self.pod.name}")
         try:
-            async with asyncio.TaskGroup() as group:
-                await self._take_up(group)
-                await self._keep(group)
+            if await self._settle_in():
+                async with asyncio.TaskGroup() as group:
+                    await self._take_up(group)
+                    await self._keep(group)
             if not self.gone:
                 await self._publisher.flush()
                 await self._publisher.delete()
@@ -121,15 +122,41 @@ class Keeper:
             publishing.cancel()
             await asyncio.gather(publishing, return_exceptions=True)
 
-    async def _take_up(self, group: asyncio.TaskGroup) -> None:
-        """Begin, or go on where an earlier agent was."""
-        self._folder.remember(self.pod)
-        boot = boot_id()
-        is_lost = self._folder.boot not in ("", boot)
-        self._folder.boot = boot
-        self._ending = self._folder.ending
+    async def _settle_in(self) -> bool:
+        """Have a folder: nothing begins that the next agent would not find. False if the pod is to go before it has one."""
         started = self.pod.status.get("startTime")
         self._begun = parse_time(started) if started else self._means.clock.now()
+        while True:
+            self._news.clear()
+            try:
+                self._folder.remember(self.pod)
+                self._hurdle = None
+                return True
+            except OSError as problem:
+                if self._folder.path.is_dir():
+                    # It has one from before, which will do.
+                    log.warning("pod %s/%s: %s", *self.pod.key, problem)
+                    return True
+                if self.gone or self.pod.deleting:
+                    return False
+                self._hinder("NodeStorageError", f"the node can't keep the pod on its disk: {told(problem)}")
+            self._publish(self._situation(), Decision(waits=self._waits_for_node()))
+            try:
+                async with asyncio.timeout(AGAIN.after(self._hurdle.failures if self._hurdle else 1)):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    def _waits_for_node(self) -> dict[str, Wait]:
+        wait = Wait(self._hurdle.reason, self._hurdle.message) if self._hurdle else Wait("ContainerCreating")
+        return {part.name: wait for part in parts(self.pod.spec)}
+
+    async def _take_up(self, group: asyncio.TaskGroup) -> None:
+        """Begin, or go on where an earlier agent was."""
+        boot = boot_id()
+        is_lost = self._folder.boot not in ("", boot)
+        self._write_down(lambda: setattr(self._folder, "boot", boot))
+        self._ending = self._folder.ending
         ward = Ward(
             pod=lambda: self.pod,
             address=lambda: self._address,
@@ -140,13 +167,13 @@ class Keeper:
             is_lost=is_lost,
         )
         means = self._means
-        told = {each["name"]: each for each in _container_statuses(self.pod)}
+        known = {each["name"]: each for each in _container_statuses(self.pod)}
         for part in parts(self.pod.spec):
             folder = self._folder.container(part.name)
             minder = Minder(
                 part, folder, ward, means.parts.containers, means.whereabouts, means.clock, means.rng, group
             )
-            await minder.take_up(told.get(part.name), container_id(self.pod, part.name, 0).removesuffix("0"))
+            await minder.take_up(known.get(part.name), container_id(self.pod, part.name, 0).removesuffix("0"))
             self._minders[part.name] = minder
 
     async def _keep(self, group: asyncio.TaskGroup) -> None:
@@ -177,15 +204,16 @@ class Keeper:
         for act in decision.acts:
             self._carry_out(act, group)
         self._tell_waits(decision)
-        told = self._publisher.current
-        if not self.gone and told.get("phase") not in ENDED:
-            # As it is once the acts have begun.
-            situation = self._situation()
-            facts = Facts(
-                self._means.settings.address, self._address, dict(self._images), self._not_enforced()
-            )
-            self._publisher.put(status(situation, decision, facts, told, now))
+        # As it is once the acts have begun.
+        self._publish(self._situation(), decision)
         return decision
+
+    def _publish(self, situation: Situation, decision: Decision) -> None:
+        before = self._publisher.current
+        if self.gone or before.get("phase") in ENDED:
+            return
+        facts = Facts(self._means.settings.address, self._address, dict(self._images), self._not_enforced())
+        self._publisher.put(status(situation, decision, facts, before, self._means.clock.now()))
 
     def _not_enforced(self) -> str:
         return "; ".join(
@@ -217,13 +245,21 @@ class Keeper:
 
     def _end(self, ending: Ending) -> None:
         sooner = self._ending is not None and ending.grace < self._ending.grace
-        self._ending = self._folder.ending = ending
+        self._ending = ending
+        self._write_down(lambda: setattr(self._folder, "ending", ending))
         if self._preparing is not None:
             self._preparing.cancel()
         for minder in self._minders.values():
             minder.pod_ends()
             if sooner:
                 minder.hasten(ending.since + ending.grace)
+
+    def _write_down(self, write: Callable[[], None]) -> None:
+        """For what is better kept and not worth stopping for: a pod must be able to end though the disk is full."""
+        try:
+            write()
+        except OSError as problem:
+            log.warning("pod %s/%s: %s", *self.pod.key, told(problem))
 
     async def _prepare(self) -> None:
         try:
@@ -238,7 +274,9 @@ class Keeper:
             self._hurdle = None
         except NotYet as why:
             self._hinder(why.reason, why.message)
-        except (OSError, StatusError, TransportError, AccessError) as problem:
+        except OSError as problem:
+            self._hinder("NodeStorageError", told(problem))
+        except (StatusError, TransportError, AccessError) as problem:
             self._hinder("FailedToPrepare", str(problem))
         finally:
             self._preparing = None
@@ -291,12 +329,20 @@ class Keeper:
             hidden=(str(means.settings.data),),
         )
         volumes = means.parts.volumes.mounts(pod, part.spec, self._prepared or {}, env)
-        group = means.parts.groups.group(group_name(pod.uid, part.name))
-        complaints = group.make(limits_of(part.spec, pids=means.settings.pids))
+        groups = self._limit(part)
+        return compose(pod, part.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=groups)
+
+    def _limit(self, part: Part) -> tuple[str, ...]:
+        """The control groups of a container. Where they can't be had it runs without, and the pod says so."""
+        means, limits = self._means, limits_of(part.spec, pids=self._means.settings.pids)
+        group = means.parts.groups.group(group_name(self.pod.uid, part.name))
+        try:
+            complaints = group.make(limits)
+        except OSError as problem:
+            self._complaints[part.name] = denied(limits, told(problem))
+            return ()
         self._complaints[part.name] = broken_promises(complaints)
-        return compose(
-            pod, part.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=group.folders
-        )
+        return group.folders
 
     async def _source(self, source: Source) -> Object | None:
         kind, name = source

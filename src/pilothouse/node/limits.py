@@ -47,6 +47,12 @@ def broken_promises(complaints: Iterable[str]) -> list[str]:
     return [each for each in complaints if each.startswith(_PROMISED)]
 
 
+def denied(limits: Limits, why: str) -> list[str]:
+    """The same for a container that has no group at all."""
+    asked = [("cpu", limits.cpu), ("memory", limits.memory)]
+    return [f"{name} is not enforced: {why}" for name, value in asked if value is not None]
+
+
 def _number(amount: Any) -> float | None:
     return None if amount is None else parse_quantity(amount).to_float()
 

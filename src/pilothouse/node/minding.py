@@ -135,10 +135,10 @@ class Minder:
         """Wait until nothing of it runs."""
         await self._idle.wait()
 
-    async def take_up(self, told: Mapping[str, Any] | None, told_id: str) -> None:
+    async def take_up(self, known: Mapping[str, Any] | None, known_id: str) -> None:
         """Find out what became of the instances of an earlier agent.
 
-        ``told`` is the status that it last gave of the container, ``told_id`` that instance's name up to its number.
+        ``known`` is the status that it last gave of the container, ``known_id`` that instance's name up to its number.
         """
         for number in self._folder.attempts():
             found = self._folder.failed(number) or await self._containers.adopt(self._folder.attempt(number))
@@ -151,8 +151,8 @@ class Minder:
             elif isinstance(found, Exit):
                 self._note(self._of_exit(found))
             else:
-                same = (told or {}).get("containerID") == f"{told_id}{number}"
-                self._run(found, told if same else None)
+                same = (known or {}).get("containerID") == f"{known_id}{number}"
+                self._run(found, known if same else None)
         self._find()
 
     def start(self) -> None:
@@ -185,8 +185,7 @@ class Minder:
         except NotYet as why:
             self._hinder(why.reason, why.message)
         except OSError as problem:
-            where = f": {problem.filename}" if problem.filename else ""
-            self._hinder("CreateContainerError", f"{problem.strerror or problem}{where}")
+            self._hinder("CreateContainerError", told(problem))
         except Exception as bug:
             log.exception("container %s of pod %s can't be started", self.name, self._ward.pod())
             self._hinder("CreateContainerError", f"{type(bug).__name__}: {bug}")
@@ -227,7 +226,7 @@ class Minder:
         self._run(container, None)
         self._folder.prune()
 
-    def _run(self, container: Container, told: Mapping[str, Any] | None) -> None:
+    def _run(self, container: Container, known: Mapping[str, Any] | None) -> None:
         """From here on the instance is looked after."""
         self._idle.clear()
         self._container = container
@@ -235,10 +234,10 @@ class Minder:
         post_start = (self._part.spec.get("lifecycle") or {}).get("postStart")
         self._hooked = post_start is None or self._folder.is_hooked(self._attempt)
         standing = None
-        if told is not None:
+        if known is not None:
             standing = {
-                STARTUP: PASSED if told.get("started") else UNKNOWN,
-                READINESS: PASSED if told.get("ready") else FAILED,
+                STARTUP: PASSED if known.get("started") else UNKNOWN,
+                READINESS: PASSED if known.get("ready") else FAILED,
             }
         target = Target(container, self._part.spec, self._ward.address())
         self._probes = Probes(
@@ -264,11 +263,18 @@ class Minder:
                 self._ward.tell("FailedPostStartHook", f"PostStartHook failed: {self._failed_hook}", True)
                 self._ward.changed()
                 return
-            self._folder.set_hooked(self._attempt)
-            self._hooked = True
+            self._set_hooked()
             self._ward.changed()
         if self._probes is not None:
             await self._probes.run()
+
+    def _set_hooked(self) -> None:
+        self._hooked = True
+        try:
+            self._folder.set_hooked(self._attempt)
+        except OSError as problem:
+            # The next agent runs the hook once more: at least once is what is promised.
+            log.warning("container %s: %s", self.name, told(problem))
 
     async def _follow(self, container: Container) -> None:
         exit = await container.exited()
@@ -380,3 +386,9 @@ class Minder:
         self._whereabouts.put(
             self._ward.pod(), self.name, Instances(last, self._container, previous, waiting)
         )
+
+
+def told(problem: OSError) -> str:
+    """What went wrong, and with which file."""
+    what = problem.strerror or str(problem)
+    return f"{what}: {problem.filename}" if problem.filename else what
