@@ -84,7 +84,9 @@ class Keeper:
         self._hurdle: Hurdle | None = None
         self._ending: Ending | None = None
         self._begun = 0.0
-        self._images: dict[str, str] = {}
+        self._images = {
+            each["name"]: each["imageID"] for each in _container_statuses(pod) if each.get("imageID")
+        }
         self._complaints: dict[str, list[str]] = {}
         self._released = False
         self._told_waits: dict[str, str] = {}

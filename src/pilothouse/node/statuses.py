@@ -16,7 +16,7 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import Condition, find_condition, with_condition
-from pilothouse.node.lifecycle.deciding import Decision, Wait, has_initialised
+from pilothouse.node.lifecycle.deciding import ENDED, Decision, Wait, has_initialised
 from pilothouse.node.lifecycle.instances import Ended
 from pilothouse.node.lifecycle.knowing import Seen, Situation
 from pilothouse.node.lifecycle.roles import Part, Role, parts
@@ -112,8 +112,10 @@ def _told(
     situation: Situation, all_parts: Sequence[Part], phase: str, facts: Facts
 ) -> Iterator[tuple[str, bool, str, str]]:
     hurdle = situation.hurdle
-    if situation.prepared or phase in ("Succeeded", "Failed") or hurdle is None:
-        yield "PodReadyToStartContainers", situation.prepared, "", ""
+    # What has run was prepared, though an agent that has just begun has not looked yet.
+    prepared = situation.prepared or any(not seen.fresh for seen in situation.containers.values())
+    if prepared or hurdle is None:
+        yield "PodReadyToStartContainers", prepared and phase not in ENDED, "", ""
     else:
         yield "PodReadyToStartContainers", False, hurdle.reason, hurdle.message
     yield "Initialized", *_initialised(situation, all_parts, phase)

@@ -167,16 +167,8 @@ def _wind_up(
 def _go_on(situation: Situation, all_parts: Sequence[Part], now: float) -> Decision:
     """Start what is to run, and stop what is condemned."""
     draft = _Draft(situation, now)
-    if not situation.prepared:
-        hurdle = situation.hurdle
-        for part in all_parts:
-            draft.condemn(part)
-            if situation.seen(part.name).fresh:
-                told = Wait(hurdle.reason, hurdle.message) if hurdle else _creating(all_parts)
-                draft.waits[part.name] = told
-        if draft.may(hurdle):
-            draft.acts.append(Prepare())
-        return draft.decision()
+    if not situation.prepared and draft.may(situation.hurdle):
+        draft.acts.append(Prepare())
     initialised = has_initialised(situation, all_parts)
     blocked = False
     for part in all_parts:
@@ -199,11 +191,6 @@ def _go_on(situation: Situation, all_parts: Sequence[Part], now: float) -> Decis
         if part.role is Role.SIDECAR and not seen.started and not initialised:
             blocked = True
     return draft.decision()
-
-
-def _creating(all_parts: Sequence[Part]) -> Wait:
-    has_init = any(other.role is not Role.MAIN for other in all_parts)
-    return Wait("PodInitializing" if has_init else "ContainerCreating")
 
 
 def _sooner(one: float | None, other: float) -> float:
@@ -260,11 +247,12 @@ class _Draft:
                 return
             if self._backs_off(part, seen, ended, pod):
                 return
-        if seen.hurdle is not None:
-            self.waits[part.name] = Wait(seen.hurdle.reason, seen.hurdle.message)
+        hurdle = seen.hurdle or (None if self._situation.prepared else self._situation.hurdle)
+        if hurdle is not None:
+            self.waits[part.name] = Wait(hurdle.reason, hurdle.message)
         elif ended is None:
             self.waits[part.name] = Wait("ContainerCreating")
-        if self.may(seen.hurdle):
+        if self._situation.prepared and self.may(seen.hurdle):
             self.acts.append(Start(part.name))
 
     def _backs_off(self, part: Part, seen: Seen, ended: Ended, pod: Object) -> bool:
