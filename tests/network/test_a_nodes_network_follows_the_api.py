@@ -15,7 +15,7 @@ from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 from tests.network.objects import endpoint, node, service, slice_of
 
-from pilothouse.api.nouns import EndpointSlice, Node, Pod, Service
+from pilothouse.api.nouns import CoreEvent, EndpointSlice, Node, Pod, Service
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
@@ -155,6 +155,23 @@ async def test_an_agent_that_knows_nothing_yet_leaves_names_as_they_were(api: Ap
         network.close()
 
 
+async def test_what_changed_while_no_agent_ran_is_in_the_file_of_a_pod_that_went_on(
+    api: Api, tmp_path: Path
+) -> None:
+    one = await bound(api, "p")
+    async with networking(api, tmp_path) as network:
+        network.mounts(one, await network.assign(one))
+    await api.create(Service, service("db", namespace="default", address="127.96.9.9"))
+    async with networking(api, tmp_path) as network:
+        await network.assign(await bound(api, "another"))
+        await network.assign(one)
+
+        async def found() -> bool:
+            return addressed(tmp_path, one).get("db") == {"127.96.9.9"}
+
+        await eventually(found)
+
+
 async def test_a_service_is_reached_at_its_address_while_it_has_endpoints(api: Api, tmp_path: Path) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
@@ -203,3 +220,19 @@ async def test_another_machine_beside_one_on_loopback_is_told_in_the_nodes_condi
 
         await eventually(told)
         assert "start this node with --pod-cidr" in network.condition()["message"]
+
+
+async def test_a_service_that_cant_be_forwarded_is_told_in_an_event_about_it(
+    api: Api, tmp_path: Path
+) -> None:
+    ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    await api.create(Service, service("dns", namespace="default", address="", ports=ports))
+    async with networking(api, tmp_path):
+
+        async def told() -> list[str]:
+            events = (await api.list(CoreEvent, "default")).objects
+            return [
+                event.tree["message"] for event in events if event.tree["involvedObject"]["name"] == "dns"
+            ]
+
+        assert await eventually(told) == ["service default/dns: port 53/UDP is not forwarded: only TCP is"]

@@ -13,9 +13,10 @@ from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.services.backends import At, Backend, Endpoint
+from pilothouse.node.services.backends import At, Backend, Endpoint, Owner
 from pilothouse.node.services.proxy import Proxy
 
+OWNER = Owner("Service", "shop", "db")
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -64,16 +65,16 @@ def place() -> At:
 async def test_all_endpoints_are_reached_and_changes_count_at_once(proxy: Proxy) -> None:
     at = place()
     async with serving(saying(b"one")) as one, serving(saying(b"two"), "127.71.0.2") as two:
-        await proxy.settle({at: Backend("s", (one, two))})
+        await proxy.settle({at: Backend(OWNER, "s", (one, two))})
         assert {await heard(at) for _ in range(30)} == {b"one", b"two"}
-        await proxy.settle({at: Backend("s", (two,))})
+        await proxy.settle({at: Backend(OWNER, "s", (two,))})
         assert {await heard(at) for _ in range(10)} == {b"two"}
 
 
 async def test_who_calls_a_service_without_endpoints_is_refused(proxy: Proxy) -> None:
     at = place()
     async with serving(saying(b"one")) as one:
-        await proxy.settle({at: Backend("s", (one,))})
+        await proxy.settle({at: Backend(OWNER, "s", (one,))})
         await proxy.settle({})
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*at)
@@ -83,13 +84,13 @@ async def test_an_endpoint_that_does_not_answer_is_passed_by(proxy: Proxy) -> No
     at = place()
     async with serving(saying(b"one")) as one:
         dead = Endpoint("127.71.0.9", free_port())
-        await proxy.settle({at: Backend("s", (dead, one))})
+        await proxy.settle({at: Backend(OWNER, "s", (dead, one))})
         assert [await heard(at) for _ in range(10)] == [b"one"] * 10
 
 
 async def test_when_no_endpoint_answers_the_connection_is_reset(proxy: Proxy) -> None:
     at = place()
-    await proxy.settle({at: Backend("s", (Endpoint("127.71.0.9", free_port()),))})
+    await proxy.settle({at: Backend(OWNER, "s", (Endpoint("127.71.0.9", free_port()),))})
     with pytest.raises(ConnectionResetError):
         await heard(at)
 
@@ -102,7 +103,7 @@ async def test_who_has_sent_everything_still_gets_the_answer(proxy: Proxy) -> No
 
     at = place()
     async with serving(counting) as one:
-        await proxy.settle({at: Backend("s", (one,))})
+        await proxy.settle({at: Backend(OWNER, "s", (one,))})
         reader, writer = await asyncio.open_connection(*at)
         writer.write(b"x" * 5_000_000)
         writer.write_eof()
@@ -130,7 +131,7 @@ async def test_a_reader_that_takes_its_time_holds_the_sender_back(proxy: Proxy) 
 
     at = place()
     async with serving(pouring) as one:
-        await proxy.settle({at: Backend("s", (one,))})
+        await proxy.settle({at: Backend(OWNER, "s", (one,))})
         with socket.socket() as lazy:
             lazy.setblocking(False)
             await asyncio.get_running_loop().sock_connect(lazy, at)
@@ -153,7 +154,7 @@ async def test_a_connection_that_breaks_breaks_the_other(proxy: Proxy) -> None:
 
     at = place()
     async with serving(waiting) as one:
-        await proxy.settle({at: Backend("s", (one,))})
+        await proxy.settle({at: Backend(OWNER, "s", (one,))})
         _, writer = await asyncio.open_connection(*at)
         writer.write(b"x")
         await writer.drain()
@@ -170,7 +171,7 @@ async def test_open_connections_stay_when_their_service_goes(proxy: Proxy) -> No
 
     at = place()
     async with serving(echoing) as one:
-        await proxy.settle({at: Backend("s", (one,))})
+        await proxy.settle({at: Backend(OWNER, "s", (one,))})
         reader, writer = await asyncio.open_connection(*at)
         writer.write(b"before\n")
         assert await reader.readline() == b"before\n"
@@ -186,18 +187,18 @@ async def test_a_place_that_is_taken_is_told_and_had_once_it_is_free(proxy: Prox
         with socket.socket() as other:
             other.bind(at)
             other.listen()
-            await proxy.settle({at: Backend("shop/db:sql", (one,))})
-            assert "another program listens there" in proxy.problems[at]
-            assert f"shop/db:sql can't be reached at {at.address}:{at.port}" in proxy.problems[at]
-        await proxy.settle({at: Backend("shop/db:sql", (one,))})
+            await proxy.settle({at: Backend(OWNER, "shop/db:sql", (one,))})
+            assert "another program listens there" in proxy.problems[at].message
+            assert f"shop/db:sql can't be reached at {at.address}:{at.port}" in proxy.problems[at].message
+        await proxy.settle({at: Backend(OWNER, "shop/db:sql", (one,))})
         assert proxy.problems == {}
         assert await heard(at) == b"one"
 
 
 async def test_an_address_of_another_machine_is_told(proxy: Proxy) -> None:
     at = At("192.0.2.77", free_port())
-    await proxy.settle({at: Backend("s", (Endpoint("127.71.0.1", 1),))})
-    assert "the address is not one of this machine" in proxy.problems[at]
+    await proxy.settle({at: Backend(OWNER, "s", (Endpoint("127.71.0.1", 1),))})
+    assert "the address is not one of this machine" in proxy.problems[at].message
     await proxy.settle({})
     assert proxy.problems == {}
 
@@ -210,7 +211,7 @@ async def test_nothing_is_open_after_the_end() -> None:
         await reader.read()
 
     async with serving(waiting) as one:
-        await proxy.settle({at: Backend("s", (one,))})
+        await proxy.settle({at: Backend(OWNER, "s", (one,))})
         reader, writer = await asyncio.open_connection(*at)
         writer.write(b"x")
 

@@ -67,21 +67,22 @@ def test_a_file_of_anothers_making_is_begun_anew(tmp_path: Path) -> None:
     hosts = files.hosts(one.uid)
     hosts.parent.mkdir()
     hosts.write_text("127.0.0.1 localhost\n")
-    assert files.revise(one, "127.70.4.1", ())
+    assert files.revise(one, "127.70.4.1")
     assert "127.70.4.1 p" in said(hosts.read_bytes())
 
 
 def test_a_pod_without_a_file_gets_none_by_a_change(tmp_path: Path) -> None:
-    assert not PodFiles(tmp_path).revise(pod("p"), "127.70.4.1", ())
+    assert not PodFiles(tmp_path).revise(pod("p"), "127.70.4.1")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_stays_the_same_one_and_everybody_may_read_it(tmp_path: Path) -> None:
     files = PodFiles(tmp_path)
     one = pod("p")
-    files.write(one, "127.70.4.1", ())
+    files.write(one, "127.70.4.1")
     before = os.stat(files.hosts(one.uid))
-    files.revise(one, "127.70.4.1", [Name("shop", "db", "127.96.0.7")])
+    assert files.know(frozenset({Name("shop", "db", "127.96.0.7")}))
+    files.revise(one, "127.70.4.1")
     after = os.stat(files.hosts(one.uid))
     assert before.st_ino == after.st_ino
     assert after.st_mode & 0o444 == 0o444
@@ -92,7 +93,8 @@ def test_the_c_library_reads_it(tmp_path: Path) -> None:
     """With blanks, comments in free places, several addresses of a name, and a change while it is mounted."""
     files = PodFiles(tmp_path)
     one = pod("db-0", hostname="db-0", subdomain="db")
-    files.write(one, "127.70.4.1", [Name("shop", "db", f"127.70.4.{n}") for n in (1, 2, 3)])
+    files.know(frozenset(Name("shop", "db", f"127.70.4.{n}") for n in (1, 2, 3)))
+    files.write(one, "127.70.4.1")
     ask = (
         "import socket, sys\n"
         "def ask(name):\n"
@@ -109,7 +111,8 @@ def test_the_c_library_reads_it(tmp_path: Path) -> None:
         everyone = ["127.70.4.1", "127.70.4.2", "127.70.4.3"]
         expected = f"{everyone} {everyone} ['127.70.4.1'] db-0.db.shop.svc.cluster.local\n"
         assert asking.stdout.readline() == expected
-        files.revise(one, "127.70.4.1", [Name("shop", "db", "127.70.4.9"), Name("shop", "web", "127.96.0.1")])
+        files.know(frozenset({Name("shop", "db", "127.70.4.9"), Name("shop", "web", "127.96.0.1")}))
+        files.revise(one, "127.70.4.1")
         asking.stdin.write("\n")
         asking.stdin.flush()
         assert asking.stdout.readline() == "['127.70.4.9'] ['127.96.0.1']\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.network.objects import endpoint, pod, service, slice_of
 
-from pilothouse.node.addresses.hosts_file import hosts_lines
+from pilothouse.node.addresses.hosts_file import name_lines, own_lines
 from pilothouse.node.addresses.names import Name, names_of, spelt
 from pilothouse.node.addresses.resolver import resolver_text
 
@@ -58,7 +58,7 @@ def test_a_pod_finds_itself_its_aliases_and_everyone() -> None:
         subdomain="db",
         hostAliases=[{"ip": "10.1.2.3", "hostnames": ["old-db", "older-db"]}, {"ip": "10.9.9.9"}],
     )
-    lines = hosts_lines(one, "127.70.4.1", [Name("shop", "web", "127.96.0.7")])
+    lines = own_lines(one, "127.70.4.1") + name_lines([Name("shop", "web", "127.96.0.7")], within="shop")
     assert "127.0.0.1 localhost" in lines
     assert "127.70.4.1 db-0.db.shop.svc.cluster.local db-0" in lines
     assert "10.1.2.3 old-db older-db" in lines
@@ -67,7 +67,7 @@ def test_a_pod_finds_itself_its_aliases_and_everyone() -> None:
 
 
 def test_a_pod_with_the_nodes_network_has_the_nodes_hosts_too() -> None:
-    lines = hosts_lines(pod("p"), "10.0.0.1", (), of_node=["# comment", "", "10.0.0.9  printer"])
+    lines = own_lines(pod("p"), "10.0.0.1", of_node=["# comment", "", "10.0.0.9  printer"])
     assert "10.0.0.9  printer" in lines
     assert "10.0.0.1 p" in lines
 

@@ -10,9 +10,10 @@ from tests.network.objects import endpoint, pod, service, slice_of
 
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
-from pilothouse.node.services.backends import At, Backend, Endpoint, backends, unserved
+from pilothouse.node.services.backends import At, Backend, Endpoint, Owner, backends, unserved
 from pilothouse.node.services.balancing import Balance
 
+DB = Owner("Service", "shop", "db")
 HERE = At("127.96.0.7", 5432)
 FIRST, SECOND = Endpoint("127.70.4.1", 5433), Endpoint("127.70.4.2", 5433)
 
@@ -23,7 +24,7 @@ def table(services: list[Object], slices: list[Object], pods: Any = None) -> dic
 
 def test_a_services_port_leads_to_its_endpoints_port() -> None:
     found = table([service("db")], [slice_of("db", endpoint("127.70.4.2"), endpoint("127.70.4.1"))])
-    assert found == {HERE: Backend("shop/db:sql", (FIRST, SECOND))}
+    assert found == {HERE: Backend(DB, "shop/db:sql", (FIRST, SECOND))}
 
 
 def test_nobody_listens_where_nothing_is_ready() -> None:
@@ -100,14 +101,15 @@ def test_a_host_port_leads_to_its_pod() -> None:
 
 def test_what_is_not_forwarded_is_told() -> None:
     ports = [{"name": "a", "port": 53, "protocol": "UDP"}, {"name": "b", "port": 53, "protocol": "TCP"}]
-    assert unserved([service("dns", ports=ports), service("h", address="None", ports=ports)]) == [
-        "service shop/dns: port 53/UDP is not forwarded: only TCP is"
+    dns = service("dns", ports=ports)
+    assert unserved([dns, service("h", address="None", ports=ports)]) == [
+        (dns, "service shop/dns: port 53/UDP is not forwarded: only TCP is")
     ]
 
 
 def test_every_endpoint_gets_its_share() -> None:
     balance = Balance(ManualClock(), Random(7))
-    backend = Backend("b", tuple(Endpoint("127.70.4.1", n) for n in range(4)))
+    backend = Backend(DB, "b", tuple(Endpoint("127.70.4.1", n) for n in range(4)))
     firsts = [balance.order(backend, "127.0.0.1")[0] for _ in range(400)]
     assert all(60 < firsts.count(each) < 140 for each in backend.endpoints)
     assert sorted(balance.order(backend, "127.0.0.1")) == list(backend.endpoints)
@@ -117,20 +119,20 @@ def test_with_affinity_a_client_stays_where_it_was_for_so_long() -> None:
     clock = ManualClock()
     balance = Balance(clock, Random(7))
     endpoints = tuple(Endpoint("127.70.4.1", n) for n in range(50))
-    backend = Backend("b", endpoints, affinity=60)
+    backend = Backend(DB, "b", endpoints, affinity=60)
     balance.settled(backend, "10.0.0.9", endpoints[3])
     clock.advance(59)
     assert {balance.order(backend, "10.0.0.9")[0] for _ in range(20)} == {endpoints[3]}
     assert len({balance.order(backend, "10.0.0.8")[0] for _ in range(20)}) > 1
-    assert len({balance.order(Backend("c", endpoints, 60), "10.0.0.9")[0] for _ in range(20)}) > 1
+    assert len({balance.order(Backend(DB, "c", endpoints, 60), "10.0.0.9")[0] for _ in range(20)}) > 1
     clock.advance(2)
     assert len({balance.order(backend, "10.0.0.9")[0] for _ in range(20)}) > 1
 
 
 def test_affinity_ends_with_its_endpoint() -> None:
     balance = Balance(ManualClock(), Random(7))
-    balance.settled(Backend("b", (FIRST, SECOND), 60), "c", FIRST)
-    assert balance.order(Backend("b", (SECOND,), 60), "c") == [SECOND]
+    balance.settled(Backend(DB, "b", (FIRST, SECOND), 60), "c", FIRST)
+    assert balance.order(Backend(DB, "b", (SECOND,), 60), "c") == [SECOND]
 
 
 def test_affinity_is_read_off_the_service() -> None:

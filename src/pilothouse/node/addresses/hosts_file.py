@@ -1,6 +1,6 @@
 """A pod's /etc/hosts, and how it is changed while programs read it.
 
-    lines = hosts_lines(pod, "127.70.4.1", names)
+    lines = [*own_lines(pod, "127.70.4.1"), *name_lines(names, within=pod.namespace)]
     for write in revisions(path.read_bytes(), lines):
         os.pwrite(file, write.content, write.offset)
 
@@ -34,10 +34,8 @@ class Write(NamedTuple):
     content: bytes
 
 
-def hosts_lines(
-    pod: Object, address: str, names: Iterable[Name], *, of_node: Iterable[str] = ()
-) -> list[str]:
-    """What a pod's file says: itself, its aliases, and everyone by name. ``of_node``: the lines of the node's own file."""
+def own_lines(pod: Object, address: str, *, of_node: Iterable[str] = ()) -> list[str]:
+    """What a pod's file says of itself: its name and its aliases. ``of_node``: the lines of the node's own file."""
     lines = [*HEAD, *(line.strip() for line in of_node if line.strip() and not line.lstrip().startswith("#"))]
     hostname = pod.spec.get("hostname") or pod.name
     if subdomain := pod.spec.get("subdomain"):
@@ -47,12 +45,17 @@ def hosts_lines(
     for alias in pod.spec.get("hostAliases") or ():
         if alias.get("hostnames"):
             lines.append(f"{alias.get('ip')} {' '.join(alias['hostnames'])}")
-    lines += [f"{name.address} {spelt(name, within=pod.namespace)}" for name in sorted(names)]
-    return list(dict.fromkeys(lines))
+    return lines
+
+
+def name_lines(names: Iterable[Name], *, within: str) -> list[str]:
+    """What the files of all pods of a namespace say of everyone."""
+    return [f"{name.address} {spelt(name, within=within)}" for name in sorted(names)]
 
 
 def revisions(current: bytes, lines: Sequence[str]) -> Iterator[Write]:
     """The writes that make a file say these lines, in order. A file that is not of our making is begun anew."""
+    lines = list(dict.fromkeys(lines))
     places = _places(current)
     if places is None:
         yield Write(0, b"".join(_padded(line) for line in lines) or _free(SLOT))

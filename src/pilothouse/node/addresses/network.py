@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from random import Random
 from typing import Final
 
 import msgspec
 
+from pilothouse.aio.together import together
 from pilothouse.api.nouns import EndpointSlice, Node, Service
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
@@ -32,7 +33,7 @@ from pilothouse.client.rest import Api
 from pilothouse.node.addresses.host_ports import conflict, occupied, ports_of
 from pilothouse.node.addresses.iproute import IpRoute
 from pilothouse.node.addresses.ledger import Entry, Ledger
-from pilothouse.node.addresses.names import HEADLESS, Name, names_of
+from pilothouse.node.addresses.names import HEADLESS, names_of
 from pilothouse.node.addresses.pod_files import PodFiles
 from pilothouse.node.addresses.ranges import LoopbackBlock, next_free, pod_range
 from pilothouse.node.addresses.routes import Plan, planned
@@ -40,8 +41,12 @@ from pilothouse.node.parts import AddressNotReady
 from pilothouse.node.services.backends import backends, unserved
 from pilothouse.node.services.proxy import Proxy
 from pilothouse.node.settings import NodeSettings
+from pilothouse.node.telling import Events
+from pilothouse.runtime.telling import Teller
 from pilothouse.supervise.launching import Mount
 
+COMPONENT: Final = "kube-proxy"
+"""By whom events are told: people look for this name."""
 LEDGER: Final = "addresses.json"
 AGAIN: Final = 10.0
 """Seconds after which routes and places that could not be had are looked at again, whether or not anything changed."""
@@ -75,17 +80,19 @@ class Network:
         self._files = PodFiles(settings.pods)
         self._ip = IpRoute()
         self._proxy = Proxy(clock, rng)
+        self._events = Events(api, Teller(component=COMPONENT, host=settings.name), clock)
         self._informers = Informers(api, rng, clock)
         self._services = self._informers.get(Service)
         self._slices = self._informers.get(EndpointSlice)
         self._nodes = self._informers.get(Node)
         self._pods: dict[str, Object] = {}
+        self._behind: set[str] = set()
+        """Pods whose files don't say yet what is known."""
         self._changed = asyncio.Event()
-        self._names: frozenset[Name] | None = None
         self._plan = Plan()
         self._settled_plan: Plan | None = None
         self._route_problems: list[str] = []
-        self._unserved: list[str] = []
+        self._unserved: list[tuple[Object, str]] = []
         self._told: set[str] = set()
 
     @classmethod
@@ -113,6 +120,8 @@ class Network:
             last = self._ledger.last if pod.spec.get("hostNetwork") else known.address
             self._keep(msgspec.structs.replace(self._ledger.with_entry(pod.uid, known), last=last))
         self._pods[pod.uid] = pod
+        # One that an earlier agent started may have a file that is behind.
+        self._behind.add(pod.uid)
         self._changed.set()
         await self._answering()
         return known.address
@@ -125,7 +134,7 @@ class Network:
 
     def mounts(self, pod: Object, address: str, /) -> Sequence[Mount]:
         """Both files, read-only: what is written there by others would be lost with the next change."""
-        self._files.write(pod, address, self._names)
+        self._files.write(pod, address)
         places = (
             (self._files.hosts(pod.uid), "/etc/hosts"),
             (self._files.resolver(pod.uid), "/etc/resolv.conf"),
@@ -163,7 +172,7 @@ class Network:
                 "services and endpoints are not known yet; a pod starts, and finds others by name later"
             )
         else:
-            self._name()
+            await self._name()
 
     def _keep(self, ledger: Ledger) -> None:
         ledger.write(self._settings.data / LEDGER)
@@ -174,14 +183,7 @@ class Network:
     @property
     def problems(self) -> list[str]:
         """All that is wrong, each as a sentence."""
-        behind = (self._services, self._slices, self._nodes)
-        unread = [
-            f"names, services and routes may be behind: {each.noun.resource}: {each.problem}"
-            for each in behind
-            if each.problem
-        ]
-        routes = [*self._plan.problems, *self._route_problems]
-        return [*routes, *self._proxy.problems.values(), *self._unserved, *unread]
+        return [problem for problem, _ in self._complaints()]
 
     def condition(self) -> Mapping[str, str]:
         """The Node's condition ``NetworkUnavailable``, without times."""
@@ -201,19 +203,22 @@ class Network:
         endings = [informer.follow(self._changed.set) for informer in watched]
         try:
             async with self._informers.running():
-                while True:
-                    self._changed.clear()
-                    await self._settle()
-                    try:
-                        async with asyncio.timeout(AGAIN):
-                            await self._changed.wait()
-                        await asyncio.sleep(TOGETHER)
-                    except TimeoutError:
-                        self._settled_plan = None
+                await together({"events": self._events.run(), "following": self._follow()})
         finally:
             for end in endings:
                 end()
             await self._proxy.close()
+
+    async def _follow(self) -> None:
+        while True:
+            self._changed.clear()
+            await self._settle()
+            try:
+                async with asyncio.timeout(AGAIN):
+                    await self._changed.wait()
+                await asyncio.sleep(TOGETHER)
+            except TimeoutError:
+                self._settled_plan = None
 
     def close(self) -> None:
         """Let go of the block of addresses, for whoever comes next."""
@@ -221,22 +226,47 @@ class Network:
             self._block.close()
 
     async def _settle(self) -> None:
-        self._name()
+        await self._name()
         await self._route()
         await self._serve()
-        problems = self.problems
-        for problem in problems:
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say what is wrong, once: in the log, and in an event about what it concerns."""
+        complaints = dict(self._complaints())
+        for problem, about in complaints.items():
             if problem not in self._told:
                 log.warning("%s", problem)
-        self._told = set(problems)
+                if about is not None:
+                    self._events.tell(about, "NotForwarded", problem, warning=True)
+        self._told = set(complaints)
 
-    def _name(self) -> None:
+    def _complaints(self) -> Iterator[tuple[str, Object | None]]:
+        """Each problem as a sentence, and whom it concerns."""
+        for problem in (*self._plan.problems, *self._route_problems):
+            yield problem, None
+        pods = {pod.key: pod for pod in self._pods.values()}
+        for (kind, *key), message in self._proxy.problems.values():
+            place = (key[0], key[1])
+            yield message, self._services.cache.get(*place) if kind == "Service" else pods.get(place)
+        for service, message in self._unserved:
+            yield message, service
+        for each in (self._services, self._slices, self._nodes):
+            if each.problem:
+                yield f"names, services and routes may be behind: {each.noun.resource}: {each.problem}", None
+
+    async def _name(self) -> None:
         """Have every pod's hosts file say what is known."""
         if not _filled(self._services, self._slices):
             return
-        self._names = names_of(self._services.cache.list(), self._slices.cache.list())
-        for uid, pod in self._pods.items():
-            self._files.revise(pod, self._ledger.entries[uid].address, self._names)
+        if self._files.know(names_of(self._services.cache.list(), self._slices.cache.list())):
+            self._behind |= self._pods.keys()
+        while self._behind:
+            uid = self._behind.pop()
+            if uid in self._pods:
+                self._files.revise(self._pods[uid], self._ledger.entries[uid].address)
+            # With thousands of names and many pods this takes a while, in which others have their turn.
+            await asyncio.sleep(0)
 
     async def _route(self) -> None:
         own = None if self._block is not None else self._network

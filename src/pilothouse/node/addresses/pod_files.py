@@ -1,19 +1,21 @@
 """The files by which names are found inside pods, on disk: written once, and revised while they are mounted.
 
-files = PodFiles(settings.pods)
-files.write(pod, "127.70.4.1", names)        # /etc/hosts and /etc/resolv.conf of a pod, below its folder
-files.revise(pod, "127.70.4.1", names)       # the hosts file, if the pod has one
+    files = PodFiles(settings.pods)
+    files.know(names_of(services, slices))
+    files.write(pod, "127.70.4.1")        # /etc/hosts and /etc/resolv.conf of a pod, below its folder
+    files.revise(pod, "127.70.4.1")       # the hosts file, if the pod has one
+
+As long as no names are known, a hosts file that is there stays as it is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from pilothouse.api.objects import Object
-from pilothouse.node.addresses.hosts_file import hosts_lines, revisions
+from pilothouse.node.addresses.hosts_file import name_lines, own_lines, revisions
 from pilothouse.node.addresses.names import Name
 from pilothouse.node.addresses.resolver import resolver_text
 
@@ -28,6 +30,15 @@ class PodFiles:
         """``etc`` is where the node's own such files are."""
         self._folder = folder
         self._etc = etc
+        self._names: frozenset[Name] | None = None
+        self._lines: dict[str, list[str]] = {}
+
+    def know(self, names: frozenset[Name]) -> bool:
+        """These are the names from here on; whether that is something new."""
+        if names == self._names:
+            return False
+        self._names, self._lines = names, {}
+        return True
 
     def hosts(self, uid: str) -> Path:
         return self._folder / uid / HOSTS
@@ -35,23 +46,23 @@ class PodFiles:
     def resolver(self, uid: str) -> Path:
         return self._folder / uid / RESOLVER
 
-    def write(self, pod: Object, address: str, names: Iterable[Name] | None) -> None:
-        """Have both files, with what is known. Without names (None) a hosts file that is there stays as it is."""
+    def write(self, pod: Object, address: str) -> None:
+        """Have both files, with what is known."""
         hosts = self.hosts(pod.uid)
         hosts.parent.mkdir(parents=True, exist_ok=True)
         hosts.touch(0o644)
-        if names is not None or not hosts.stat().st_size:
-            self.revise(pod, address, names or ())
+        if self._names is not None or not hosts.stat().st_size:
+            self.revise(pod, address)
         text = resolver_text(pod, _text(self._etc / RESOLVER))
         resolver = self.resolver(pod.uid)
         # In place, as it may be mounted already; it does not change while a pod lives, but for the node's own part.
         if not resolver.exists() or resolver.read_text() != text:
             resolver.write_text(text)
 
-    def revise(self, pod: Object, address: str, names: Iterable[Name]) -> bool:
+    def revise(self, pod: Object, address: str) -> bool:
         """Bring a pod's hosts file up to date; False if it has none."""
         of_node = _text(self._etc / HOSTS).splitlines() if pod.spec.get("hostNetwork") else ()
-        lines = hosts_lines(pod, address, names, of_node=of_node)
+        lines = [*own_lines(pod, address, of_node=of_node), *self._known(pod.namespace)]
         try:
             file = os.open(self.hosts(pod.uid), os.O_RDWR)
         except FileNotFoundError:
@@ -63,6 +74,12 @@ class PodFiles:
         finally:
             os.close(file)
         return True
+
+    def _known(self, namespace: str) -> list[str]:
+        """The lines of all names, made once for a namespace."""
+        if namespace not in self._lines:
+            self._lines[namespace] = name_lines(self._names or (), within=namespace)
+        return self._lines[namespace]
 
 
 def _text(path: Path) -> str:

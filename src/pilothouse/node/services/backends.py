@@ -1,7 +1,7 @@
 """Which address and port of this machine leads to which endpoints.
 
     table = backends(services, slices, pods, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
-    table[At("127.96.3.7", 5432)]         # Backend("shop/db:sql", (Endpoint("10.44.2.3", 5432),), affinity=0)
+    table[At("127.96.3.7", 5432)]         # Backend(owner, "shop/db:sql", (Endpoint("10.44.2.3", 5432),), affinity=0)
 
 A service's own address leads to its endpoints, its node ports do so at the node's addresses, and a pod's host port leads to the
 pod. Endpoints are those that are ready; when none is, those that are about to go and still serve. A policy ``Local`` keeps to
@@ -36,9 +36,18 @@ class Endpoint(NamedTuple):
     port: int
 
 
+class Owner(NamedTuple):
+    """Whose port it is."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 class Backend(NamedTuple):
     """What is behind a port."""
 
+    owner: Owner
     name: str
     """For people: namespace/service:port, or the pod."""
     endpoints: tuple[Endpoint, ...]
@@ -70,10 +79,13 @@ def backends(
     return table
 
 
-def unserved(services: Iterable[Object]) -> list[str]:
-    """Ports of services that are not forwarded here, each as a sentence."""
+def unserved(services: Iterable[Object]) -> list[tuple[Object, str]]:
+    """Services with ports that are not forwarded here, each with a sentence about one."""
     return [
-        f"service {service.namespace}/{service.name}: port {port.get('port')}/{port.get('protocol')} is not forwarded: only TCP is"
+        (
+            service,
+            f"service {service.namespace}/{service.name}: port {port.get('port')}/{port.get('protocol')} is not forwarded: only TCP is",
+        )
         for service in services
         if _has_address(service)
         for port in service.spec.get("ports") or ()
@@ -102,17 +114,18 @@ def _of_service(
         if port.get("protocol", "TCP") != "TCP":
             continue
         name = f"{service.namespace}/{service.name}:{port.get('name') or port.get('port')}"
+        owner = Owner("Service", *service.key)
         inside = _chosen(
             slices, port.get("name") or "", node if spec.get("internalTrafficPolicy") == "Local" else ""
         )
         if inside:
-            yield At(spec["clusterIP"], int(port["port"])), Backend(name, inside, affinity)
+            yield At(spec["clusterIP"], int(port["port"])), Backend(owner, name, inside, affinity)
         if port.get("nodePort"):
             only = node if spec.get("externalTrafficPolicy") == "Local" else ""
             outside = _chosen(slices, port.get("name") or "", only)
             if outside:
                 for address in addresses:
-                    yield At(address, int(port["nodePort"])), Backend(name, outside, affinity)
+                    yield At(address, int(port["nodePort"])), Backend(owner, name, outside, affinity)
 
 
 def _chosen(slices: Sequence[Object], port: str, only: str) -> tuple[Endpoint, ...]:
@@ -155,5 +168,5 @@ def _of_pod(pod: Object, address: str, addresses: Sequence[str]) -> Iterator[tup
                 for at in addresses if asked in _ANY else (asked,):
                     yield (
                         At(at, int(port["hostPort"])),
-                        Backend(f"pod {pod.namespace}/{pod.name}", (target,)),
+                        Backend(Owner("Pod", *pod.key), f"pod {pod.namespace}/{pod.name}", (target,)),
                     )

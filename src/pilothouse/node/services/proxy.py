@@ -2,7 +2,7 @@
 
     proxy = Proxy(clock, rng)
     await proxy.settle(table)        # listen at these places and no others
-    proxy.problems                   # {At("127.96.3.7", 80): "shop/web:http: port 80 needs the right to ..."}
+    proxy.problems                   # {At("127.96.3.7", 80): Problem(owner, "shop/web:http can't be reached at …")}
     await proxy.close()
 
 What changes behind a place that is listened at counts from the next connection on; connections that are open stay with the
@@ -18,10 +18,10 @@ import logging
 import socket
 from collections.abc import Mapping
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from pilothouse.base.clock import Clock
-from pilothouse.node.services.backends import At, Backend
+from pilothouse.node.services.backends import At, Backend, Owner
 from pilothouse.node.services.balancing import Balance
 from pilothouse.node.services.forwarding import Incoming, Side
 
@@ -30,6 +30,13 @@ CONNECTING: Final = 5.0
 _BACKLOG: Final = 512
 
 log = logging.getLogger(__name__)
+
+
+class Problem(NamedTuple):
+    """A place that can't be had, and whose it should be."""
+
+    owner: Owner
+    message: str
 
 
 class Proxy:
@@ -41,8 +48,8 @@ class Proxy:
         self._servers: dict[At, asyncio.Server] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: set[asyncio.Transport] = set()
-        self.problems: dict[At, str] = {}
-        """What can't be listened at, and why, as a sentence."""
+        self.problems: dict[At, Problem] = {}
+        """What can't be listened at, and why."""
 
     @property
     def listening(self) -> frozenset[At]:
@@ -77,9 +84,8 @@ class Proxy:
         try:
             listening = _bound(at)
         except OSError as problem:
-            self.problems[at] = (
-                f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
-            )
+            said = f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
+            self.problems[at] = Problem(backend.owner, said)
             return
         self.problems.pop(at, None)
         loop = asyncio.get_running_loop()
