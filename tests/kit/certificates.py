@@ -43,8 +43,9 @@ class Authority:
 
     def client(self, user: str, *, group: str) -> Pair:
         # Without a name of its own the certificate gets an empty critical extension, which Go refuses.
-        leaf = self.issuer.issue_cert(f"{user}.client.test", common_name=user, organization_name=group)
-        return self._write(user, leaf)
+        plain = user.replace(":", "-")
+        leaf = self.issuer.issue_cert(f"{plain}.client.test", common_name=user, organization_name=group)
+        return self._write(plain, leaf)
 
     def _write(self, name: str, leaf: trustme.LeafCert) -> Pair:
         pair = Pair(self.folder / f"{name}.crt", self.folder / f"{name}.key")

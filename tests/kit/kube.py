@@ -31,14 +31,14 @@ class KubeServer(Server):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._flags = flags
-        self._authority = beside._authority if beside else Authority.create(folder / "pki")
-        self._pair = beside._pair if beside else self._authority.server()
-        admin = self._authority.client("admin", group="system:masters")
+        self.authority = beside.authority if beside else Authority.create(folder / "pki")
+        self._pair = beside._pair if beside else self.authority.server()
+        admin = self.authority.client("admin", group="system:masters")
         self._port = free_port()
         (folder / "tokens.csv").write_text(TOKENS)
         (folder / "audit-policy.yaml").write_text(AUDIT_POLICY)
         self.audit_log = folder / "audit" / "audit.log"
-        access = Access(f"https://127.0.0.1:{self._port}", self._authority.cert, admin.cert, admin.key)
+        access = Access(f"https://127.0.0.1:{self._port}", self.authority.cert, admin.cert, admin.key)
         self.target = Target(NAME, access, folder / "admin.kubeconfig")
         kubeconfig.write(self.target.kubeconfig, access)
         self._own_etcd = beside is None
@@ -58,7 +58,7 @@ class KubeServer(Server):
             "cert-dir": str(self._folder / "certs"),
             "tls-cert-file": str(self._pair.cert),
             "tls-private-key-file": str(self._pair.key),
-            "client-ca-file": str(self._authority.cert),
+            "client-ca-file": str(self.authority.cert),
             "token-auth-file": str(self._folder / "tokens.csv"),
             "authorization-mode": "RBAC",
             "audit-log-path": str(self.audit_log),
@@ -100,6 +100,18 @@ class KubeServer(Server):
         self.process.end(seconds=2)
         if self._own_etcd:
             self._etcd.stop()
+
+
+@contextlib.contextmanager
+def scheduler(target: Target, folder: Path) -> Iterator[Process]:
+    """The real kube-scheduler, for any target."""
+    options = {"kubeconfig": str(target.kubeconfig), "leader-elect": "false", "secure-port": "0"}
+    argv = [str(tools.find("kube-scheduler")), *(f"--{name}={value}" for name, value in options.items())]
+    process = Process.start("kube-scheduler", argv, log=folder / "kube-scheduler.log")
+    try:
+        yield process
+    finally:
+        process.end(seconds=2)
 
 
 @contextlib.contextmanager

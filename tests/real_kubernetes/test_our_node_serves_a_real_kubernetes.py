@@ -1,0 +1,191 @@
+"""The node beside Kubernetes' own API server, controllers and scheduler: none of them notices a difference that matters."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kit.machines import missing
+from tests.kit.waiting import eventually
+from tests.real_kubernetes.plane import PODS, RealPlane, kubernetes
+
+pytestmark = [pytest.mark.long, pytest.mark.etcd, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "kubernetes" / "stateful-set.yaml"
+SERVE = """#!/bin/sh
+trap 'echo told to end; exit 0' TERM
+echo "$HOSTNAME serves"
+while :; do sleep 0.1; done
+"""
+STORED = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "metadata": {"name": "store"},
+    "spec": {
+        "serviceName": "store",
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "store"}},
+        "template": {
+            "metadata": {"labels": {"app": "store"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 5,
+                "containers": [
+                    {
+                        "name": "sh",
+                        "image": "host/sh",
+                        "command": [
+                            "sh",
+                            "-c",
+                            "trap 'exit 0' TERM; echo life >> /data/lives; touch /tmp/up; while :; do sleep 0.1; done",
+                        ],
+                        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                        "readinessProbe": {
+                            "exec": {"command": ["test", "-e", "/data/lives"]},
+                            "periodSeconds": 1,
+                        },
+                    }
+                ],
+            },
+        },
+        "volumeClaimTemplates": [
+            {
+                "metadata": {"name": "data"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": "directory",
+                    "resources": {"requests": {"storage": "10Mi"}},
+                },
+            }
+        ],
+    },
+}
+CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "directory"},
+    "provisioner": "pilothouse.io/directory",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPlane]:
+    with kubernetes(tmp_path_factory.mktemp("kubernetes")) as plane:
+        image = plane.folder / "image"
+        image.mkdir()
+        (image / "serve").write_text(SERVE)
+        (image / "serve").chmod(0o755)
+        words = ["image", "import", "--data", str(plane.folder / "node"), "--entrypoint", "/opt/nginx/serve"]
+        subprocess.run(
+            [sys.executable, "-m", "pilothouse", *words, "nginx:1.27", str(image)], check=True, timeout=60
+        )
+        yield plane
+
+
+async def shown(real: RealPlane, *what: str) -> Any:
+    return json.loads((await real.kubectl("get", *what, "-o", "json")).ok())
+
+
+async def until_ready(real: RealPlane, name: str) -> None:
+    async def ready() -> bool:
+        status = (await shown(real, "statefulset", name))["status"]
+        wanted = (await shown(real, "statefulset", name))["spec"]["replicas"]
+        return bool(status.get("readyReplicas", 0) == wanted == status.get("availableReplicas", 0))
+
+    await eventually(ready, seconds=90)
+
+
+async def test_the_node_is_ready_and_lacks_nothing(real: RealPlane) -> None:
+    node = await shown(real, "node", "m1")
+    conditions = {each["type"]: each["status"] for each in node["status"]["conditions"]}
+    assert conditions["Ready"] == "True"
+    assert {"MemoryPressure", "DiskPressure", "PIDPressure"} <= set(conditions)
+    assert "taints" not in node["spec"] or all(
+        not each["key"].startswith("node.kubernetes.io/") for each in node["spec"]["taints"]
+    )
+    assert {"cpu", "memory", "pods", "ephemeral-storage"} <= set(node["status"]["allocatable"])
+    lease = await shown(real, "-n", "kube-node-lease", "lease", "m1")
+    assert lease["spec"]["holderIdentity"] == "m1"
+
+
+async def test_the_example_runs(real: RealPlane) -> None:
+    (await real.kubectl("apply", "-f", str(EXAMPLE))).ok()
+    await until_ready(real, "web")
+    pods = (await shown(real, "pods", "-l", "app=web"))["items"]
+    assert {pod["metadata"]["name"] for pod in pods} == {"web-0", "web-1"}
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"m1"}
+    addresses = {ip_address(pod["status"]["podIP"]) for pod in pods}
+    assert len(addresses) == 2
+    assert all(address in ip_network(PODS) for address in addresses)
+    assert {pod["status"]["qosClass"] for pod in pods} == {"BestEffort"}
+
+
+async def test_logs_come_through_kube_apiserver(real: RealPlane) -> None:
+    (await real.kubectl("apply", "-f", str(EXAMPLE))).ok()
+    await until_ready(real, "web")
+    assert (await real.kubectl("logs", "web-0")).ok() == "web-0 serves\n"
+
+
+async def test_a_deleted_pod_comes_back_and_a_set_grows_and_shrinks(real: RealPlane) -> None:
+    (await real.kubectl("apply", "-f", str(EXAMPLE))).ok()
+    await until_ready(real, "web")
+    before = (await shown(real, "pod", "web-1"))["metadata"]["uid"]
+    (await real.kubectl("delete", "pod", "web-1", "--timeout=40s")).ok()
+
+    async def another() -> bool:
+        found = await real.kubectl("get", "pod", "web-1", "-o", "json")
+        return found.code == 0 and json.loads(found.out)["metadata"]["uid"] != before
+
+    await eventually(another, seconds=60)
+    (await real.kubectl("scale", "statefulset", "web", "--replicas=3")).ok()
+    await until_ready(real, "web")
+    (await real.kubectl("scale", "statefulset", "web", "--replicas=1")).ok()
+
+    async def one_left() -> bool:
+        return len((await shown(real, "pods", "-l", "app=web"))["items"]) == 1
+
+    await eventually(one_left, seconds=60)
+
+
+async def test_claims_get_volumes_of_the_node_and_keep_their_data(real: RealPlane) -> None:
+    (await real.kubectl("apply", "-f", "-", stdin=json.dumps(CLASS))).ok()
+    (await real.kubectl("apply", "-f", "-", stdin=json.dumps(STORED))).ok()
+    await until_ready(real, "store")
+    volumes = (await shown(real, "pv"))["items"]
+    assert {each["status"]["phase"] for each in volumes} == {"Bound"}
+    before = (await shown(real, "pod", "store-0"))["metadata"]["uid"]
+    (await real.kubectl("delete", "pod", "store-0", "--timeout=40s")).ok()
+
+    async def second_life() -> bool:
+        found = await real.kubectl("get", "pod", "store-0", "-o", "json")
+        if found.code != 0:
+            return False
+        pod = json.loads(found.out)
+        ready = [each for each in pod["status"].get("conditions", ()) if each["type"] == "Ready"]
+        return pod["metadata"]["uid"] != before and bool(ready) and ready[0]["status"] == "True"
+
+    await eventually(second_life, seconds=60)
+    kept = list((real.folder / "node").rglob("lives"))
+    assert sorted(each.read_text().count("life") for each in kept) == [1, 2]
+
+
+async def test_it_can_be_drained(real: RealPlane) -> None:
+    (await real.kubectl("apply", "-f", str(EXAMPLE))).ok()
+    await until_ready(real, "web")
+    try:
+        (
+            await real.kubectl(
+                "drain", "m1", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=50s"
+            )
+        ).ok()
+        pods = (await shown(real, "pods", "-l", "app=web"))["items"]
+        assert all("nodeName" not in pod["spec"] for pod in pods)
+    finally:
+        (await real.kubectl("uncordon", "m1")).ok()
+    await until_ready(real, "web")
