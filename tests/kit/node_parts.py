@@ -21,6 +21,8 @@ from pilothouse.supervise.surveying import Allowance, Survey
 
 
 class PlainImage(msgspec.Struct, frozen=True):
+    name: str = "plain"
+    digest: str = ""
     root: Path | None = None
     mount_at: str = ""
     entrypoint: tuple[str, ...] = ("/bin/true",)

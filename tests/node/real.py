@@ -22,7 +22,7 @@ from tests.kit.loopback import loopback
 from tests.kit.node_parts import EVERYTHING, AnyImage, CountedAddresses, PlainVolumes
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.nouns import CoreEvent, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
@@ -102,6 +102,11 @@ class RealNode:
 
     async def delete(self, name: str = "web-0", grace: int | None = None) -> None:
         await self.api.delete(Pod, name, "default", grace=grace)
+
+    async def events(self, pod: Object) -> list[str]:
+        """What was told of a pod."""
+        page = await self.api.list(CoreEvent, "default")
+        return [str(each.get("message")) for each in page.objects if each["involvedObject"]["uid"] == pod.uid]
 
     async def left(self) -> list[Container]:
         """What runs of all that was ever started here."""

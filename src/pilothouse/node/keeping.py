@@ -313,7 +313,7 @@ class Keeper:
     async def _compose(self, part: Part, folder: ContainerFolder, attempt: int) -> Launch:
         means, pod = self._means, self.pod
         image = means.parts.images.resolve(part.spec.get("image") or "")
-        self._images[part.name] = part.spec.get("image") or ""
+        self._images[part.name] = image.digest or image.name
         sources = {source: await self._source(source) for source in sorted(wanted(part.spec))}
         env = environment(
             pod,

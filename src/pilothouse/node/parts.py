@@ -58,6 +58,14 @@ class Image(Protocol):
     """What an image says of the programs in it."""
 
     @property
+    def name(self) -> str: ...
+
+    @property
+    def digest(self) -> str:
+        """Of what was imported; empty for a program of the host."""
+        ...
+
+    @property
     def root(self) -> Path | None:
         """The unpacked files; None for a program of the host."""
         ...

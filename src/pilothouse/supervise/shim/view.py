@@ -92,6 +92,8 @@ class _Tree:
         """Whose a path, and all below it, is: one may be changed, another must not be touched."""
         self._closing: list[str] = []
         """Mounts of our own that become read-only in the end."""
+        self._hidden: dict[str, int] = {}
+        """What covers them, by its device."""
 
     def begin(self, scratch: str) -> None:
         """The mirror of `/`, made beside it and then put in its place."""
@@ -123,7 +125,7 @@ class _Tree:
                 break  # In a user namespace the machine's mounts can't be taken apart, only covered.
         kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
         self._regions[path] = OURS
-        self._closing.append(path)
+        self._hidden[path] = os.stat(path).st_dev
 
     def place(self, mount: MountShape, source: int) -> None:
         """One of the mounts that were asked for."""
@@ -148,6 +150,13 @@ class _Tree:
     def finish(self) -> None:
         kernel.unmount(_MACHINE)
         os.rmdir(_MACHINE)
+        for path, device in self._hidden.items():
+            if VOLUME in (self._regions.get(above) for above in _ancestors(path)) or not os.path.isdir(path):
+                continue  # A volume lies over it.
+            if os.stat(path).st_dev != device:
+                # An overlay over a folder above does not have what is mounted in it.
+                kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
+            self._closing.append(path)
         for path in self._closing:
             kernel.mount(
                 "none", path, flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | _kept(path)
@@ -256,6 +265,14 @@ def _look_like(path: str, was: os.stat_result) -> None:
         # Its owner does not exist in our user namespace.
         if error.errno not in (errno.EINVAL, errno.EPERM):
             raise
+
+
+def _ancestors(path: str) -> list[str]:
+    found = []
+    while path != "/":
+        path = os.path.dirname(path)
+        found.append(path)
+    return found
 
 
 def _kept(path: str) -> int:
