@@ -31,6 +31,12 @@ def test_each_range_is_behind_its_nodes_address() -> None:
     assert found.problem == ""
 
 
+def test_another_range_than_the_node_has_is_told() -> None:
+    found = plan(node("m1", "10.0.0.1", "10.44.8.0/24"))
+    assert "its Node has 10.44.8.0/24, which can't be changed" in found.problem
+    assert "kubectl delete node m1" in found.problem
+
+
 def test_a_node_on_the_same_machine_answers_here() -> None:
     found = plan(node("m1", "10.0.0.1"), node("twin", "10.0.0.1", "10.44.9.0/24"))
     assert found == Plan({}, frozenset({"10.44.1.0/24", "10.44.9.0/24"}))

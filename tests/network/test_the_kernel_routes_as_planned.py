@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
+from pathlib import Path
+from random import Random
 
 import pytest
+from tests.kit.loopback import loopback
 from tests.kit.machines import machines, missing, own_network
+from tests.kit.waiting import eventually
+from tests.network.objects import node, pod
 
+from pilothouse.api.nouns import Node
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.rest import Api
 from pilothouse.node.addresses.iproute import IpRoute
+from pilothouse.node.addresses.network import Network
 from pilothouse.node.addresses.routes import Plan
+from pilothouse.node.settings import NodeSettings
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -87,3 +98,37 @@ def test_machines_reach_one_another_until_they_are_cut_off() -> None:
         assert not reached()
         second.heal()
         assert reached()
+
+
+async def test_a_node_with_a_range_gives_out_addresses_that_answer_and_routes_to_the_others(
+    tmp_path: Path,
+) -> None:
+    with machines(1) as lan:
+        async with loopback() as transport:
+            api = Api(transport, Random(1), manager="test")
+            await api.create(Node, node("m1", lan.address, "10.44.1.0/24"))
+            await api.create(Node, node("m2", lan[0].address, "10.44.2.0/24"))
+            settings = NodeSettings(name="m1", data=tmp_path, address=lan.address, pod_cidr="10.44.1.0/24")
+            network = Network.open(settings, api, SystemClock(), Random(1))
+            # Before anything else is known, a pod can listen at its address.
+            address = await network.assign(pod("p"))
+            assert address == "10.44.1.1"
+            assert bindable(address)
+            running = asyncio.create_task(network.run())
+            try:
+
+                async def routed() -> bool:
+                    return shown().get("10.44.2.0/24") == lan[0].address
+
+                await eventually(routed)
+                assert network.condition()["status"] == "False"
+                await api.delete(Node, "m2")
+
+                async def gone() -> bool:
+                    return "10.44.2.0/24" not in shown()
+
+                await eventually(gone)
+                assert bindable(address)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)

@@ -48,6 +48,12 @@ def planned(
     strangers: list[str] = []
     for node in sorted(nodes, key=lambda one: (one.created, one.name)):
         if node.name == me:
+            told = list(ranges_of(node))
+            if own is not None and told and own not in told:
+                problems.append(
+                    f"this node was started with --pod-cidr {own}, and its Node has {told[0]}, which can't be changed: start "
+                    f"it with that, or delete the Node (kubectl delete node {me}), and it is made anew"
+                )
             continue
         where = internal_address(node)
         if where == address:
