@@ -65,6 +65,7 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
     Raises ``UnknownController``, ``StartError``, ``TransportError`` or ``StatusError`` at the start.
     """
     stop = Stop.on_signals(asyncio.get_running_loop())
+    memory.settle_later(asyncio.get_running_loop())
     if options.lifeline is not None:
         stop_when_closed(stop, options.lifeline)
     clock, rng = SystemClock(), random.Random()
@@ -86,7 +87,6 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
             names = ", ".join(one.name for one in controllers) or "none"
             announce(f"controller-manager {identity} follows {options.access.url}: {names}")
             announce(f"health and metrics are at {plain_url(host, port)}")
-            memory.settle()
             await _until(stop.asked.wait(), Ordered(parts).run())
         if leadership is not None:
             await leadership.release()

@@ -8,6 +8,7 @@ megabytes leaves nothing behind. The code that only the start has run is let go 
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import re
@@ -19,6 +20,7 @@ _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
 _OF_A_FILE = re.compile(r"r-[x-]p \S+ \S+ [1-9]\d*\s+/(?!.*\(deleted\)$)")
 _MADV_DONTNEED = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_SOON = 4.0
 _LARGE = 512 * 1024
 """Twice what the TLS layer takes for each read and gives back right after it. If such a block came from the system each
 time, that would cost a request more than all of its parsing."""
@@ -38,6 +40,11 @@ def settle() -> None:
     gc.enable()
     _tell_allocator("malloc_trim", 0)
     _let_go_of_code()
+
+
+def settle_later(loop: asyncio.AbstractEventLoop) -> None:
+    """For those whose start is followed by work that is over soon: caches that fill, or a server that is not there yet."""
+    loop.call_later(_SOON, settle)
 
 
 def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:

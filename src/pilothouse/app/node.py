@@ -74,6 +74,7 @@ class NodeOptions:
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     """Run until asked to stop. Raises ``StartError`` at the start."""
     loop = asyncio.get_running_loop()
+    memory.settle_later(loop)
     stop = Stop.on_signals(loop)
     ends_pods = options.settings.stop_pods
 
@@ -190,4 +191,3 @@ def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random)
 async def _announce(agent: Agent, settings: NodeSettings, announce: Callable[[str], None]) -> None:
     await agent.registration.registered()
     announce(f"node {settings.name} is ready at {settings.address}")
-    memory.settle()

@@ -46,7 +46,9 @@ class Role:
     name: str
     argv: Argv
     waits: bool = False
-    """Whether it is told to begin; else it does so at once."""
+    """Whether it has to be told to begin; else it does so at once."""
+    loads: bool = True
+    """Whether it is started before it is told, so that it has loaded its program by then."""
     inherits: tuple[int, ...] = ()
     """Descriptors that it holds as long as it lives."""
 
@@ -77,13 +79,17 @@ class Keeper:
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._line = -1
-        self._begun = not role.waits
+        self._told = asyncio.Event()
+        if not role.waits:
+            self._told.set()
         self._ready = asyncio.Event()
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
         """Until ``stop``. Raises ``RoleFailed`` if the role was never ready."""
         failures = 0
+        if not self.role.loads:
+            await self._either(self._told, self._stopping)
         while not self._stopping.is_set():
             began = time.monotonic()
             code = await self._live()
@@ -105,7 +111,7 @@ class Keeper:
 
     def begin(self) -> None:
         """What the role needs is there, now and from now on."""
-        self._begun = True
+        self._told.set()
         if self._line >= 0:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._line, b"!")
@@ -134,6 +140,13 @@ class Keeper:
             self._signal(signal.SIGKILL)
             await process.wait()
 
+    async def _either(self, *events: asyncio.Event) -> None:
+        """Wait for one of them."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in events]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
+
     def _signal(self, number: int) -> None:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -156,7 +169,7 @@ class Keeper:
                 )
             os.close(theirs)
             self._line = ours
-            if self._begun:
+            if self._told.is_set():
                 os.write(ours, b"!")
             self.health.pid, self.health.since = process.pid, time.time()
             self.health.starts += 1

@@ -2,8 +2,8 @@
 
     await run(UpOptions(data=Path("data")), say=print)
 
-API server, controller-manager and node are processes of their own (``roles``). All three are started at once; the latter
-two load what they need and then wait for word that the server answers. The first start makes the authority, the
+API server, controller-manager and node are processes of their own (``roles``). The node is started together with the server,
+loads what it needs and then waits for word that the server answers. The first start makes the authority, the
 kubeconfigs and the default storage classes; each later one goes on with what is there, and the node takes up the pods that
 still run.
 
@@ -78,7 +78,8 @@ class _Up:
         self._ready = 0.0
         roles = (
             Role("apiserver", self._server_argv, inherits=(lock,)),
-            Role("controller-manager", self._manager_argv, waits=True, inherits=(lock,)),
+            # Not before the server answers: until then the other two need the processor, and nobody needs decisions.
+            Role("controller-manager", self._manager_argv, waits=True, loads=False, inherits=(lock,)),
             Role("node", self._node_argv, waits=True, inherits=(lock,)),
         )
         self._keepers = {

@@ -91,6 +91,10 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
     log_to_stderr(verbose)
     if flags["watch"] and not flags["dry_run"]:
         raise click.UsageError("--watch goes with --dry-run")
+    if not flags["dry_run"]:
+        from pilothouse.app import memory
+
+        memory.start_quietly()
     from pilothouse.app.controller_manager import ManagerOptions, rehearse, run
     from pilothouse.app.controllers import UnknownController
     from pilothouse.client.access import AccessError

@@ -105,6 +105,9 @@ def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: A
     When the Node is ready it says so in one line. SIGTERM stops the agent; pods go on running, and the next agent takes them up.
     """
     log_to_stderr(verbose)
+    from pilothouse.app import memory
+
+    memory.start_quietly()
     import asyncio
 
     from pilothouse.app.node import run

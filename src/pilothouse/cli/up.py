@@ -58,7 +58,8 @@ def up(data: Path, listen: tuple[str, int], name: str, pod_cidr: str, keep: bool
             port=port,
             node=check_node_name(name or default_node_name()),
             keep=keep,
-            node_flags=("--listen", "127.0.0.1:0", *(("--pod-cidr", pod_cidr) if pod_cidr else ())),
+            # The node is reached where the server is: from this machine alone, or from others too.
+            node_flags=("--listen", f"{host}:0", *(("--pod-cidr", pod_cidr) if pod_cidr else ())),
             began=_process_start(),
         )
         asyncio.run(run(options, say=lambda line: click.echo(line, err=True), welcome=_welcome))
