@@ -21,6 +21,17 @@ def test_a_noun_is_served_as_it_is_spelt(name: str) -> None:
     assert NAMED[name] in SERVED
 
 
+def test_those_with_conditions_are_known() -> None:
+    found = set()
+    for resource in resources():
+        for kind in resource.kinds:
+            status = (kind.schema.properties or {}).get("status")
+            if kind.status and status is not None and "conditions" in (status.properties or {}):
+                found.add((kind.group, kind.version, kind.name))
+    named = {noun for noun in NAMED.values() if (noun.group, noun.version, noun.kind) in found}
+    assert named == nouns.CONDITIONED
+
+
 def test_a_path_has_what_it_is_given() -> None:
     assert nouns.Pod.path() == "/api/v1/pods"
     assert nouns.Pod.path("a", "b", "status") == "/api/v1/namespaces/a/pods/b/status"

@@ -11,7 +11,7 @@ from random import Random
 from tests.runtime.conftest import Bench
 from tests.runtime.test_controllers_look_after_any_kind import DEFINITION, WIDGET
 
-from pilothouse.api.nouns import ConfigMap, CustomResourceDefinition, Decision, Pod
+from pilothouse.api.nouns import ConfigMap, CoreEvent, CustomResourceDefinition, Decision, Pod, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
@@ -41,6 +41,88 @@ def test_one_that_breaks_a_decision_has_a_condition_with_the_reason(bench: Bench
         assert told is not None
         assert (told["status"], told["reason"]) == ("False", "DecisionFailed")
         assert "what is this?" in told["message"]
+
+    bench.run(scenario)
+
+
+def test_a_controller_that_declares_no_condition_leaves_one_too(bench: Bench) -> None:
+    moody = {"broken": True}
+
+    @controller(Pod)
+    def fragile(one: Object, world: World) -> Iterator[Intent]:
+        """Can't bear pods, for a while."""
+        if moody["broken"]:
+            raise ValueError("what is this?")
+        yield Wait("Never", because="it is not time")
+
+    async def scenario(bench: Bench) -> None:
+        bench.manage([fragile])
+        spec = {"containers": [{"name": "c", "image": "x"}]}
+        await bench.api.create(Pod, {"metadata": {"name": "p", "namespace": "default"}, "spec": spec})
+        await bench.settle(20)
+        told = (await bench.api.get(Pod, "p", "default")).condition("pilothouse.io/fragile")
+        assert told is not None
+        assert (told["status"], told["reason"]) == ("False", "DecisionFailed")
+        assert "what is this?" in told["message"]
+        moody["broken"] = False
+        await bench.settle(400)
+        assert (await bench.api.get(Pod, "p", "default")).is_true("pilothouse.io/fragile")
+
+    bench.run(scenario)
+
+
+def test_one_whose_kind_has_no_conditions_gets_an_event(bench: Bench) -> None:
+    @controller(ConfigMap)
+    def fragile(one: Object, world: World) -> Iterator[Intent]:
+        """Can't bear one of them."""
+        if one.name == "bad":
+            raise ValueError("what is this?")
+        yield from ()
+
+    async def scenario(bench: Bench) -> None:
+        bench.manage([fragile])
+        await bench.api.create(ConfigMap, {"metadata": {"name": "bad", "namespace": "default"}})
+        await bench.settle(20)
+        (event,) = [
+            one for one in (await bench.api.list(CoreEvent)).objects if one["reason"] == "DecisionFailed"
+        ]
+        assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "bad")
+        assert "what is this?" in event["message"]
+        record = await bench.api.get(Decision, "fragile.configmap.bad", "default")
+        assert record["outcome"] == "Failed"
+
+    bench.run(scenario)
+
+
+def test_who_is_concerned_is_asked_again_after_a_mapper_broke(bench: Bench) -> None:
+    moody = {"broken": True}
+
+    def concerned(changed: Object, world: World) -> list[tuple[str, str]]:
+        if changed.name == "s" and moody["broken"]:
+            raise ValueError("who is that?")
+        return [("default", "c")] if changed.name == "s" else []
+
+    @controller(ConfigMap, also={Secret: concerned})
+    def following(one: Object, world: World) -> Iterator[Intent]:
+        """Shows whether there is a secret."""
+        if one.name == "c" and world.find(Secret, "default", "s") and not one.labels.get("seen"):
+            yield Patch(one, {"metadata": {"labels": {"seen": "yes"}}}, because="there is a secret")
+
+    async def scenario(bench: Bench) -> None:
+        manager = bench.manage([following])
+        await bench.api.create(ConfigMap, {"metadata": {"name": "c", "namespace": "default"}})
+        await bench.settle()
+        await bench.api.create(Secret, {"metadata": {"name": "s", "namespace": "default"}})
+        await bench.settle(20)
+        assert "seen" not in (await bench.api.get(ConfigMap, "c", "default")).labels
+        record = await bench.api.get(Decision, "following.secret.s", "default")
+        assert (record["outcome"], "who is that?" in record["summary"]) == ("Failed", True)
+        assert manager.engines[0].tally.errors >= 2
+        moody["broken"] = False
+        await bench.settle(400)
+        assert (await bench.api.get(ConfigMap, "c", "default")).labels == {"seen": "yes"}
+        record = await bench.api.get(Decision, "following.secret.s", "default")
+        assert record["outcome"] == "Nothing"
 
     bench.run(scenario)
 

@@ -105,6 +105,29 @@ ApplicationAction: Final = Noun(
 KNOWN: Final = {(noun.api_version, noun.kind): noun for noun in vars().values() if isinstance(noun, Noun)}
 """Those above, by apiVersion and kind."""
 
+CONDITIONED: Final = frozenset(
+    {
+        Namespace,
+        Node,
+        Pod,
+        Service,
+        PersistentVolumeClaim,
+        StatefulSet,
+        PodDisruptionBudget,
+        CertificateSigningRequest,
+        CustomResourceDefinition,
+        Pilot,
+        ElasticsearchCluster,
+        CassandraCluster,
+        Plan,
+        UpdateConfig,
+        AutopilotRule,
+        ApplicationPolicy,
+        ApplicationAction,
+    }
+)
+"""Those whose status has conditions."""
+
 
 def noun_of(api_version: str, kind: str) -> Noun:
     """The noun that an object names. One that is not listed here is taken to be namespaced and regular."""

@@ -27,6 +27,7 @@ from pilothouse.runtime.conditioning import broken, conditioned
 from pilothouse.runtime.declaring import EVERY, Controller, Key, Mapper
 from pilothouse.runtime.expecting import Expectations
 from pilothouse.runtime.intents import Intent
+from pilothouse.runtime.mapping import Mappers
 from pilothouse.runtime.outcomes import Act, Result
 from pilothouse.runtime.queue import WorkQueue
 from pilothouse.runtime.tallying import Tally
@@ -104,6 +105,9 @@ class Engine:
         self._scope = Key(controller.primary, "", "")
         """Who wrote what a serial controller writes: all of its decisions together."""
         self._queue: WorkQueue[Key] = WorkQueue(group=lambda key: key.namespace)
+        self._mappers = Mappers(
+            controller, world=self._world, add=self._queue.add, tally=self.tally, journal=journal
+        )
         self._priority = LIVE
         self._parked: dict[Noun, dict[Key, None]] = {}
         self._advanced = asyncio.Event()
@@ -137,6 +141,7 @@ class Engine:
             for unsubscribe in self._followed.values():
                 unsubscribe()
             self._followed.clear()
+            self._mappers.clear()
             self._queue.clear()
             self._parked.clear()
             self._expectations.clear()
@@ -176,7 +181,7 @@ class Engine:
                 if owned and (owner := one.controller) is not None:
                     self._add_owner(one, owner["kind"], owner["apiVersion"], owner["name"])
                 if mapper is not None:
-                    self._map(mapper, one)
+                    self._mappers.told(mapper, one, self._priority)
 
         return hear
 
@@ -188,16 +193,6 @@ class Engine:
         primary = self.controller.primary
         if kind == primary.kind and api_version.rpartition("/")[0] == primary.group:
             self._queue.add(Key(primary, one.namespace if primary.namespaced else "", name), self._priority)
-
-    def _map(self, mapper: Mapper, one: Object) -> None:
-        try:
-            for key in mapper(one, self._world()):
-                self._queue.add(
-                    key if isinstance(key, Key) else Key(self.controller.primary, *key), self._priority
-                )
-        except Exception:
-            self.tally.errors += 1
-            log.exception("%s: whom %r concerns can't be told", self.controller.name, one)
 
     def _world(self) -> World:
         return World(self._caches(), now=self._clock.now())
@@ -260,25 +255,13 @@ class Engine:
     async def _result(self, key: Key, seen: Object, world: World, fence: FenceOf) -> Result:
         controller, error = self.controller, ""
         try:
-            intents = controller(seen, world)
-            if controller.condition:
-                intents = conditioned(intents, seen, controller.condition, now=world.now)
+            intents = conditioned(controller(seen, world), seen, controller, now=world.now)
         except Exception as problem:
             log.exception("%s: deciding about %s failed", controller.name, key)
             error = f"{type(problem).__name__}: {problem}"
-            intents = self._broken(error, seen, world.now)
+            intents = broken(error, seen, controller, now=world.now)
         writer = self._scope if controller.serial else key
         return Result(await self._actor.carry_out(intents, seen, writer, fence), error)
-
-    def _broken(self, error: str, seen: Object, now: float) -> list[Intent]:
-        if not self.controller.condition:
-            return []
-        try:
-            return broken(error, seen, self.controller.condition, now=now)
-        except Exception:
-            # Its conditions may be what can't be read; then the record alone tells of it.
-            log.exception("%s: %r can't be told that it is broken", self.controller.name, seen)
-            return []
 
 
 def _trouble(result: Result) -> str:
