@@ -8,7 +8,7 @@ import pytest
 from tests.kit.admission import admit
 from tests.kit.manifests import load
 
-from pilothouse.api.registry import own_resources
+from pilothouse.api.registry import resources
 from pilothouse.apiserver.catalog import Catalog
 
 FOLDER = Path(__file__).parent.parent.parent / "examples"
@@ -17,7 +17,7 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_it_is_accepted_whole(path: Path) -> None:
-    catalog = Catalog(own_resources())
+    catalog = Catalog(resources())
     objects = load(path)
     assert objects
     for obj in objects:

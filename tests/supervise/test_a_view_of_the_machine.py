@@ -201,6 +201,12 @@ async def test_hidden_folders_look_empty(views: Box, volume: Path, tmp_path: Pat
     assert said[1] == "from the volume"
 
 
+async def test_a_volume_may_lie_over_a_hidden_folder(views: Box, volume: Path, tmp_path: Path) -> None:
+    script = f"cat {tmp_path.parent}/file; ls -d {tmp_path}"
+    said = await look(views, script, Mount(str(volume), str(tmp_path.parent)), hidden=(str(tmp_path),))
+    assert said[0] == "from the volume"
+
+
 @needs_root
 async def test_a_volume_that_is_unmounted_outside_is_let_go(views: Box, tmp_path: Path) -> None:
     """Else its device would stay busy for as long as any other container runs."""

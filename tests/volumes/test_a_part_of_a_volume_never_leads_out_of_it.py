@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def where(volume: Path, part: str) -> str:
 def test_what_is_within_is_opened_and_made_where_it_is_missing(volume: Path, part: str):
     assert where(volume, part) == os.path.realpath(volume / part)
     assert (volume / part).exists()
+
+
+def test_what_is_made_has_the_rights_of_the_volume(volume: Path):
+    volume.chmod(0o2770)
+    where(volume, "new/deeper")
+    assert {stat.S_IMODE((volume / part).stat().st_mode) for part in ("new", "new/deeper")} == {0o2770}
 
 
 @pytest.mark.parametrize("part", ["etc", "etc/passwd", "up", "up/outside", "data/out", "../outside", "/etc"])
@@ -99,7 +106,7 @@ async def test_containers_see_volumes_where_they_ask(world: World, volumes: Volu
 def test_what_root_gives_to_a_container_can_not_be_exchanged(root: None, volume: Path, tmp_path: Path):
     held = tmp_path / "held"
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "data/pg"}]}
-    (one,) = mounts(container, {"v": Prepared(volume)}, {}, held, None)
+    (one,) = mounts(container, {"v": Prepared(volume)}, {}, held)
     (volume / "data" / "pg").rename(volume / "data" / "moved")
     (volume / "data" / "pg").symlink_to("/etc")
     assert os.listdir(one.source) == []
@@ -109,4 +116,4 @@ def test_what_root_gives_to_a_container_can_not_be_exchanged(root: None, volume:
 def test_a_variable_that_is_not_there_is_named(volume: Path):
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": "$(NOBODY)"}]}
     with pytest.raises(VolumeNotReady, match="names a variable"):
-        mounts(container, {"v": Prepared(volume)}, {}, None, None)
+        mounts(container, {"v": Prepared(volume)}, {}, None)

@@ -1,6 +1,6 @@
 """Where a container sees the volumes of its pod.
 
-    mounts(container, prepared, env, held=folder, group=None)
+    mounts(container, prepared, env, held=folder)
 
 A part of a volume (``subPath``) is opened without trusting what is in the volume, and then held fast: root binds what was opened to a folder of the
 node's own, so that whoever exchanges the path afterwards exchanges nothing. An agent that may not mount gives the path as it was found: its pods
@@ -42,7 +42,6 @@ def mounts(
     prepared: Mapping[str, parts.Prepared],
     env: Mapping[str, str],
     held: Path | None,
-    group: int | None,
 ) -> list[Mount]:
     """The mounts of a container. ``held`` is the folder where parts of volumes are held fast, None if we may not. Raises VolumeNotReady."""
     found = []
@@ -53,7 +52,7 @@ def mounts(
         source = volume.path
         if part := _part(each, env, index):
             hold = held / str(index) if held is not None else None
-            source = _within(volume.path, part, hold, group)
+            source = _within(volume.path, part, hold)
         found.append(
             Mount(
                 source=str(source),
@@ -76,7 +75,7 @@ def _part(each: Tree, env: Mapping[str, str], index: int) -> str:
     return part
 
 
-def _within(volume: Path, part: str, hold: Path | None, group: int | None) -> Path:
+def _within(volume: Path, part: str, hold: Path | None) -> Path:
     try:
         with opened(volume, part) as handle:
             if hold is None:

@@ -115,7 +115,7 @@ class Volumes:
     ) -> Sequence[Mount]:
         """Where a container sees them; ``env`` is its environment, for ``subPathExpr``. Raises VolumeNotReady."""
         held = self._settings.pods / pod.uid / "subpaths" / container["name"] if self._settings.root else None
-        return mounting.mounts(container, prepared, env, held, ownership.group_of(pod))
+        return mounting.mounts(container, prepared, env, held)
 
     async def release(self, pod_uid: str) -> None:
         """The pod's containers have ended. Raises OSError if something can't be let go; then it is asked again."""

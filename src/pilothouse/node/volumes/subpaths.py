@@ -4,7 +4,7 @@
 
 What is in a volume is the pod's to write, links included, so a path in it is not to be trusted: it is followed a name at a time
 without following links, after links that stay within the volume have been resolved. What comes out is a handle: it stays what was looked
-at even if somebody exchanges the path for a link the moment after. Folders that are missing are made.
+at even if somebody exchanges the path for a link the moment after. Folders that are missing are made, with the rights of the volume's own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SubpathError(Exception):
 
 
 @contextmanager
-def opened(volume: Path, path: str, mode: int = 0o750) -> Iterator[int]:
+def opened(volume: Path, path: str) -> Iterator[int]:
     """A handle on a part of a volume. Raises SubpathError, OSError."""
     top = Path(os.path.realpath(volume))
     if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
@@ -34,6 +34,7 @@ def opened(volume: Path, path: str, mode: int = 0o750) -> Iterator[int]:
     if end != top and top not in end.parents:
         raise SubpathError(f"subPath {path!r} leads out of the volume, by a link to {end}")
     handle = os.open(top, _FOLDER)
+    mode = stat.S_IMODE(os.fstat(handle).st_mode)
     try:
         for name in end.relative_to(top).parts:
             handle = _step(handle, name, mode, path)
@@ -48,8 +49,9 @@ def _step(folder: int, name: str, mode: int, path: str) -> int:
         try:
             following = os.open(name, _ANY, dir_fd=folder)
         except FileNotFoundError:
-            os.mkdir(name, mode, dir_fd=folder)
-            following = os.open(name, _ANY, dir_fd=folder)
+            os.mkdir(name, 0o700, dir_fd=folder)
+            following = os.open(name, _FOLDER, dir_fd=folder)
+            os.fchmod(following, mode)
     except NotADirectoryError:
         raise SubpathError(f"subPath {path!r} goes through something that is no folder") from None
     if stat.S_ISLNK(os.fstat(following).st_mode):

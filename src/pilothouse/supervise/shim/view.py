@@ -158,9 +158,19 @@ class _Tree:
                 kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
             self._closing.append(path)
         for path in self._closing:
+            if self._is_covered(path):
+                continue
             kernel.mount(
                 "none", path, flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | _kept(path)
             )
+
+    def _is_covered(self, path: str) -> bool:
+        """Whether a mount that was asked for lies over it, as one on /tmp does over all that is in /tmp."""
+        while path != "/":
+            path = os.path.dirname(path)
+            if self._regions.get(path) == VOLUME:
+                return True
+        return False
 
     def _make_target(self, target: str, *, is_file: bool) -> None:
         """See to it that there is something to mount on."""
