@@ -98,8 +98,13 @@ async def test_a_folder_is_mounted_wherever_asked(views: Box, volume: Path, targ
 
 
 async def test_what_lies_beside_a_mount_stays_as_it_is(views: Box, volume: Path) -> None:
-    """In a mirrored folder: the same names, links, owners, modes and contents."""
-    listing = "cd {0} && ls -lA --time-style=+ | awk '{{print $1, $3, $4, $NF}}' | grep -v -e ^total -e pilothouse-test"
+    """In a mirrored folder: the same names, links, modes and, as root, owners; to others all but their own are nobody."""
+    who = "$3, $4, " if os.geteuid() == 0 else ""
+    listing = (
+        "cd {0} && ls -lA --time-style=+ | awk '{{print $1, "
+        + who
+        + "$NF}}' | grep -v -e ^total -e pilothouse-test"
+    )
     for folder in ("/etc", "/usr/bin", "/var"):
         script = listing.format(folder)
         outside = do("/bin/sh", "-c", script)
@@ -128,6 +133,11 @@ async def test_a_file_is_not_mounted_over_a_folder(views: Box, volume: Path) -> 
         await look(views, "true", Mount(str(volume / "file"), "/etc"))
     with pytest.raises(LaunchError, match="/etc/passwd: a folder can't be mounted over a file"):
         await look(views, "true", Mount(str(volume), "/etc/passwd"))
+
+
+async def test_nothing_is_mounted_over_the_root(views: Box, volume: Path) -> None:
+    with pytest.raises(LaunchError, match="/: it would hide everything else"):
+        await look(views, "true", Mount(str(volume), "/"))
 
 
 async def test_a_missing_source_is_told(views: Box) -> None:

@@ -171,3 +171,12 @@ async def test_a_pid_of_an_earlier_boot_is_not_adopted(bare: Box) -> None:
     assert isinstance(exit, Exit)
     assert exit.lost
     os.kill(container.pid, 0)
+
+
+async def test_records_that_a_power_cut_left_empty_tell_that_something_was_lost(tmp_path: Path) -> None:
+    (tmp_path / "state.json").touch()
+    (tmp_path / "exit.json").touch()
+    exit = await adopt(tmp_path)
+    assert isinstance(exit, Exit)
+    assert (exit.code, exit.lost) == (137, True)
+    assert await adopt(tmp_path) == exit

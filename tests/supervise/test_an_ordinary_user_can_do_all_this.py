@@ -8,6 +8,8 @@ import shutil
 import site
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,14 +41,17 @@ def interpreter(user: pwd.struct_passwd) -> str:
     )
 
 
-def run_suite(tmp_path: Path, *arguments: str) -> None:
+@pytest.fixture
+def work() -> Iterator[Path]:
+    """A folder that nobody may reach: those above a test's own are for us alone, and every run of pytest sees to it again."""
     user = pwd.getpwnam("nobody")
-    work = tmp_path / "ordinary"
-    work.mkdir()
-    for folder in (work, *work.parents):
-        if folder.is_relative_to(os.environ.get("TMPDIR", "/tmp")) and folder.owner() == "root":
-            folder.chmod(folder.stat().st_mode | 0o011)
-    os.chown(work, user.pw_uid, user.pw_gid)
+    with tempfile.TemporaryDirectory(prefix="pilothouse-ordinary-") as folder:
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        yield Path(folder)
+
+
+def run_suite(work: Path, *arguments: str) -> None:
+    user = pwd.getpwnam("nobody")
     done = subprocess.run(
         [
             interpreter(user),
@@ -80,12 +85,12 @@ def run_suite(tmp_path: Path, *arguments: str) -> None:
 
 
 @needs_root
-def test_starting_works_without_privileges(tmp_path: Path) -> None:
-    run_suite(tmp_path, *(f"tests/supervise/{name}" for name in QUICK))
+def test_starting_works_without_privileges(work: Path) -> None:
+    run_suite(work, *(f"tests/supervise/{name}" for name in QUICK))
 
 
 @needs_root
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_everything_works_without_privileges(tmp_path: Path) -> None:
-    run_suite(tmp_path, "tests/supervise")
+def test_everything_works_without_privileges(work: Path) -> None:
+    run_suite(work, "tests/supervise")

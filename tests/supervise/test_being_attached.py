@@ -65,6 +65,7 @@ async def test_input_stays_open_for_the_next_one(box: Box) -> None:
             assert await anext(aiter(attached)) == (STDOUT, b"got " + word + b"\n")
         attached.end_input()
         await attached.aclose()
+    await box.says(container, "got second")
     assert box.output(container) == ["got first", "got second"]
 
 

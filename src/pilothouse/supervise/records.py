@@ -17,14 +17,11 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from pilothouse.supervise.identifying import Identity
 from pilothouse.supervise.launching import Exit, Launch
-
-T = TypeVar("T")
 
 LAUNCH = "launch.json"
 LOCK = "lock"
@@ -63,7 +60,14 @@ def prepare(folder: Path, launch: Launch) -> State | None:
 
 def read_state(folder: Path) -> State | None:
     """None if nothing was started there."""
-    return _read(folder / STATE, State)
+    path = folder / STATE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=State)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError:
+        # It is not forced to disk, so the machine went down soon after it was written: nothing of it runs.
+        return State(boot="unknown", pid=0, ticks=0, shim_pid=0, shim_ticks=0, started=path.stat().st_mtime)
 
 
 def read_launch(folder: Path) -> Launch:
@@ -73,13 +77,9 @@ def read_launch(folder: Path) -> Launch:
 
 def read_exit(folder: Path) -> Exit | None:
     """None if it hasn't ended, or did so unseen."""
-    return _read(folder / EXIT, Exit)
-
-
-def _read(path: Path, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except FileNotFoundError:
+        return msgspec.json.decode((folder / EXIT).read_bytes(), type=Exit)
+    except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 

@@ -4,8 +4,8 @@ A frame is a byte that says which channel, four bytes of length, big-endian, and
 Kubernetes' streams: 0 standard input, 1 output, 2 error output, 3 how it ended (exit.json's text; the last frame), 4 the size of
 the terminal ("ROWS COLUMNS"), 5 the end of standard input (no bytes).
 
-A client that falls behind is waited for, but not for long: a second at most until it has caught up again. Then it may fall
-behind further while the program goes on, and is cut off in the end.
+A client that falls behind is waited for as long as it reads 256 KiB a second; the program does not wait for a slower one, which
+falls behind further, and is cut off in the end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import time
 STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
 
 LATE = 256 * 1024
-"""Bytes a client may be behind before the program waits for it."""
+"""Bytes a client may be behind before the program waits for it; and that it has to take in each PATIENCE, in seconds, for that."""
 PATIENCE = 1.0
-"""Seconds for which it does."""
 LOST = 4 * 1024 * 1024
 """Bytes a client may be behind before it is cut off."""
 TYPED_AHEAD = 64 * 1024
@@ -89,6 +88,9 @@ class Client:
         self.sending = bytearray()
         self.typed = False
         self.late_since = 0.0
+        """When it fell behind, or last took enough to be waited for further; 0 if it is up to date."""
+        self.taken = 0
+        """Bytes since then."""
 
 
 class Clients:
@@ -159,11 +161,14 @@ class Clients:
     def _send(self, client: Client) -> None:
         try:
             while client.sending:
-                del client.sending[: client.connection.send(client.sending)]
+                sent = client.connection.send(client.sending)
+                del client.sending[:sent]
+                client.taken += sent
             client.late_since = 0.0
         except BlockingIOError:
-            if len(client.sending) > LATE and not client.late_since:
+            if len(client.sending) > LATE and (client.taken >= LATE or not client.late_since):
                 client.late_since = time.monotonic()
+                client.taken = 0
         except OSError:
             self._leave(client)
 

@@ -132,6 +132,8 @@ class _Tree:
         asked = mount["target"]
         try:
             target = os.path.realpath(asked)
+            if target == "/":
+                raise Refusal("MountFailed", f"{asked}: it would hide everything else")
             if source < 0:
                 self._make_target(target, is_file=False)
                 options = "mode=1777" if mount["size"] is None else f"mode=1777,size={mount['size']}"
