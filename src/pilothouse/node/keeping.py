@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.kubernetes.pod_fields import refusals
 from pilothouse.api.nouns import ConfigMap, Secret
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
@@ -32,7 +33,7 @@ from pilothouse.node.folders import ContainerFolder, PodFolder
 from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, Wait, decide
 from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
 from pilothouse.node.lifecycle.roles import Part, parts
-from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, pod_group
+from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, pod_group, unmeasured
 from pilothouse.node.minding import AGAIN, Minder, Ward, told
 from pilothouse.node.parts import NotYet, Parts, Prepared
 from pilothouse.node.publishing import Publisher
@@ -149,6 +150,14 @@ class Keeper:
             except TimeoutError:
                 continue
 
+    def _refusal(self) -> Ending | None:
+        """A pod that asks for what can't be honoured fails at once: a real Kubernetes lets it come this far."""
+        refused = refusals(self.pod.spec)
+        if not refused or self._folder.containers():
+            return None
+        message = "; ".join(str(each) for each in refused)
+        return Ending("UnhonouredFields", message, self._means.clock.now(), 0.0)
+
     def _waits_for_node(self) -> dict[str, Wait]:
         wait = Wait(self._hurdle.reason, self._hurdle.message) if self._hurdle else Wait("ContainerCreating")
         return {part.name: wait for part in parts(self.pod.spec)}
@@ -158,7 +167,7 @@ class Keeper:
         boot = boot_id()
         is_lost = self._folder.boot not in ("", boot)
         self._write_down(lambda: setattr(self._folder, "boot", boot))
-        self._ending = self._folder.ending
+        self._ending = self._folder.ending or self._refusal()
         ward = Ward(
             pod=lambda: self.pod,
             address=lambda: self._address,
@@ -341,9 +350,9 @@ class Keeper:
         try:
             complaints = group.make(limits)
         except OSError as problem:
-            self._complaints[part.name] = denied(limits, told(problem))
+            self._complaints[part.name] = [*denied(limits, told(problem)), *unmeasured(part.spec)]
             return ()
-        self._complaints[part.name] = broken_promises(complaints)
+        self._complaints[part.name] = [*broken_promises(complaints), *unmeasured(part.spec)]
         return group.folders
 
     async def _source(self, source: Source) -> Object | None:

@@ -147,9 +147,9 @@ class Minder:
                 continue
             self._attempt = number
             if isinstance(found, Ended):
-                self._note(found)
+                self._note(msgspec.structs.replace(found, lost=self._ward.is_lost))
             elif isinstance(found, Exit):
-                self._note(self._of_exit(found))
+                self._note(self._of_exit(found, lost=self._ward.is_lost))
             else:
                 same = (known or {}).get("containerID") == f"{known_id}{number}"
                 self._run(found, known if same else None)
@@ -286,7 +286,7 @@ class Minder:
         self._idle.set()
         self._ward.changed()
 
-    def _of_exit(self, exit: Exit) -> Ended:
+    def _of_exit(self, exit: Exit, *, lost: bool = False) -> Ended:
         reason = "OOMKilled" if exit.oom else "ContainerStatusUnknown" if exit.lost else ""
         return Ended(
             self._attempt,
@@ -296,7 +296,7 @@ class Minder:
             exit.signal or 0,
             reason,
             last_words(self._folder, self._attempt, self._part.spec, well=exit.code == 0),
-            lost=self._ward.is_lost,
+            lost=lost,
         )
 
     def _note(self, ended: Ended) -> None:

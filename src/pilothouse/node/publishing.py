@@ -24,6 +24,7 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 
 _AGAIN: Final = Backoff(first=0.5, factor=2.0, longest=15.0)
+_FAILURES: Final = (StatusError, TransportError, AccessError)
 _ABSENT: Final = ("reason", "message")
 """Fields that are taken away when there is nothing to say in them."""
 
@@ -79,11 +80,8 @@ class Publisher:
                 continue
             try:
                 await self._write(wanted)
-            except (StatusError, TransportError, AccessError) as problem:
-                if isinstance(problem, StatusError) and problem.code in (404, 409):
-                    # Gone, or another of the same name: there is nobody to tell it of.
-                    failures = 0
-                else:
+            except _FAILURES as problem:
+                if not await self._is_gone(problem):
                     failures += 1
                     self.problem = str(problem)
                     log.warning("the status of pod %s/%s: %s", *self._pod.key, problem)
@@ -94,6 +92,16 @@ class Publisher:
             if self._wanted is wanted:
                 self._wanted = None
                 self._idle.set()
+
+    async def _is_gone(self, problem: Exception) -> bool:
+        """Whether a refusal means that there is nobody to tell it of: the pod is gone, or is another of the same name."""
+        if not isinstance(problem, StatusError) or problem.code not in (404, 409):
+            return False
+        try:
+            found = await self._api.find(Pod, self._pod.name, self._pod.namespace)
+        except _FAILURES:
+            return False
+        return found is None or found.uid != self._pod.uid
 
     async def _write(self, wanted: Tree) -> None:
         changed = difference(self._known, wanted)
@@ -112,8 +120,8 @@ class Publisher:
             try:
                 await self._api.delete(Pod, self._pod.name, self._pod.namespace, uid=self._pod.uid, grace=0)
                 return
-            except (StatusError, TransportError, AccessError) as problem:
-                if isinstance(problem, StatusError) and problem.code in (404, 409):
+            except _FAILURES as problem:
+                if await self._is_gone(problem):
                     return
                 failures += 1
                 log.warning("pod %s/%s can't be deleted: %s", *self._pod.key, problem)

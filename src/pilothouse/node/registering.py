@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from pilothouse.aio.together import together
 from pilothouse.api.nouns import Lease, Node
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
@@ -70,35 +71,38 @@ class Registration:
 
     async def run(self) -> None:
         """Until cancelled."""
+        await together({"node": self._repeat(self._keep, "can't tell of itself"), "lease": self._beat()})
+
+    async def _beat(self) -> None:
+        """The sign of life, which nothing else holds up."""
+        await self._registered.wait()
+        await self._repeat(self._renew, "can't renew its lease")
+
+    async def _repeat(self, act: Callable[[], Awaitable[None]], failure: str) -> None:
         failures = 0
         while True:
             self._news.clear()
             try:
-                await self._keep()
+                await act()
                 failures, self.problem = 0, ""
             except _FAILURES as problem:
                 failures += 1
                 self.problem = str(problem)
-                log.warning("the node %s can't tell of itself: %s", self._settings.name, problem)
-            pause = RENEWED if not failures else _AGAIN.after(failures)
+                log.warning("the node %s %s: %s", self._settings.name, failure, problem)
             try:
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(RENEWED if not failures else _AGAIN.after(failures)):
                     await self._news.wait()
             except TimeoutError:
                 continue
 
     async def _keep(self) -> None:
-        if self._registered.is_set():
-            await self._renew()
         node = await self._api.find(Node, self._settings.name)
         if node is None:
             node = await self._make()
             log.info("registered as node %s", node.name)
         node = await self._label(node)
         self.node = await self._tell(node)
-        if not self._registered.is_set():
-            await self._renew()
-            self._registered.set()
+        self._registered.set()
 
     async def _make(self) -> Object:
         settings = self._settings

@@ -26,7 +26,6 @@ LIMITS: Final = "pilothouse.io/LimitsEnforced"
 OURS: Final = frozenset(
     {"PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready", "PodScheduled", LIMITS}
 )
-_LOST: Final = "ContainerStatusUnknown"
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -212,7 +211,7 @@ def _waiting(wait: Wait) -> dict[str, Any]:
 
 
 def _terminated(pod: Object, name: str, ended: Ended) -> Tree:
-    reason = ended.reason or (_LOST if ended.lost else "Completed" if ended.well else "Error")
+    reason = ended.reason or ("Completed" if ended.well else "Error")
     told: Tree = {
         "exitCode": ended.code,
         "reason": reason,
