@@ -44,7 +44,9 @@ def printed(server: Server, folder: Path, *flags: str) -> str:
 
 
 def test_both_pages_with_the_kubeconfigs_certificate(server, tmp_path):
-    jobs = yaml.safe_load(printed(server, tmp_path))["scrape_configs"]
+    *jobs, nodes = yaml.safe_load(printed(server, tmp_path))["scrape_configs"]
+    assert nodes["job_name"] == "pilothouse-nodes"
+    assert nodes["http_sd_configs"][0]["url"] == f"{server.url}/pilothouse/v1/node-targets"
     assert [(job["job_name"], job["metrics_path"]) for job in jobs] == [
         ("pilothouse-apiserver", "/metrics"),
         ("pilothouse-objects", "/metrics/objects"),

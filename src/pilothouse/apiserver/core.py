@@ -17,6 +17,8 @@ from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from random import Random
 
+import msgspec
+
 from pilothouse.aio.ring import Bounds
 from pilothouse.aio.supervising import Supervisor
 from pilothouse.apiserver import codec, namespaces, scaling, tables, version
@@ -46,6 +48,7 @@ from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.minting import Minting
 from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
 from pilothouse.apiserver.node_calls import Nodes, NoNodes
+from pilothouse.apiserver.node_proxy import NodeProxy, asks_for_figures
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.apiserver.patching import Patcher
@@ -131,6 +134,7 @@ class Core:
         self._writer = Writer(self._objects, admission, clock, random, uids, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
+        self._node_proxy = NodeProxy(self._objects, nodes)
         self._pod_streams = PodStreams(self.catalog, self._objects, nodes, clock)
         self._minting = Minting(signing_key, self._objects, clock, uids)
         authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
@@ -203,7 +207,8 @@ class Core:
             return await self._path(request)
         params = request.params() if request.query else {}
         verb = verb_of(request.method, place, params)
-        self._authorize(request, verb or request.method.lower(), place, params)
+        if not self._may_read_figures(request, verb, place):
+            self._authorize(request, verb or request.method.lower(), place, params)
         served = self.catalog.find(place.group, place.version, place.plural)
         if served is None or not fits(served.kind, place, verb):
             return _page_not_found()
@@ -290,6 +295,8 @@ class Core:
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
         if kind.plural == "pods" and kind.native and call.subresource in NAMES_OF_STREAMS:
             return await self._pod_streams.answer(call)
+        if kind.plural == "nodes" and kind.native and call.subresource == "proxy":
+            return await self._node_proxy.answer(call)
         match call.subresource, call.verb:
             case "scale", "get":
                 return await self._get_scale(call)
@@ -369,6 +376,16 @@ class Core:
         else:
             attributes = Attributes.of_place(verb, place, request.path)
         self._demand(request, attributes)
+
+    def _may_read_figures(self, request: Request, verb: str, place: Place) -> bool:
+        """Whoever may read a node's figures may do so here, without the right to all that its server tells."""
+        if place.subresource != "proxy" or not asks_for_figures(request.path):
+            return False
+        asked = Attributes.of_place(verb, msgspec.structs.replace(place, subresource="metrics"), request.path)
+        decision = self._authorizer.decide(request.user, asked)
+        if decision.allowed:
+            request.verdict = decision
+        return decision.allowed
 
     def _demand(self, request: Request, attributes: Attributes) -> None:
         request.verdict = decision = self._authorizer.decide(request.user, attributes)

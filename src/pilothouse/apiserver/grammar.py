@@ -62,7 +62,10 @@ def locate(path: str) -> Place:
     elif rest[0] == "namespaces" and len(rest) > 1 and not group:
         namespace = rest[1]
     if len(rest) > 3:
-        return NOWHERE
+        # What follows is a path of the node's own server.
+        if group or namespaced or rest[0] != "nodes" or rest[2] != "proxy":
+            return NOWHERE
+        rest = rest[:3]
     padded = [*rest, "", ""]
     return Place(group, version, namespace, padded[0], padded[1], padded[2], watch, namespaced)
 

@@ -8,11 +8,12 @@ watched.serve_pages(trail)
 from __future__ import annotations
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver import metrics, object_metrics
+from pilothouse.apiserver import metrics, node_targets, object_metrics
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.metrics import Metrics, audit_families
+from pilothouse.apiserver.node_targets import NodeTargets
 from pilothouse.apiserver.object_metrics import ObjectMetrics
 from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sizing import Sizing
@@ -34,7 +35,7 @@ class Monitoring:
         )
 
     def serve_pages(self, trail: Trail | None) -> None:
-        """Have ``/metrics`` and ``/metrics/objects`` answered."""
+        """Have ``/metrics``, ``/metrics/objects`` and the list of nodes answered."""
         core = self._core
         page = Metrics(
             requests=self.requests,
@@ -47,4 +48,5 @@ class Monitoring:
         if trail is not None:
             page.add(lambda: audit_families(trail.counts))
         core.serve(metrics.PATH, page.answer)
+        core.serve(node_targets.PATH, NodeTargets(core.cache).answer)
         core.serve(object_metrics.PATH, ObjectMetrics(core.cache, object_metrics.views(resources())).answer)

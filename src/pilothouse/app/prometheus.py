@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pilothouse.apiserver import metrics, object_metrics
+from pilothouse.apiserver import metrics, node_targets, object_metrics
 from pilothouse.client.access import Access
 from pilothouse.pki.files import private_folder, write_private
 
@@ -54,7 +54,7 @@ def unpack(access: Access, folder: Path, token_file: Path | None) -> Files:
 
 
 def scrape_config(url: str, files: Files) -> dict[str, Any]:
-    """Both pages of a server, as two jobs."""
+    """Both pages of a server, as two jobs, and the figures of its nodes, which it passes on, as a third."""
     address = urlsplit(url)
     host = f"[{address.hostname}]" if ":" in (address.hostname or "") else address.hostname
     target = f"{host}:{address.port or 443}"
@@ -73,8 +73,15 @@ def scrape_config(url: str, files: Files) -> dict[str, Any]:
             found["authorization"] = {"type": "Bearer", "credentials_file": str(files.token)}
         return found
 
+    def nodes() -> dict[str, Any]:
+        made = job("pilothouse-nodes", "")
+        asking = {name: made[name] for name in ("tls_config", "authorization") if name in made}
+        del made["metrics_path"], made["static_configs"]
+        made["http_sd_configs"] = [{"url": f"{url.rstrip('/')}{node_targets.PATH}", **asking}]
+        return made
+
     jobs = [job("pilothouse-apiserver", metrics.PATH), job("pilothouse-objects", object_metrics.PATH)]
-    return {"scrape_configs": jobs}
+    return {"scrape_configs": [*jobs, nodes()]}
 
 
 def _tls(files: Files) -> dict[str, str]:

@@ -17,6 +17,7 @@ _BINDING = Subresource(name="binding", group="", version="v1", kind="Binding", v
 _LOG = Subresource(name="log", group="", version="v1", kind="Pod", verbs=("get",))
 _EXEC = Subresource(name="exec", group="", version="v1", kind="PodExecOptions", verbs=("create", "get"))
 _ATTACH = Subresource(name="attach", group="", version="v1", kind="PodAttachOptions", verbs=("create", "get"))
+_PROXY = Subresource(name="proxy", group="", version="v1", kind="NodeProxyOptions", verbs=("get",))
 _TOKEN = Subresource(
     name="token", group="authentication.k8s.io", version="v1", kind="TokenRequest", verbs=("create",)
 )
@@ -97,6 +98,7 @@ def _nodes() -> Kind:
         short_names=("no",),
         status=True,
         born_with_status=True,
+        subresources=(_PROXY,),
         columns=nodes.NODE_COLUMNS,
         selectable={"spec.unschedulable": ".spec.unschedulable"},
         default=nodes.default_node,

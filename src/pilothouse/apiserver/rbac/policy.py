@@ -290,7 +290,11 @@ def _ours() -> Iterable[Object]:
         verbs("create get", "certificatesigningrequests", "certificates.k8s.io"),
     )
     # What Kubernetes needs kube-state-metrics for.
-    yield plain("pilothouse:monitoring", paths("get", "/metrics /metrics/objects"))
+    yield plain(
+        "pilothouse:monitoring",
+        paths("get", "/metrics /metrics/objects /pilothouse/v1/node-targets"),
+        verbs("get", "nodes/metrics"),
+    )
     yield plain(
         "pilothouse:controller-manager",
         CREATE_EVENTS,
