@@ -65,6 +65,12 @@ def test_a_node_without_an_address_is_told() -> None:
     assert "no InternalIP" in plan(node("m2", "", "10.44.2.0/24")).problem
 
 
+def test_a_node_that_says_it_is_at_loopback_is_told() -> None:
+    found = plan(node("m2", "127.0.0.1", "10.44.2.0/24"))
+    assert found.routes == {}
+    assert "start it with --node-ip" in found.problem
+
+
 def test_loopback_does_for_one_machine_and_not_for_two() -> None:
     assert plan(node("m2", "127.0.0.1"), own=None, address="127.0.0.1") == Plan()
     found = plan(node("m2", "10.0.0.2", "10.44.2.0/24"), own=None)

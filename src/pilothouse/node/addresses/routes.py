@@ -68,11 +68,16 @@ def planned(
                     f"node {node.name} has the range {network}, which overlaps that of node {other}; "
                     f"give each node a --pod-cidr of its own"
                 )
-            elif where:
+            elif not where:
+                problems.append(f"node {node.name} has the range {network} and no InternalIP to route it to")
+            elif IPv4Address(where).is_loopback:
+                problems.append(
+                    f"node {node.name} has the range {network} and says it is at {where}, where no other machine reaches it; "
+                    f"start it with --node-ip"
+                )
+            else:
                 settled.append((network, node.name))
                 routes[str(network)] = where
-            else:
-                problems.append(f"node {node.name} has the range {network} and no InternalIP to route it to")
     if strangers:
         problems.append(
             f"pods here have loopback addresses, which other machines ({', '.join(strangers)}) can't reach; "
