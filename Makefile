@@ -6,10 +6,11 @@ WORKERS = auto
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup up test test-long kubernetes conformance simulate soak bench check clean
+.PHONY: help setup up demo test test-long kubernetes conformance simulate soak bench check clean
 
 help:
-	@echo "make up           start an API server and a controller-manager, data in ./.data"
+	@echo "make up           start a whole control plane with this machine as its node, data in ./.data"
+	@echo "make demo         a guided tour in a temporary folder, which ends by itself"
 	@echo "make test         format, lint, types, imports, and the quick tests"
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
 	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"
@@ -25,6 +26,10 @@ setup:
 
 up: setup
 	@scripts/up
+
+demo: setup
+	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl
+	@scripts/demo
 
 check: setup
 	@scripts/check
@@ -56,6 +61,7 @@ soak: setup kubernetes
 bench: setup kubernetes
 	@scripts/tools/wrk
 	$(BIN)/python -m bench.api
+	$(BIN)/python -m bench.up
 
 clean:
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -37,7 +37,9 @@ def test_the_changelog_knows_this_version():
     assert f"## {pilothouse.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize("script", ["scripts/setup", "scripts/check", "scripts/up", ".ci/run"])
+@pytest.mark.parametrize(
+    "script", ["scripts/setup", "scripts/check", "scripts/up", "scripts/demo", ".ci/run"]
+)
 def test_scripts_can_be_run(script):
     assert os.access(ROOT / script, os.X_OK)
     subprocess.run(["bash", "-n", ROOT / script], check=True)

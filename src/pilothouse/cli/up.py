@@ -69,7 +69,7 @@ def up(data: Path, listen: tuple[str, int], name: str, pod_cidr: str, keep: bool
 
 def _welcome(report: Report, folder: DataFolder) -> None:
     """One screen: where it is, how to use it, what to do next."""
-    example = Path("examples/kubernetes/stateful-set.yaml")
+    example = Path("examples/kubernetes/hello.yaml")
     data = "" if _is_default(folder.path) else f" --data {folder.path}"
     lines = [
         f"Pilothouse is up at {report.url}; the node {report.node} was ready after {report.ready:.1f} s.",
