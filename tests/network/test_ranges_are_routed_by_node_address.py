@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from tests.network.objects import node
 
 from pilothouse.node.addresses.iproute import PROTOCOL, changes
+from pilothouse.node.addresses.ranges import is_ipv4
 from pilothouse.node.addresses.routes import Plan, planned
 
 OWN = IPv4Network("10.44.1.0/24")
@@ -45,6 +46,10 @@ def test_a_node_on_the_same_machine_answers_here() -> None:
 def test_addresses_of_services_answer_here_unless_they_do_anyway() -> None:
     found = plan(services=["10.96.0.10", "127.96.0.7"])
     assert found.local == {"10.44.1.0/24", "10.96.0.10/32"}
+
+
+def test_only_ipv4_is_routed() -> None:
+    assert [text for text in ("10.96.0.1", "fd00::1", "", "None") if is_ipv4(text)] == ["10.96.0.1"]
 
 
 def test_of_two_nodes_with_one_range_the_older_one_counts_and_it_is_told() -> None:

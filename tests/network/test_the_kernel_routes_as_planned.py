@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -20,6 +20,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
 from pilothouse.node.addresses.iproute import IpRoute
 from pilothouse.node.addresses.network import Network
+from pilothouse.node.addresses.ranges import answers
 from pilothouse.node.addresses.routes import Plan
 from pilothouse.node.settings import NodeSettings
 
@@ -35,28 +36,19 @@ def somebody_elses(network: str, via: str) -> None:
     subprocess.run(["ip", "route", "add", network, "via", via], check=True)
 
 
-def bindable(address: str) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-        return True
-
-
 async def test_every_address_of_a_local_range_answers_and_is_gone_with_the_plan() -> None:
     with own_network():
-        assert not bindable("10.44.1.7")
+        assert not answers("10.44.1.7")
         assert await IpRoute().settle(Plan(local=frozenset({"10.44.1.0/24", "10.96.0.10/32"}))) == []
-        assert bindable("10.44.1.7")
-        assert bindable("10.44.1.200")
-        assert bindable("10.96.0.10")
-        assert not bindable("10.44.2.7")
+        assert answers("10.44.1.7")
+        assert answers("10.44.1.200")
+        assert answers("10.96.0.10")
+        assert not answers("10.44.2.7")
         assert await IpRoute().settle(Plan(local=frozenset({"10.44.1.0/24"}))) == []
-        assert not bindable("10.96.0.10")
-        assert bindable("10.44.1.7")
+        assert not answers("10.96.0.10")
+        assert answers("10.44.1.7")
         assert await IpRoute().clear() == []
-        assert not bindable("10.44.1.7")
+        assert not answers("10.44.1.7")
 
 
 async def test_routes_follow_the_plan_and_nothing_else_is_touched() -> None:
@@ -113,7 +105,7 @@ async def test_a_node_with_a_range_gives_out_addresses_that_answer_and_routes_to
             # Before anything else is known, a pod can listen at its address.
             address = await network.assign(pod("p"))
             assert address == "10.44.1.1"
-            assert bindable(address)
+            assert answers(address)
             running = asyncio.create_task(network.run())
             try:
 
@@ -128,7 +120,52 @@ async def test_a_node_with_a_range_gives_out_addresses_that_answer_and_routes_to
                     return "10.44.2.0/24" not in shown()
 
                 await eventually(gone)
-                assert bindable(address)
+                assert answers(address)
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
+
+
+WITHOUT_RIGHTS = """
+import asyncio, sys
+from pathlib import Path
+from random import Random
+from tests.kit.loopback import loopback
+from tests.network.objects import pod
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.rest import Api
+from pilothouse.node.addresses.network import Network
+from pilothouse.node.parts import AddressNotReady
+from pilothouse.node.settings import NodeSettings
+
+async def main():
+    async with loopback() as transport:
+        api = Api(transport, Random(1), manager="test")
+        settings = NodeSettings(name="m1", data=Path(sys.argv[1]), pod_cidr="10.44.1.0/24")
+        network = Network.open(settings, api, SystemClock(), Random(1))
+        for _ in range(2):
+            try:
+                await network.assign(pod("p"))
+            except AddressNotReady as problem:
+                print(problem.reason, problem.message)
+        print(network.condition()["status"])
+
+asyncio.run(main())
+"""
+
+
+def test_without_the_right_to_do_so_a_pod_waits_and_the_node_says_why(tmp_path: Path) -> None:
+    with own_network():
+        dropped = ["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]
+        said = subprocess.run(
+            [*dropped, sys.executable, "-c", WITHOUT_RIGHTS, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout.splitlines()
+    assert len(said) == 3, said
+    for line in said[:2]:
+        assert line.startswith("NoAddress `ip route replace local 10.44.1.0/24"), line
+        assert "Operation not permitted" in line
+    assert said[2] == "True"

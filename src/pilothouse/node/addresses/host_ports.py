@@ -52,6 +52,8 @@ def occupied(port: Port, address: str) -> str:
         try:
             probe.bind((at, port.number))
         except OSError as problem:
+            if problem.errno == errno.EADDRNOTAVAIL and not port.address:
+                return ""  # The node is reached at an address that is not its own, behind a router say.
             if problem.errno == errno.EADDRINUSE:
                 return f"port {port.number}/{port.protocol} of the node is taken by another program at {at}"
             return f"port {port.number}/{port.protocol} of the node can't be had at {at}: {problem.strerror}"

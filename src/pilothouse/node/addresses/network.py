@@ -35,7 +35,7 @@ from pilothouse.node.addresses.iproute import IpRoute
 from pilothouse.node.addresses.ledger import Entry, Ledger
 from pilothouse.node.addresses.names import HEADLESS, names_of
 from pilothouse.node.addresses.pod_files import PodFiles
-from pilothouse.node.addresses.ranges import LoopbackBlock, next_free, pod_range
+from pilothouse.node.addresses.ranges import LoopbackBlock, answers, is_ipv4, next_free, pod_range
 from pilothouse.node.addresses.routes import Plan, planned
 from pilothouse.node.parts import AddressNotReady
 from pilothouse.node.services.backends import backends, unserved
@@ -123,7 +123,9 @@ class Network:
         # One that an earlier agent started may have a file that is behind.
         self._behind.add(pod.uid)
         self._changed.set()
-        await self._answering()
+        if not pod.spec.get("hostNetwork"):
+            await self._answering(known.address)
+        await self._names_known()
         return known.address
 
     async def release(self, pod_uid: str, /) -> None:
@@ -155,12 +157,18 @@ class Network:
             raise AddressNotReady("NoAddress", f"all addresses of {self._network} belong to pods")
         return Entry(address, name, ports)
 
-    async def _answering(self) -> None:
-        """Wait until addresses of our range are this machine's, and for a while for the names of others."""
-        if self._block is None and str(self._network) not in self._plan.local:
-            await self._route()
-            if self._route_problems:
-                raise AddressNotReady("NoAddress", "; ".join(self._route_problems))
+    async def _answering(self, address: str) -> None:
+        """See that an address is this machine's, which those of a range are once the kernel has been told."""
+        if answers(address):
+            return
+        self._settled_plan = None
+        await self._route()
+        if not answers(address):
+            why = "; ".join(self._route_problems) or f"{address} is no address of this machine"
+            raise AddressNotReady("NoAddress", why)
+
+    async def _names_known(self) -> None:
+        """Wait for the names of others, for a while."""
         if _filled(self._services, self._slices):
             return
         try:
@@ -246,9 +254,9 @@ class Network:
         for problem in (*self._plan.problems, *self._route_problems):
             yield problem, None
         pods = {pod.key: pod for pod in self._pods.values()}
-        for (kind, *key), message in self._proxy.problems.values():
-            place = (key[0], key[1])
-            yield message, self._services.cache.get(*place) if kind == "Service" else pods.get(place)
+        for owner, message in self._proxy.problems.values():
+            place = (owner.namespace, owner.name)
+            yield message, self._services.cache.get(*place) if owner.kind == "Service" else pods.get(place)
         for service, message in self._unserved:
             yield message, service
         for each in (self._services, self._slices, self._nodes):
@@ -271,12 +279,11 @@ class Network:
     async def _route(self) -> None:
         own = None if self._block is not None else self._network
         if not _filled(self._nodes, self._services):
-            if own is None or str(own) in self._plan.local:
+            if own is None or (str(own) in self._plan.local and not self._route_problems):
                 return
             # Until the others are known, what was there stays, and our own range answers.
-            self._route_problems = await self._ip.add(Plan(local=frozenset({str(own)})))
-            if not self._route_problems:
-                self._plan = Plan(local=frozenset({str(own)}))
+            self._plan = Plan(local=frozenset({str(own)}))
+            self._route_problems = await self._ip.add(self._plan)
             return
         addresses = {str(one.spec.get("clusterIP") or "") for one in self._services.cache.list()}
         plan = planned(
@@ -284,7 +291,7 @@ class Network:
             me=self._settings.name,
             address=self._settings.address,
             own=own,
-            services=addresses - {"", HEADLESS},
+            services=filter(is_ipv4, addresses - {"", HEADLESS}),
         )
         if plan == self._settled_plan or (plan == self._plan == Plan() and not self._route_problems):
             return

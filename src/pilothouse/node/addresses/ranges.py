@@ -87,6 +87,24 @@ def pod_range(text: str) -> IPv4Network:
     return network
 
 
+def answers(address: str) -> bool:
+    """Whether a program on this machine can listen at an address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def is_ipv4(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True
+
+
 def next_free(network: IPv4Network, taken: Container[str], *, after: str = "") -> str | None:
     """The first address behind the one given last that nobody has; None if all are taken."""
     usable = network.num_addresses - 2  # The first is the network's, the last everyone's.
