@@ -16,7 +16,7 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.parts import ImageMissing, NotYet, Prepared, VolumeNotReady
 from pilothouse.supervise.launching import Mount
-from pilothouse.supervise.limiting import Limits, Usage
+from pilothouse.supervise.limiting import Limits, Throttle, Usage
 from pilothouse.supervise.surveying import Allowance, Survey
 
 
@@ -73,6 +73,9 @@ class PlainVolumes:
 
     def excess(self, pod_uid: str) -> str:
         return self.excesses.get(pod_uid, "")
+
+    def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
+        return ()
 
     def mounts(
         self, pod: Object, container: Tree, prepared: Mapping[str, Prepared], env: Mapping[str, str]

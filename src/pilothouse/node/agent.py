@@ -122,12 +122,13 @@ class Agent:
             unsubscribe()
 
     async def _evict(self) -> None:
-        """Have those pods end that take more than they may."""
+        """Have those pods end that take more than they may, and the others keep to limits that have changed."""
         while True:
             await asyncio.sleep(EVICTIONS)
             for uid, keeper in tuple(self._keepers.items()):
                 if excess := self._parts.volumes.excess(uid):
                     keeper.evict("Evicted", excess)
+                keeper.limit_anew()
 
     def _changed(self, difference: Difference) -> None:
         old, new = difference

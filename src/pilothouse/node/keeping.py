@@ -45,6 +45,7 @@ from pilothouse.node.whereabouts import Whereabouts
 from pilothouse.supervise.cgroups import GroupBusy
 from pilothouse.supervise.identifying import boot_id
 from pilothouse.supervise.launching import Launch
+from pilothouse.supervise.limiting import Throttle
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class Keeper:
             each["name"]: each["imageID"] for each in _container_statuses(pod) if each.get("imageID")
         }
         self._complaints: dict[str, list[str]] = {}
+        self._throttles: dict[str, tuple[Throttle, ...]] = {}
         self._released = False
         self._told_waits: dict[str, str] = {}
 
@@ -345,7 +347,9 @@ class Keeper:
 
     def _limit(self, part: Part) -> tuple[str, ...]:
         """The control groups of a container. Where they can't be had it runs without, and the pod says so."""
-        means, limits = self._means, limits_of(part.spec, pids=self._means.settings.pids)
+        means, throttles = self._means, self._means.parts.volumes.throttles(self.pod.uid)
+        limits = limits_of(part.spec, pids=means.settings.pids, throttles=throttles)
+        self._throttles[part.name] = throttles
         group = means.parts.groups.group(group_name(self.pod.uid, part.name))
         try:
             complaints = group.make(limits)
@@ -354,6 +358,13 @@ class Keeper:
             return ()
         self._complaints[part.name] = [*broken_promises(complaints), *unmeasured(part.spec)]
         return group.folders
+
+    def limit_anew(self) -> None:
+        """Have containers that run held to the limits that their volumes have by now."""
+        throttles = self._means.parts.volumes.throttles(self.pod.uid)
+        for part in parts(self.pod.spec):
+            if self._throttles.get(part.name, throttles) != throttles:
+                self._limit(part)
 
     async def _source(self, source: Source) -> Object | None:
         kind, name = source

@@ -13,10 +13,10 @@ from typing import Any
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.supervise.limiting import Limits
+from pilothouse.supervise.limiting import Limits, Throttle
 
-_PROMISED = ("cpu is", "memory is")
-"""How complaints about limits begin that a manifest asks for; requests are the scheduler's business."""
+_PROMISED = ("cpu is", "memory is", "I/O of")
+"""How complaints about limits begin that a manifest, or the class of a volume, asks for; requests are the scheduler's business."""
 
 
 def pod_group(pod_uid: str) -> str:
@@ -28,7 +28,7 @@ def group_name(pod_uid: str, container: str) -> str:
     return f"{pod_group(pod_uid)}/{container}"
 
 
-def limits_of(container: Tree, *, pids: int | None) -> Limits:
+def limits_of(container: Tree, *, pids: int | None, throttles: tuple[Throttle, ...] = ()) -> Limits:
     """Its limits and requests; who limits something and asks for nothing asks for as much."""
     resources: Mapping[str, Any] = container.get("resources") or {}
     limits: Mapping[str, Any] = resources.get("limits") or {}
@@ -39,6 +39,7 @@ def limits_of(container: Tree, *, pids: int | None) -> Limits:
         memory_request=_whole(requests.get("memory")),
         memory=_whole(limits.get("memory")),
         pids=pids,
+        throttles=throttles,
     )
 
 

@@ -26,7 +26,7 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.supervise.attaching import Attached
 from pilothouse.supervise.launching import Exit, Launch, Mount
-from pilothouse.supervise.limiting import Limits, Usage
+from pilothouse.supervise.limiting import Limits, Throttle, Usage
 from pilothouse.supervise.surveying import Survey
 
 
@@ -127,6 +127,10 @@ class Volumes(Protocol):
 
     def excess(self, pod_uid: str, /) -> str:
         """Why a pod has to go: one of its volumes holds more than it may. Empty if none does."""
+        ...
+
+    def throttles(self, pod_uid: str, /) -> tuple[Throttle, ...]:
+        """How much a pod may read from its volumes and write to them, as things are."""
         ...
 
     async def release(self, pod_uid: str, /) -> None:

@@ -42,7 +42,7 @@ from pilothouse.node.volumes.mounting import Prepared
 from pilothouse.node.volumes.payloads import KINDS, needed, payload, sources_of, tokens_needed
 from pilothouse.node.volumes.removing import remove, size_of
 from pilothouse.node.volumes.tokens import Tokens
-from pilothouse.node.volumes.usage import VolumeUsage, measured
+from pilothouse.node.volumes.usage import Gauge, VolumeUsage
 from pilothouse.supervise.launching import Mount
 from pilothouse.supervise.limiting import Throttle
 
@@ -88,6 +88,7 @@ class Volumes:
         self._keeping = keeping
         self._pods: dict[str, Object] = {}
         self._excesses: dict[str, str] = {}
+        self._gauge = Gauge(clock)
         self._exchanges = 0
 
     async def prepare(self, pod: Object) -> dict[str, Prepared]:
@@ -135,7 +136,7 @@ class Volumes:
 
     async def usage(self) -> list[VolumeUsage]:
         """How full the volumes of claims are that pods of this node use."""
-        return [await asyncio.to_thread(measured, one) for one in self._claims.in_use]
+        return await self._gauge.measure(self._claims.in_use)
 
     async def run(self) -> None:
         """Keep everything up to date until cancelled."""

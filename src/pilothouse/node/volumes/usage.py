@@ -8,15 +8,24 @@ disk has left if that is less.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from pilothouse.api.local_volumes import DIRECTORY
+from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.volumes.claims import InUse
 from pilothouse.node.volumes.removing import size_of
+
+_COUNTING: Final = 60.0
+"""Seconds for which a count of a directory is good."""
+
+log = logging.getLogger(__name__)
 
 
 class VolumeUsage(msgspec.Struct, frozen=True):
@@ -41,6 +50,34 @@ METRICS = {
     "kubelet_volume_stats_inodes_used": ("inodes_used", "Number of used inodes in the volume"),
 }
 """The field and the help text of each metric."""
+
+
+class Gauge:
+    """Measures volumes. To count a directory takes a look at each of its files, so it is done once a minute at most."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._counted: dict[str, tuple[float, VolumeUsage]] = {}
+
+    async def measure(self, volumes: Iterable[InUse]) -> list[VolumeUsage]:
+        """Those that can be measured; one that can't be is none that a pod could use either, and is logged."""
+        found = []
+        for volume in volumes:
+            try:
+                found.append(await self._one(volume))
+            except OSError as problem:
+                log.warning("how full %s is can't be told: %s", volume.path, problem.strerror)
+        return found
+
+    async def _one(self, volume: InUse) -> VolumeUsage:
+        if volume.keeper != DIRECTORY:
+            return measured(volume)
+        now = self._clock.monotonic()
+        at, known = self._counted.get(volume.volume, (-_COUNTING, None))
+        if known is None or now - at >= _COUNTING:
+            known = await asyncio.to_thread(measured, volume)
+            self._counted[volume.volume] = now, known
+        return known
 
 
 def measured(volume: InUse) -> VolumeUsage:
