@@ -169,6 +169,49 @@ async def test_mounts_lie_in_mounts(views: Box, volume: Path, tmp_path: Path) ->
     assert (volume / "beside").read_text() == "x\n", "what is written beside a nested mount is the volume's"
 
 
+@pytest.mark.parametrize("read_only_root", [False, True])
+@pytest.mark.parametrize("entries", [3, 300])
+async def test_a_folder_that_is_covered_keeps_what_is_mounted_in_it(
+    views: Box, volume: Path, tmp_path: Path, entries: int, read_only_root: bool
+) -> None:
+    """Whether mirrored or overlaid: volumes beside each other, in any order, and one in another."""
+    crowded = tmp_path / "crowded"
+    for number in range(entries):
+        (crowded / f"entry-{number}").mkdir(parents=True)
+    (tmp_path / "inner").mkdir()
+    said = await look(
+        views,
+        f"cd {crowded}; cat entry-0/file new/deep/file; echo x > entry-0/a; echo x > new/deep/b; echo x > entry-0/in/side/c; "
+        f"ls | wc -l; echo y 2>/dev/null > entry-1/d || echo read-only",
+        Mount(str(volume), f"{crowded}/entry-0"),
+        Mount(str(volume), f"{crowded}/new/deep"),
+        Mount(str(tmp_path / "inner"), f"{crowded}/entry-0/in/side"),
+        read_only_root=read_only_root,
+    )
+    assert said[:3] == ["from the volume", "from the volume", str(entries + 1)]
+    assert said[3:] == (["read-only"] if read_only_root else [])
+    assert {"a", "b"} <= set(os.listdir(volume))
+    assert os.listdir(tmp_path / "inner") == ["c"]
+    assert not there(f"{crowded}/new")
+
+
+@needs_root
+@pytest.mark.parametrize("entries", [3, 300])
+async def test_what_the_machine_has_mounted_in_a_covered_folder_is_there(
+    views: Box, volume: Path, tmp_path: Path, entries: int
+) -> None:
+    crowded = tmp_path / "crowded"
+    for number in range(entries):
+        (crowded / f"entry-{number}").mkdir(parents=True)
+    do("mount", "-t", "tmpfs", "pilothouse-test", crowded / "entry-0")
+    try:
+        (crowded / "entry-0/file").write_text("mounted\n")
+        said = await look(views, f"cat {crowded}/entry-0/file", Mount(str(volume), f"{crowded}/new"))
+        assert said == ["mounted"]
+    finally:
+        do("umount", crowded / "entry-0")
+
+
 async def test_a_tmpfs_holds_what_it_may_and_no_more(views: Box) -> None:
     said = await look(
         views,
@@ -177,6 +220,24 @@ async def test_a_tmpfs_holds_what_it_may_and_no_more(views: Box) -> None:
     )
     assert said[0].split() == ["tmpfs", "1024"]
     assert "No space left" in said[1]
+
+
+async def test_devices_are_there_and_cannot_be_removed(views: Box) -> None:
+    said = await look(
+        views,
+        "for d in null zero full random urandom; do test -c /dev/$d || echo no $d; done; echo x > /dev/null; "
+        "head -c 3 /dev/zero | wc -c; rm -f /dev/null 2>/dev/null; test -c /dev/null && echo still there; "
+        "echo to stderr > /dev/stderr; ls /dev/fd/0",
+    )
+    assert said == ["3", "still there", "to stderr", "/dev/fd/0"]
+    assert there("/dev/null")
+
+
+async def test_disks_of_the_machine_are_not_among_its_devices(views: Box) -> None:
+    said = await look(views, "ls /dev")
+    assert set(said) <= {
+        "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "mqueue", "shm", "fd", "stdin", "stdout", "stderr",
+    }  # fmt: skip
 
 
 async def test_shared_memory_is_its_own(views: Box) -> None:

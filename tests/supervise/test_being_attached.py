@@ -19,12 +19,12 @@ ECHO = "while read line; do echo got $line; done; echo end of input; exit 4"
 
 async def rest(attached: Attached) -> dict[int, bytes]:
     """All that still comes, by channel."""
-    found: dict[int, bytes] = {}
-    async with asyncio.timeout(30):
+    found: dict[int, list[bytes]] = {}
+    async with asyncio.timeout(60):
         async for channel, data in attached:
-            found[channel] = found.get(channel, b"") + data
+            found.setdefault(channel, []).append(data)
     await attached.aclose()
-    return found
+    return {channel: b"".join(parts) for channel, parts in found.items()}
 
 
 async def test_input_goes_in_and_output_comes_out(box: Box) -> None:
@@ -149,6 +149,14 @@ async def test_a_client_that_does_not_read_is_cut_off_and_delays_nobody(box: Box
     async with asyncio.timeout(30):
         assert (await container.exited()).code == 3
     lazy.close()
+
+
+async def test_its_end_is_told_before_those_attached_have_read_all(box: Box) -> None:
+    container = await box.shell("read x; head -c 300000 /dev/zero; exit 3", stdin=True)
+    attached = await container.attach()
+    await attached.send(b"go\n")
+    assert (await container.exited()).code == 3
+    assert len((await rest(attached))[STDOUT]) == 300_000
 
 
 @pytest.mark.parametrize(

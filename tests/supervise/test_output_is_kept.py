@@ -109,6 +109,19 @@ async def test_a_full_disk_does_not_hold_it_up(box: Box) -> None:
         assert (await container.exited()).code == 3
 
 
+async def test_a_log_that_is_no_file_is_not_rotated(box: Box, tmp_path: Path) -> None:
+    """Renaming a device, as root, would take it from the whole machine."""
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        container = await box.shell("seq 1 100", log=LogPolicy(str(pipe), max_bytes=100))
+        await container.exited()
+        assert list(files(tmp_path)) == ["log"]
+    finally:
+        os.close(reader)
+
+
 async def test_a_stuck_disk_does_not_hold_it_up(box: Box, tmp_path: Path) -> None:
     """A pipe that nobody reads stands for a disk that takes nothing."""
     pipe = tmp_path / "pipe"

@@ -63,13 +63,17 @@ class Container:
 
     async def exited(self) -> Exit:
         """How it ended, once it has; all output is then in the log. Many may wait."""
-        try:
-            shim = Handle.open(self.state.shim)
-        except Gone:
-            return _ended(self.folder, self.state)
-        with contextlib.closing(shim):
-            await shim.wait()
-        return _ended(self.folder, self.state)
+        with contextlib.suppress(Gone), contextlib.closing(Handle.open(self.state.program)) as program:
+            await program.wait()
+        # Now its shim passes on what is left of the output, and writes it down. It may stay a little for those attached.
+        pause = 0.001
+        while (ended := records.read_exit(self.folder)) is None:
+            with records.shim_absent(self.folder) as absent:
+                if absent:
+                    return _ended(self.folder, self.state)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.1)
+        return ended
 
     def kill(self, number: int) -> None:
         """Signal its first process; one that has ended is left in peace."""

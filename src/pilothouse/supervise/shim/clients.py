@@ -99,6 +99,8 @@ class Clients:
     def __init__(self, path: str, stdin: Input) -> None:
         self.stdin = stdin
         self._clients: dict[int, Client] = {}
+        self.took = 0.0
+        """When anyone last took something."""
         self.listener = _socket.socket(
             _socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC
         )
@@ -164,6 +166,7 @@ class Clients:
                 sent = client.connection.send(client.sending)
                 del client.sending[:sent]
                 client.taken += sent
+                self.took = time.monotonic()
             client.late_since = 0.0
         except BlockingIOError:
             if len(client.sending) > LATE and (client.taken >= LATE or not client.late_since):

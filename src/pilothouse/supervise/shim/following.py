@@ -11,7 +11,7 @@ import select
 import time
 
 from pilothouse.supervise.shim import clients as attached
-from pilothouse.supervise.shim.clients import Clients, Input
+from pilothouse.supervise.shim.clients import PATIENCE, Clients, Input
 from pilothouse.supervise.shim.descending import kill_below
 from pilothouse.supervise.shim.logs import Files, Lines, Log, Moments
 
@@ -23,8 +23,8 @@ DRAIN_SECONDS = 2.0
 """How long output may still come once all processes are gone: someone outside has been handed a descriptor."""
 FLUSH_SECONDS = 5.0
 """How long a disk that takes nothing may hold up the exit record."""
-FAREWELL_SECONDS = 1.0
-"""How long those attached have to take what they haven't read yet."""
+FAREWELL_SECONDS = 30.0
+"""How long those attached have to take what they haven't read yet, if they read at all."""
 TICK_MS = 100
 HELD_UP_MS = 5
 """How soon to look again whether the log or those attached have caught up, which no descriptor tells."""
@@ -117,8 +117,9 @@ def follow(program: Program, launch: LaunchShape) -> None:
     _write_exit(record)
     os.unlink("attach.sock")
     clients.broadcast(attached.EXIT, record)
-    until = time.monotonic() + FAREWELL_SECONDS
-    while not clients.all_sent and time.monotonic() < until:
+    clients.took = time.monotonic()
+    until = clients.took + FAREWELL_SECONDS
+    while not clients.all_sent and time.monotonic() < min(until, clients.took + PATIENCE):
         for descriptor, events in pump.poll([], TICK_MS):
             pump.happened(descriptor, events)
 

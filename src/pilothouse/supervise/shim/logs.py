@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import _thread
 import os
+import stat
+import sys
 import time
 
 LONGEST = 16 * 1024
@@ -80,7 +82,10 @@ class Files:
     def open(self) -> None:
         """Raises OSError."""
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-        self._size = os.fstat(self._descriptor).st_size
+        found = os.fstat(self._descriptor)
+        self._size = found.st_size
+        if not stat.S_ISREG(found.st_mode):
+            self._max_bytes = sys.maxsize  # A device or pipe: never to be renamed.
 
     def write(self, records: bytes) -> None:
         """Whole records. Raises OSError; then those in the file are whole, and the others aren't there."""

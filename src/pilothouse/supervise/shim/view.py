@@ -3,7 +3,7 @@
     /            a tmpfs; every folder of the machine's root is bound into it
     /usr, /var   the machine's
     /proc        of the container's own PID namespace
-    /dev/shm     its own
+    /dev         its own, with the devices that programs expect; /dev/shm too
     /data        a mount that was asked for; the machine has no such folder, and gets none
     /etc         likewise a mirror, if a file is to be placed in it that the machine does not have
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MANY = 256
 """Entries from which on a folder gets an overlay rather than a mirror."""
 
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+
 _MACHINE = "/.machine"
 """Where the machine's own tree is while the view is built."""
 _COVERS = "/.covers"
@@ -56,6 +58,7 @@ def build(view: ViewShape, scratch: str) -> None:
     if not any(os.path.normpath(each["target"]) == "/dev/shm" for each in mounts):
         mounts = [_SHM, *mounts]
         sources = [-1, *sources]
+    tree.prepare(mounts, sources)
     for each, source in zip(mounts, sources, strict=True):
         tree.place(each, source)
     tree.finish()
@@ -102,7 +105,8 @@ class _Tree:
         kernel.mount("tmpfs", scratch, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
         os.mkdir(scratch + _MACHINE, 0o700)
         os.mkdir(scratch + "/proc", 0o555)
-        self._bind_all(machine, scratch, "", skip="proc")
+        self._bind_all(machine, scratch, "", skip=("proc", "dev"))
+        _make_devices(scratch + "/dev")
         os.close(machine)
         kernel.pivot_root(scratch, scratch + _MACHINE)
         os.chdir("/")
@@ -127,6 +131,20 @@ class _Tree:
         self._regions[path] = OURS
         self._hidden[path] = os.stat(path).st_dev
 
+    def prepare(self, mounts: list[MountShape], sources: list[int]) -> None:
+        """Make what will be mounted on, before anything is: folders that are covered later would be so with mounts in them."""
+        targets: list[str] = []
+        for mount, source in zip(mounts, sources, strict=True):
+            target = os.path.realpath(mount["target"])
+            if not any(target.startswith(other + "/") for other in targets):
+                try:
+                    self._make_target(target, is_file=_is_file(source))
+                except OSError as error:
+                    raise Refusal(
+                        "MountFailed", f"{mount['target']}: can't make a place for it: {error.strerror}"
+                    ) from None
+            targets.append(target)
+
     def place(self, mount: MountShape, source: int) -> None:
         """One of the mounts that were asked for."""
         asked = mount["target"]
@@ -139,7 +157,7 @@ class _Tree:
                 options = "mode=1777" if mount["size"] is None else f"mode=1777,size={mount['size']}"
                 kernel.mount("tmpfs", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
             else:
-                self._make_target(target, is_file=not stat.S_ISDIR(os.fstat(source).st_mode))
+                self._make_target(target, is_file=_is_file(source))
                 kernel.mount(f"/proc/self/fd/{source}", target, flags=kernel.MS_BIND | kernel.MS_REC)
                 os.close(source)
             if mount["read_only"]:
@@ -203,22 +221,41 @@ class _Tree:
         """Make a folder of the machine ours to change, in this view alone."""
         machine = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
-            if not (len(os.listdir(path)) > MANY and _overlay(path)):
+            below = _mounts_below(path)
+            if len(os.listdir(path)) > MANY and _overlay(path):
+                self._bind_mounts(machine, path, below)
+            else:
                 was = os.fstat(machine)
                 kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
                 _look_like(path, was)
-                self._bind_all(machine, path, path, skip="")
+                self._bind_all(machine, path, path, skip=())
         finally:
             os.close(machine)
         self._regions[path] = OURS
         if self._read_only:
             self._closing.append(path)
 
-    def _bind_all(self, machine: int, into: str, name: str, *, skip: str) -> None:
+    def _bind_mounts(self, machine: int, path: str, points: list[str]) -> None:
+        """What is mounted in a folder that an overlay was laid over, which does not have it."""
+        done = "/"
+        for point in sorted(points, key=lambda each: each.split("/")):
+            if point == path or point.startswith(done + "/"):
+                continue
+            source = f"/proc/self/fd/{machine}{point.removeprefix(path)}"
+            kernel.mount(source, point, flags=kernel.MS_BIND | kernel.MS_REC)
+            self._machines(point)
+            done = point
+
+    def _machines(self, path: str) -> None:
+        """It is bound from the machine's tree, if it wasn't something of ours before."""
+        if self._regions.setdefault(path, MACHINES) == MACHINES and self._read_only:
+            kernel.make_read_only(path)
+
+    def _bind_all(self, machine: int, into: str, name: str, *, skip: tuple[str, ...]) -> None:
         """Every entry of the machine's folder bound into ours, which will be known as `name`."""
         held = f"/proc/self/fd/{machine}"
         for entry in os.listdir(held):
-            if entry == skip:
+            if entry in skip:
                 continue
             source, target = f"{held}/{entry}", f"{into}/{entry}"
             try:
@@ -233,9 +270,30 @@ class _Tree:
                 kernel.mount(source, target, flags=kernel.MS_BIND | kernel.MS_REC)
             except FileNotFoundError:  # It has gone meanwhile.
                 continue
-            self._regions[f"{name}/{entry}"] = MACHINES
+            self._regions.setdefault(f"{name}/{entry}", MACHINES)
             if self._read_only:
                 kernel.make_read_only(target)
+
+
+def _make_devices(folder: str) -> None:
+    """The devices that every program may expect, and no others. In the machine's own folder root could remove them for all."""
+    os.mkdir(folder)
+    kernel.mount("tmpfs", folder, "tmpfs", kernel.MS_NOSUID, "mode=755,size=64m")
+    for name in DEVICES:
+        if os.path.exists(f"/dev/{name}"):
+            os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+            kernel.mount(f"/dev/{name}", f"{folder}/{name}", flags=kernel.MS_BIND)
+    for name in ("pts", "mqueue"):
+        if os.path.isdir(f"/dev/{name}"):
+            os.mkdir(f"{folder}/{name}")
+            kernel.mount(f"/dev/{name}", f"{folder}/{name}", flags=kernel.MS_BIND | kernel.MS_REC)
+    os.mkdir(f"{folder}/shm")
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink(f"/proc/self/fd{target}", f"{folder}/{name}")
+
+
+def _is_file(source: int) -> bool:
+    return source >= 0 and not stat.S_ISDIR(os.fstat(source).st_mode)
 
 
 def _mount_proc() -> None:
