@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
+from pathlib import Path
 
 from pilothouse.app.options import StartError
 
@@ -14,6 +16,20 @@ def default_node_name() -> str:
     """The machine's host name, as far as it can be a node's."""
     name = re.sub(r"[^-a-z0-9.]+", "-", socket.gethostname().lower()).strip("-.")
     return name or "node"
+
+
+def kept_node_name(kubeconfig: Path) -> str:
+    """What the node of a data folder is called already; empty if there is none.
+
+    It stays, whatever becomes of the host name: volumes are where the node of this name is.
+    """
+    try:
+        user = json.loads(kubeconfig.read_bytes())["users"][0]["name"]
+    except FileNotFoundError:
+        return ""
+    except (ValueError, LookupError, TypeError):
+        raise StartError(f"{kubeconfig} is not as it was written: remove it, or bring it back") from None
+    return str(user).removeprefix("system:node:")
 
 
 def check_node_name(name: str) -> str:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where the API server listens; port 0 takes a free one.",
 )
-@click.option("--name", default="", help="What the node is called; else the machine's host name.")
+@click.option(
+    "--name", default="", help="What the node is called; else as it was the last time, or the host name."
+)
 @click.option(
     "--pod-cidr",
     default="",
@@ -46,17 +48,19 @@ def up(data: Path, listen: tuple[str, int], name: str, pod_cidr: str, keep: bool
     """
     import asyncio
 
-    from pilothouse.app.node_names import check_node_name, default_node_name
+    from pilothouse.app.data_folder import DataFolder
+    from pilothouse.app.node_names import check_node_name, default_node_name, kept_node_name
     from pilothouse.app.up import UpOptions, run
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     host, port = listen
     try:
+        kept = kept_node_name(DataFolder(data.absolute()).node_kubeconfig)
         options = UpOptions(
             data=data.absolute(),
             host=host,
             port=port,
-            node=check_node_name(name or default_node_name()),
+            node=check_node_name(name or kept or default_node_name()),
             keep=keep,
             # The node is reached where the server is: from this machine alone, or from others too.
             node_flags=("--listen", f"{host}:0", *(("--pod-cidr", pod_cidr) if pod_cidr else ())),
