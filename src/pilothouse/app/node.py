@@ -65,7 +65,7 @@ class NodeOptions:
     host: str = "127.0.0.1"
     """Where the node's own server listens."""
     client_authorities: bytes = b""
-    """Whose certificates callers of that server may show, PEM; else those of whoever stands behind the API server."""
+    """Whose certificates callers of that server may show, PEM, beside those of whoever stands behind the API server."""
     joined: NodeIdentity | None = None
     """The files of a machine that joined, which the node itself renews."""
     lifeline: int | None = None
@@ -97,7 +97,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             [settings.address],
             api,
             clock,
-            authorities=options.client_authorities or options.access.authority,
+            authorities=options.access.authority + b"\n" + options.client_authorities,
         )
         volumes = _volumes(settings, api, clock)
         parts = await _parts(settings, api, clock, volumes)

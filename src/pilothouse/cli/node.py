@@ -77,7 +77,7 @@ class Taints(click.ParamType[tuple[dict[str, str], ...]]):
 @click.option(
     "--client-ca-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Whose client certificates are taken there; else those of the API server's own authority.",
+    help="Further authority whose client certificates are taken there, beside the API server's own.",
 )
 @click.option(
     "--node-ip",
