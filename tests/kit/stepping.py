@@ -24,7 +24,7 @@ from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.patches import merge_patch
 from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.intents import After, Create, Delete, Intent, Patch, SetStatus, Wait
+from pilothouse.runtime.intents import After, Create, Delete, Intent, Patch, SetStatus, Update, Wait
 from pilothouse.runtime.world import Still, World
 
 NOUNS = {
@@ -38,9 +38,17 @@ NOUNS = {
         nouns.PersistentVolume,
         nouns.StorageClass,
         nouns.Node,
+        nouns.Lease,
+        nouns.Pilot,
+        nouns.ElasticsearchCluster,
+        nouns.CassandraCluster,
+        nouns.Service,
+        nouns.ServiceAccount,
+        nouns.Role,
+        nouns.RoleBinding,
     )
 }
-WRITES = (Create, Patch, SetStatus, Delete)
+WRITES = (Create, Update, Patch, SetStatus, Delete)
 _MOST_ROUNDS = 400
 
 
@@ -155,6 +163,9 @@ class Yard:
         match intent:
             case Create():
                 self.add(intent.object)
+            case Update():
+                self._still(intent.seen, exact=True)
+                self.change(intent.seen, lambda tree: _become(tree, copy.deepcopy(intent.object)))
             case Patch():
                 seen = self._still(intent.seen, exact=intent.exact)
                 wanted = intent.provided

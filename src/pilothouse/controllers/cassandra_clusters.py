@@ -1,0 +1,31 @@
+"""CassandraClusters: nobody acts on them yet, and they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilothouse.api.nouns import CassandraCluster
+from pilothouse.api.objects import Object
+from pilothouse.base.times import format_time
+from pilothouse.meta.conditions import with_condition
+from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.intents import Intent, SetStatus
+from pilothouse.runtime.world import World
+
+UNATTENDED = "NoController"
+
+
+@controller(CassandraCluster)
+def cassandra_clusters(cluster: Object, world: World) -> Iterator[Intent]:
+    """A Cassandra cluster is told that no controller acts on it yet."""
+    condition = {
+        "type": "Progressing",
+        "status": "False",
+        "reason": UNATTENDED,
+        "message": "No controller acts on Cassandra clusters yet: nothing is made, changed or removed for this one.",
+        "observedGeneration": cluster.generation,
+    }
+    conditions = with_condition(cluster.status.get("conditions"), condition, now=format_time(world.now))
+    status = {**cluster.status, "conditions": conditions, "observedGeneration": cluster.generation}
+    if status != cluster.status:
+        yield SetStatus(cluster, status, because="no controller acts on Cassandra clusters yet")

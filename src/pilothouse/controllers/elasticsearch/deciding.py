@@ -1,0 +1,121 @@
+"""The ElasticsearchCluster controller: what is decided, put together.
+
+    intents = elasticsearch_clusters(cluster, world)
+
+In this order: what the cluster needs beside its nodes; what is said of it; pools that are missing; nodes that are wanted again; what Pilots can be told
+without a restart. Then one thing at a time: what has to be rolled comes before what has to shrink, and that before what has to grow. The
+status is written before anything that may take long, so that it tells what is being done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilothouse.api.navigator.labels import CLUSTER_NAME
+from pilothouse.api.nouns import (
+    ElasticsearchCluster,
+    Lease,
+    PersistentVolumeClaim,
+    Pilot,
+    Pod,
+    PodDisruptionBudget,
+    Role,
+    RoleBinding,
+    Service,
+    ServiceAccount,
+    StatefulSet,
+)
+from pilothouse.api.objects import Object
+from pilothouse.controllers.elasticsearch import draining, growing, rolling
+from pilothouse.controllers.elasticsearch.keeping import Taken, keep
+from pilothouse.controllers.elasticsearch.scene import Scene, Step, look
+from pilothouse.controllers.elasticsearch.status import status_of, summary
+from pilothouse.controllers.elasticsearch.supports import supports
+from pilothouse.runtime.declaring import Names, controller
+from pilothouse.runtime.intents import After, Intent, SetStatus, Tell, Wait
+from pilothouse.runtime.world import World
+
+_WARNINGS = {
+    rolling.VERSIONS: "ErrUpdateVersion",
+    rolling.REFUSED: "ErrUpdateVersion",
+    draining.DRAINING: "ErrScale",
+    draining.REFUSED: "ErrScale",
+}
+"""The event that tells of a step that waits, or is refused."""
+
+
+def its_cluster(labelled: Object, world: World) -> Names:
+    """The cluster that a pod or a claim is of, by its label."""
+    if name := labelled.labels.get(CLUSTER_NAME[ElasticsearchCluster.kind]):
+        yield labelled.namespace, name
+
+
+@controller(
+    ElasticsearchCluster,
+    owns=(StatefulSet, Pilot, Service, ServiceAccount, Role, RoleBinding, PodDisruptionBudget),
+    also={Pod: its_cluster, PersistentVolumeClaim: its_cluster},
+    reads=Lease,
+)
+def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
+    """The pools of a cluster have their nodes, which are drained, rolled and grown one thing at a time."""
+    if cluster.deleting:
+        return
+    scene = look(cluster, world)
+    if cluster.spec.get("paused"):
+        yield from _say(scene, None)
+        return
+    try:
+        supporting = [
+            intent
+            for wanted in supports(cluster, scene.pools.values())
+            for intent in keep(cluster, wanted, world)
+        ]
+        making = growing.make_pools(scene)
+    except Taken as taken:
+        remedy = "delete it, or give the cluster another name"
+        yield from _say(scene, None, problem=f"{taken}; {remedy}")
+        yield Wait("ObjectTaken", because=str(taken), remedy=remedy)
+        return
+    step, others = _next(scene, making)
+    yield from _say(scene, step)
+    yield from supporting
+    yield from draining.take_back(scene)
+    yield from rolling.tell_pilots(scene)
+    yield from rolling.kept_claims(scene)
+    yield from rolling.reach(scene)
+    yield from draining.clear_away(scene)
+    for each in others:
+        yield from each.intents
+        if each.wait is not None:
+            yield each.wait
+    yield from growing.grow_claims(scene)
+    if any(node.down_for(world.now) for node in scene.nodes):
+        yield After(rolling.BROKEN_FOR, because="a node is down; it may have to be made anew")
+
+
+def _next(scene: Scene, making: Step | None) -> tuple[Step | None, tuple[Step, ...]]:
+    """What is told, and all that is done."""
+    rolls = rolling.roll(scene)
+    if rolls is not None and not rolls.refused:
+        told = making or rolls
+        return told, tuple(filter(None, (making, rolls)))
+    drains = draining.drain(scene)
+    if drains is not None and not drains.refused:
+        told = making or drains
+        return told, tuple(filter(None, (making, drains)))
+    grows = growing.grow(scene) or growing.starting(scene)
+    steps = tuple(filter(None, (making, grows)))
+    return next(iter((*steps, *filter(None, (rolls, drains)))), None), steps
+
+
+def _say(scene: Scene, step: Step | None, *, problem: str = "") -> Iterator[Intent]:
+    cluster = scene.cluster
+    status = status_of(scene, step, problem=problem)
+    before = cluster.condition("Progressing") or {}
+    if status != cluster.status:
+        yield SetStatus(cluster, status, because=problem or summary(status, step))
+    told, event = problem or (step.message if step is not None else ""), "ErrSync" if problem else ""
+    if not problem and step is not None and (step.wait is not None or step.refused):
+        event = _WARNINGS.get(step.reason, "")
+    if event and before.get("message") != told:
+        yield Tell(cluster, because=told, event=event, warning=True)

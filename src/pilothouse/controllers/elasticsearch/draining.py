@@ -1,0 +1,173 @@
+"""Nodes that are to go: emptied first, and taken away when they say that they are empty.
+
+    yield from take_back(scene)          # those that are wanted again
+    step = drain(scene)                  # who is decommissioned next, waited for, or taken away; None if nobody is to go
+
+All surplus nodes of a pool without masters go together: all are decommissioned, and the set shrinks when all have said that nothing is
+left. Masters go one by one over the whole cluster, each when all other nodes are in, so that no majority is lost. A pool that was removed shrinks
+to nothing in the same way, and then its set goes.
+
+A node that was never started has nothing to say and nothing to lose. It is let go while the data is known to be elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR, POOL_NAME
+from pilothouse.api.objects import Object
+from pilothouse.controllers.elasticsearch.asking import Pool, set_name
+from pilothouse.controllers.elasticsearch.nodes import Node
+from pilothouse.controllers.elasticsearch.scene import Scene, Step
+from pilothouse.controllers.stateful_sets.identity import ordinal_of
+from pilothouse.runtime.intents import Delete, Intent, Patch, Wait
+
+DRAINING: Final = "Draining"
+SHRINKING: Final = "Shrinking"
+REFUSED: Final = "DrainRefused"
+_SCALED: Final = "scale-down"
+_REMOVED: Final = "pool-removal"
+_LEAVING: Final = "leaving"
+"""Written when the set is about to shrink: it has to be true then that nobody has taken the decommission back."""
+
+
+def take_back(scene: Scene) -> Iterator[Intent]:
+    """Nodes that are wanted again serve again, if it was from here that they were decommissioned."""
+    for pilot in scene.pilots:
+        if DECOMMISSIONED_FOR not in pilot.annotations:
+            continue
+        pool = scene.pools.get(pilot.labels.get(POOL_NAME, ""))
+        if pool is None:
+            continue
+        ordinal = ordinal_of(set_name(scene.cluster, pool.name), pilot.name)
+        if ordinal is not None and ordinal < pool.replicas:
+            fields = {
+                "metadata": {"annotations": {DECOMMISSIONED_FOR: None}},
+                "spec": {"decommission": False},
+            }
+            yield Patch(pilot, fields, because=f"{pilot.name} is wanted again", event="Recommission")
+
+
+def drain(scene: Scene) -> Step | None:
+    """The next step for those that are to go."""
+    leaving = [node.name for node in scene.nodes if node.leaving]
+    if leaving:
+        because = f"waiting for {', '.join(leaving)} to be gone"
+        return Step(SHRINKING, because, wait=Wait("PodTerminating", because=because))
+    if problem := _nowhere_to_go(scene):
+        return Step(REFUSED, problem, refused=True)
+    waiting: Step | None = None
+    masters = 0
+    for pool in scene.pools.values():
+        going = _going(scene, pool)
+        if not going:
+            continue
+        if pool.is_master:
+            masters += 1
+            if masters > 1:
+                continue
+        step = _let_go(scene, pool, going)
+        if step.intents:
+            return step
+        waiting = waiting or step
+    return waiting
+
+
+def clear_away(scene: Scene) -> Iterator[Intent]:
+    """The sets of removed pools go when nothing is left of them."""
+    for pool in scene.pools.values():
+        stateful_set = scene.sets.get(pool.name)
+        if not pool.removed or stateful_set is None:
+            continue
+        if not scene.of(pool.name) and not stateful_set.spec.get("replicas", 1):
+            because = f"pool {pool.name} was removed, and its nodes are gone"
+            yield Delete(
+                stateful_set, exact=True, propagation="Background", because=because, event="DeleteNodePool"
+            )
+
+
+def _going(scene: Scene, pool: Pool) -> list[Node]:
+    """Those of a pool that are to go now, the highest last."""
+    surplus = [node for node in scene.of(pool.name) if node.ordinal >= pool.replicas]
+    return surplus[-1:] if pool.is_master else surplus
+
+
+def _let_go(scene: Scene, pool: Pool, going: list[Node]) -> Step:
+    names = ", ".join(node.name for node in going)
+    why = _REMOVED if pool.removed else _SCALED
+    if pool.is_master and scene.is_formed and (wait := scene.waits_for_others(going[-1])):
+        return Step(DRAINING, f"{names} is to go: {wait.because}", wait=wait)
+    left = [node for node in going if not _may_go(scene, node)]
+    if not left:
+        return _shrink(scene, pool, going)
+    if pool.is_master and not scene.is_formed:
+        because = f"{names} is to go, and the cluster has not been formed yet; masters that were started stay until it is"
+        return Step(DRAINING, because, wait=Wait("NotFormed", because=because))
+    unmarked = [
+        _mark(node.pilot, why) for node in left if node.pilot is not None and not _is_marked(node.pilot)
+    ]
+    said = "; ".join(_left_on(node) for node in left)
+    because = f"{names} are to go when they are empty: {said}"
+    return Step(DRAINING, because, tuple(unmarked), None if unmarked else Wait(DRAINING, because=because))
+
+
+def _may_go(scene: Scene, node: Node) -> bool:
+    if node.is_decommissioned:
+        return True
+    never_started = not node.started and node.is_down
+    return never_started and (not scene.is_formed or scene.facts.health in ("Yellow", "Green"))
+
+
+def _is_marked(pilot: Object) -> bool:
+    """By whomever: a person may have been first."""
+    return bool(pilot.spec.get("decommission"))
+
+
+def _mark(pilot: Object, why: str) -> Patch:
+    fields = {"metadata": {"annotations": {DECOMMISSIONED_FOR: why}}, "spec": {"decommission": True}}
+    return Patch(
+        pilot, fields, because=f"{pilot.name} is to go: its data is moved away first", event="Decommission"
+    )
+
+
+def _left_on(node: Node) -> str:
+    if node.pilot is None:
+        return f"{node.name} has no Pilot, and nobody knows what it holds"
+    if node.documents is None:
+        return f"{node.name} does not say what it holds"
+    said = node.pilot.condition("Decommissioned") or {}
+    detail = f" ({said['message']})" if said.get("message") else ""
+    return f"{node.name} holds {node.documents} documents{detail}"
+
+
+def _shrink(scene: Scene, pool: Pool, going: list[Node]) -> Step:
+    """Each Pilot has to be the very one that was seen to be empty when its node is given up."""
+    stateful_set = scene.sets[pool.name]
+    replicas = going[0].ordinal
+    names = ", ".join(node.name for node in going)
+    because = f"pool {pool.name} is scaled from {stateful_set.spec.get('replicas', 1)} to {replicas}: {names} hold nothing any more"
+    kept = [
+        Patch(
+            node.pilot,
+            {"metadata": {"annotations": {DECOMMISSIONED_FOR: _LEAVING}}},
+            exact=True,
+            because=f"{node.name} is empty and leaves",
+        )
+        for node in going
+        if node.pilot is not None and node.is_decommissioned and DECOMMISSIONED_FOR in node.pilot.annotations
+    ]
+    shrunk = Patch(stateful_set, {"spec": {"replicas": replicas}}, exact=True, because=because, event="Scale")
+    return Step(SHRINKING, because, (*kept, shrunk))
+
+
+def _nowhere_to_go(scene: Scene) -> str:
+    """Why data can't be moved: no node that holds data would be left."""
+    holding = [node for node in scene.nodes if node.pool.holds_data]
+    staying = [pool for pool in scene.pools.values() if pool.holds_data and pool.replicas]
+    if staying or not holding or not scene.is_formed:
+        return ""
+    return (
+        "no node that holds data would be left, so there is nowhere to move it; "
+        "keep a pool with the role data, or delete the cluster"
+    )

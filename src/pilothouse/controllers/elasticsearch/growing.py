@@ -1,0 +1,113 @@
+"""Pools that are missing, and nodes and space that are.
+
+    step = make_pools(scene)
+    step = grow(scene)
+    yield from grow_claims(scene)
+
+Masters of Elasticsearch before 7 come one by one once the cluster is formed, since each has to be counted before the next may be. A set's claim templates can't be
+changed, so claims are grown themselves, those of new nodes right after they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.navigator.labels import VERSION
+from pilothouse.api.nouns import PersistentVolumeClaim, StatefulSet
+from pilothouse.api.objects import owner_reference
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.controllers.elasticsearch.asking import Pool, set_name
+from pilothouse.controllers.elasticsearch.keeping import check_own
+from pilothouse.controllers.elasticsearch.scene import Scene, Step
+from pilothouse.controllers.elasticsearch.sets import DATA, annotation_of, wanted_set
+from pilothouse.meta.versions import Version
+from pilothouse.runtime.intents import Create, Intent, Patch, Wait
+
+MAKING: Final = "CreatingPools"
+GROWING: Final = "ScalingUp"
+STARTING: Final = "NodesStarting"
+
+
+def make_pools(scene: Scene) -> Step | None:
+    """The pools that have no set yet. Raises Taken."""
+    intents: list[Intent] = []
+    for pool in scene.pools.values():
+        if pool.name in scene.sets:
+            continue
+        name = set_name(scene.cluster, pool.name)
+        found = scene.world.find(StatefulSet, scene.cluster.namespace, name)
+        if found is not None and found.deleting:
+            because = f"the set {name} is still being deleted; it is made again when it is gone"
+            return Step(MAKING, because, wait=Wait("SetTerminating", because=because))
+        if found is not None:
+            check_own(scene.cluster, found)
+        tree = wanted_set(scene.cluster, pool, _version(scene))
+        tree["metadata"]["ownerReferences"] = [owner_reference(scene.cluster)]
+        because = f"pool {pool.name} of {pool.replicas} nodes is made"
+        intents.append(Create(tree, because=because, event="CreateNodePool"))
+    return Step(MAKING, "; ".join(each.because for each in intents), tuple(intents)) if intents else None
+
+
+def grow(scene: Scene) -> Step | None:
+    """Pools that have fewer nodes than are asked for."""
+    for pool in scene.pools.values():
+        stateful_set = scene.sets.get(pool.name)
+        if stateful_set is None:
+            continue
+        present = int(stateful_set.spec.get("replicas", 1))
+        if present >= pool.replicas:
+            continue
+        wanted = pool.replicas
+        if _one_by_one(scene, pool):
+            problems = (node.unsettled(scene.sets.get(node.pool.name)) for node in scene.nodes)
+            if problem := next(filter(None, problems), ""):
+                because = f"pool {pool.name} grows master by master: {problem}"
+                return Step(GROWING, because, wait=Wait("NodeNotReady", because=because))
+            wanted = present + 1
+        because = f"pool {pool.name} is scaled from {present} to {wanted}"
+        fields = {"spec": {"replicas": wanted}}
+        return Step(
+            GROWING, because, (Patch(stateful_set, fields, exact=True, because=because, event="Scale"),)
+        )
+    return None
+
+
+def starting(scene: Scene) -> Step | None:
+    """Nodes that are not what they should be yet: nothing has to be done but to wait."""
+    for node in scene.nodes:
+        problem = node.unsettled(scene.sets.get(node.pool.name))
+        if problem and not node.is_decommissioned:
+            return Step(STARTING, problem, wait=Wait("NodeNotReady", because=problem))
+    return None
+
+
+def grow_claims(scene: Scene) -> Iterator[Intent]:
+    """Claims that are smaller than their pool asks for."""
+    for node in scene.nodes:
+        asked = (node.pool.spec.get("persistence") or {}).get("size")
+        if asked is None or node.leaving:
+            continue
+        claim = scene.world.find(PersistentVolumeClaim, scene.cluster.namespace, f"{DATA}-{node.name}")
+        if claim is None or claim.deleting or claim.status.get("phase") != "Bound":
+            continue
+        present = claim.at("spec", "resources", "requests", "storage")
+        if present is None or parse_quantity(present) >= parse_quantity(asked):
+            continue
+        because = f"claim {claim.name} grows from {present} to {asked}"
+        fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
+        yield Patch(claim, fields, because=because, event="GrowVolume")
+
+
+def _version(scene: Scene) -> str:
+    """What a new pool starts with: never less than others have been made for, since it could not join them."""
+    made_for = [annotation_of(one, VERSION) for one in scene.sets.values()]
+    versions = [str(scene.cluster.spec["version"]), *filter(None, made_for)]
+    running = [node.version for node in scene.nodes if node.version]
+    asked = versions[0]
+    behind = running and Version.parse(asked) < max(map(Version.parse, running))
+    return max(versions, key=Version.parse) if behind else asked
+
+
+def _one_by_one(scene: Scene, pool: Pool) -> bool:
+    return pool.is_master and scene.is_formed and Version.parse(scene.cluster.spec["version"]).major < 7

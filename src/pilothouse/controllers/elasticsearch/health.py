@@ -1,0 +1,81 @@
+"""What the leading pilot says of the whole cluster, and whether one node may be taken down by it.
+
+    facts = facts_of(cluster, pilots, lease)
+    why_not(scene, node)                 # a Wait, or None if this node may go down now
+
+Facts count only if they come from who holds the cluster's lease, and were seen in that term. Whether they were seen before or after a node came
+back is told by ``members`` (ADR 10), never by a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.objects import Object
+from pilothouse.base.times import parse_time
+from pilothouse.controllers.elasticsearch.nodes import Node
+from pilothouse.runtime.intents import Wait
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What is known of the whole; nothing, if nobody leads."""
+
+    health: str = ""
+    uuid: str = ""
+    settled: bool = False
+    members: Mapping[str, str] = {}
+    shards: Mapping[str, Any] | None = None
+
+
+def facts_of(pilots: Iterable[Object], lease: Object | None) -> Facts:
+    """What the leading pilot reports."""
+    if lease is None:
+        return Facts()
+    holder = str(lease.spec.get("holderIdentity") or "").partition("_")[0]
+    leader = next((pilot for pilot in pilots if pilot.name == holder), None)
+    said = leader.at("status", "elasticsearch", "cluster") if leader is not None else None
+    if not said or not said.get("observedTime"):
+        return Facts()
+    acquired = lease.spec.get("acquireTime")
+    if acquired and parse_time(said["observedTime"]) < parse_time(acquired) // 1:
+        # What it saw when it led before.
+        return Facts()
+    return Facts(
+        health=said.get("health") or "",
+        uuid=said.get("clusterUUID") or "",
+        settled=bool(said.get("settled")),
+        members=said.get("members") or {},
+        shards=said.get("shards"),
+    )
+
+
+def why_not(facts: Facts, nodes: Iterable[Node], sets: Mapping[str, Object], taken: Node) -> Wait | None:
+    """Why this node can't be taken down now; None if it can.
+
+    One that is down already takes nothing away. Otherwise all others have to be settled, and the shards where they belong. Those that
+    are empty and about to go are not waited for.
+    """
+    if taken.is_down:
+        return None
+    for node in nodes:
+        if node.name == taken.name or (node.is_decommissioned and not node.leaving):
+            continue
+        if problem := node.unsettled(sets.get(node.pool.name)):
+            return Wait("NodeNotReady", because=f"{problem}; one node at a time")
+    if not facts.health:
+        return Wait(
+            "HealthUnknown",
+            because="nobody knows how the cluster is: no pilot leads, or the one that does has not reported yet",
+        )
+    for node in nodes:
+        if not node.is_decommissioned and facts.members.get(node.name) != node.started:
+            because = f"the cluster's health was last seen before {node.name} was in"
+            return Wait("HealthOutdated", because=because)
+    if facts.health == "Red":
+        return Wait("Red", because="the cluster's health is Red: data is missing, and no node can be spared")
+    if facts.health == "Yellow" and not facts.settled:
+        return Wait("Recovering", because="the cluster's health is Yellow, and shards are still being built")
+    return None

@@ -1,0 +1,162 @@
+"""The nodes of a cluster, each with its pod and its Pilot, as they are seen.
+
+    nodes = muster(cluster, pools, sets, world)
+    [node.name for node in nodes if not node.is_up]
+
+A node is *up* if its pod is ready and its pilot says so too. It is *settled* if, besides, it runs what it was last told to: the configuration of its
+Pilot's spec, and the version that its pod was made for. It is *down* if neither pod nor pilot say that it serves: then taking
+it away takes nothing away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.navigator.configurations import configuration_hash
+from pilothouse.api.navigator.labels import TEMPLATE, VERSION
+from pilothouse.api.nouns import Pilot, Pod
+from pilothouse.api.objects import Object
+from pilothouse.api.pod_health import healthy, trouble
+from pilothouse.base.times import parse_time
+from pilothouse.controllers.elasticsearch.asking import Pool
+from pilothouse.controllers.elasticsearch.sets import annotation_of
+from pilothouse.controllers.stateful_sets.identity import ordinal_of
+from pilothouse.meta.versions import Version
+from pilothouse.runtime.world import World
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One node of a pool: one that is wanted, or one that is there."""
+
+    pool: Pool
+    ordinal: int
+    name: str
+    pod: Object | None
+    pilot: Object | None
+    leaving: bool = False
+    """Its set does not want it any more."""
+
+    @property
+    def is_up(self) -> bool:
+        return (
+            self.pod is not None
+            and healthy(self.pod)
+            and self.pilot is not None
+            and self.pilot.is_true("Ready")
+        )
+
+    @property
+    def is_down(self) -> bool:
+        serves = self.pilot is not None and self.pilot.is_true("Ready")
+        return not serves and (self.pod is None or not healthy(self.pod))
+
+    @property
+    def made_for(self) -> str:
+        """The version that its pod was made for."""
+        return self.pod.annotations.get(VERSION, "") if self.pod is not None else ""
+
+    @property
+    def template(self) -> str:
+        """The hash of what its pod was made from."""
+        return self.pod.annotations.get(TEMPLATE, "") if self.pod is not None else ""
+
+    @property
+    def version(self) -> str:
+        """The version that it reports."""
+        if self.pilot is None:
+            return ""
+        return str(
+            self.pilot.at("status", "elasticsearch", "version") or self.pilot.at("status", "version") or ""
+        )
+
+    @property
+    def documents(self) -> int | None:
+        """How many it says are left; None if it does not say."""
+        found = self.pilot.at("status", "elasticsearch", "documents") if self.pilot is not None else None
+        return found if isinstance(found, int) else None
+
+    @property
+    def started(self) -> str:
+        """When its process was last started, as its Pilot has it."""
+        return str(self.pilot.at("status", "lastStartedTime") or "") if self.pilot is not None else ""
+
+    @property
+    def runs_its_configuration(self) -> bool:
+        if self.pilot is None:
+            return False
+        return bool(self.pilot.at("status", "configuration", "hash") == configuration_hash(self.pilot.spec))
+
+    @property
+    def is_decommissioned(self) -> bool:
+        """It says that it is empty, and says so of this very decommission."""
+        if self.pilot is None or not self.pilot.spec.get("decommission"):
+            return False
+        said: Mapping[str, Any] = self.pilot.condition("Decommissioned") or {}
+        return said.get("status") == "True" and said.get("observedGeneration") == self.pilot.generation
+
+    def down_for(self, now: float) -> float:
+        """For how many seconds its pod has been there and not ready; 0 if it is not so."""
+        if self.pod is None or self.pod.deleting or not self.is_down:
+            return 0.0
+        since = (self.pod.condition("Ready") or {}).get("lastTransitionTime")
+        return max(0.0, now - (parse_time(since) if since else self.pod.created))
+
+    def unsettled(self, stateful_set: Object | None) -> str:
+        """What it is not yet, in words; empty if it is settled."""
+        if self.pod is None:
+            return f"pod {self.name} is not there"
+        if not healthy(self.pod):
+            return trouble(self.pod).sentence
+        if self.pilot is None:
+            return f"{self.name} has no Pilot yet"
+        if not self.pilot.is_true("Ready"):
+            said: Mapping[str, Any] = self.pilot.condition("Ready") or {}
+            return f"{self.name} is not ready: {said.get('message') or said.get('reason') or 'its pilot has not reported yet'}"
+        if not self.runs_its_configuration:
+            return f"{self.name} does not run with its latest configuration yet"
+        if self.made_for and not self._has_reached(self.made_for):
+            return f"{self.name} reports version {self.version or 'none'} and was made for {self.made_for}"
+        if stateful_set is not None and self.is_due(stateful_set):
+            return f"pod {self.name} is about to be made anew"
+        return ""
+
+    def _has_reached(self, version: str) -> bool:
+        """An image may hold a later version than it says; it can't be helped by waiting."""
+        return bool(self.version) and Version.parse(self.version) >= Version.parse(version)
+
+    def is_due(self, stateful_set: Object) -> bool:
+        """True if its set is free to make its pod anew, and has not yet."""
+        rolling = stateful_set.at("spec", "updateStrategy", "rollingUpdate")
+        if rolling is None or self.pod is None:
+            return False
+        return self.ordinal >= int(rolling.get("partition") or 0) and self.template != annotation_of(
+            stateful_set, TEMPLATE
+        )
+
+
+def muster(
+    cluster: Object, pools: Mapping[str, Pool], sets: Mapping[str, Object], world: World
+) -> tuple[Node, ...]:
+    """By pool, and in the order of their ordinals: those that the sets want, and those that are still there."""
+    nodes: list[Node] = []
+    for pool in pools.values():
+        stateful_set = sets.get(pool.name)
+        if stateful_set is None:
+            continue
+        pods = _by_ordinal(stateful_set, world.owned(Pod, stateful_set))
+        wanted = range(int(stateful_set.spec.get("replicas", 1)))
+        for ordinal in sorted({*wanted, *pods}):
+            name = f"{stateful_set.name}-{ordinal}"
+            pilot = world.find(Pilot, cluster.namespace, name)
+            if pilot is not None and not pilot.owned_by(cluster):
+                pilot = None
+            nodes.append(Node(pool, ordinal, name, pods.get(ordinal), pilot, leaving=ordinal not in wanted))
+    return tuple(nodes)
+
+
+def _by_ordinal(stateful_set: Object, pods: Iterable[Object]) -> dict[int, Object]:
+    found = {ordinal_of(stateful_set.name, pod.name): pod for pod in pods}
+    return {ordinal: pod for ordinal, pod in found.items() if ordinal is not None}

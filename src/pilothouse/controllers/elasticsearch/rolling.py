@@ -1,0 +1,242 @@
+"""Changes that restart nodes, one node at a time.
+
+    step = roll(scene)                   # what is done next for the versions, templates and configurations; None if all is as asked
+
+* What needs another pod (version, image, resources, placement) rolls through the pool's set by its partition: pools without masters
+  first, in each the highest ordinal first, the next when the one before is back, runs what it should, and the shards are where they belong.
+* What the database takes from its Pilot (settings, plugins, heap) is written to one Pilot at a time, by the same rule.
+* Nodes that are down get both at once: that takes nothing away.
+
+A template that breaks a node is replaced while the roll stands. The set is then told to wait for deletions (``OnDelete``), since a partition
+would have it take the good nodes above the broken one first; the pods are deleted from here, the broken one first.
+
+The version of a set's template never goes down once a node was made from it, whatever the spec says: Elasticsearch does not read a folder that a
+later version has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.navigator.configurations import configuration_hash
+from pilothouse.api.navigator.labels import TEMPLATE, VERSION
+from pilothouse.api.objects import Object, Tree
+from pilothouse.controllers.elasticsearch.asking import Pool
+from pilothouse.controllers.elasticsearch.configuring import difference, initial_masters, wanted_spec
+from pilothouse.controllers.elasticsearch.nodes import Node
+from pilothouse.controllers.elasticsearch.scene import Scene, Step
+from pilothouse.controllers.elasticsearch.sets import annotation_of, retention, wanted_template
+from pilothouse.controllers.elasticsearch.upgrades import refusal
+from pilothouse.meta.versions import Version
+from pilothouse.runtime.intents import Delete, Intent, Patch, Update
+
+VERSIONS: Final = "RollingVersion"
+TEMPLATES: Final = "RollingPods"
+CONFIGURATIONS: Final = "RollingConfiguration"
+REFUSED: Final = "VersionRefused"
+BROKEN_FOR: Final = 60.0
+"""Seconds for which a pod has not been ready before it is replaced out of turn."""
+
+
+def roll(scene: Scene) -> Step | None:
+    """The next step of what has to be rolled; a refusal only if there is nothing else to roll."""
+    refused: Step | None = None
+    for pool in scene.in_rolling_order:
+        step = _roll_pool(scene, pool)
+        if step is not None and step.refused:
+            refused = refused or step
+        elif step is not None:
+            return step
+    return _reconfigure(scene) or refused
+
+
+def reach(scene: Scene) -> Iterator[Intent]:
+    """Write down the version that all nodes of a pool have."""
+    for pool in scene.in_rolling_order:
+        stateful_set = scene.sets[pool.name]
+        made_for = annotation_of(stateful_set, VERSION)
+        if stateful_set.annotations.get(VERSION) == made_for:
+            continue
+        if all(node.version == made_for == node.made_for for node in scene.of(pool.name)):
+            because = f"all nodes of pool {pool.name} have version {made_for}"
+            fields = {"metadata": {"annotations": {VERSION: made_for}}}
+            yield Patch(stateful_set, fields, because=because, event="UpdateVersion")
+
+
+def tell_pilots(scene: Scene) -> Iterator[Intent]:
+    """What Pilots can be told at once: what nobody has to be restarted for, and everything if the node is down."""
+    for node in scene.nodes:
+        if node.pilot is None or node.pool.removed:
+            continue
+        wanted = _wanted(scene, node)
+        needs_restart = configuration_hash(wanted) != configuration_hash(node.pilot.spec)
+        if needs_restart and not node.is_down:
+            continue
+        if fields := difference(node.pilot.spec, wanted):
+            because = f"{node.name} has a new configuration, for which nothing is restarted that runs"
+            yield Patch(node.pilot, {"spec": fields}, because=because)
+
+
+def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
+    stateful_set = scene.sets[pool.name]
+    version, refused = _version(scene, pool, stateful_set)
+    if refused is not None:
+        return refused
+    wanted = wanted_template(scene.cluster, pool, version)
+    digest = wanted["metadata"]["annotations"][TEMPLATE]
+    present = annotation_of(stateful_set, TEMPLATE)
+    nodes = scene.of(pool.name)
+    behind = [node for node in nodes if node.pod is not None and node.template != present]
+    by_hand = stateful_set.at("spec", "updateStrategy", "type") == "OnDelete"
+    broken = [node for node in nodes if node.template != digest and node.down_for(scene.now) >= BROKEN_FOR]
+    if digest != present:
+        if broken:
+            return _mend(stateful_set, pool, wanted, broken[-1])
+        if not behind:
+            return _begin(scene, stateful_set, pool, wanted, nodes)
+    elif broken and not by_hand:
+        return _mend(stateful_set, pool, wanted, broken[-1])
+    if by_hand:
+        return _by_hand(scene, stateful_set, pool, behind)
+    return _advance(scene, stateful_set, pool, behind[-1]) if behind else None
+
+
+def _version(scene: Scene, pool: Pool, stateful_set: Object) -> tuple[str, Step | None]:
+    """The version that a pool's template should have, or why it stays where it is."""
+    asked, present = str(scene.cluster.spec["version"]), annotation_of(stateful_set, VERSION)
+    if not present or asked == present:
+        return asked, None
+    nodes = scene.of(pool.name)
+    moved = [node.name for node in nodes if present in (node.made_for, node.version)]
+    if Version.parse(asked) < Version.parse(present):
+        if not moved:
+            return asked, None
+        because = (
+            f"{', '.join(moved)} of pool {pool.name} are at {present} and can't go back to {asked}: "
+            "Elasticsearch does not read a folder that a later version has written; the others are left as they are"
+        )
+        return present, Step(REFUSED, because, refused=True)
+    running = [node.version for node in scene.nodes if node.version] or [present]
+    problem = refusal(min(running, key=Version.parse), asked)
+    return (present, Step(REFUSED, problem, refused=True)) if problem else (asked, None)
+
+
+def _begin(scene: Scene, stateful_set: Object, pool: Pool, wanted: Tree, nodes: tuple[Node, ...]) -> Step:
+    """A new template goes out together with the leave to make the highest pod anew."""
+    staying = [node for node in nodes if not node.leaving]
+    reason = _reason(stateful_set, wanted)
+    version = wanted["metadata"]["annotations"][VERSION]
+    if not staying:
+        because = f"pool {pool.name} gets the template of version {version}"
+        return Step(reason, because, (_templated(stateful_set, wanted, 0, because, event=""),))
+    first = staying[-1]
+    if wait := scene.why_not(first):
+        return Step(reason, f"pool {pool.name} is to be rolled: {wait.because}", wait=wait)
+    because = f"pool {pool.name} is rolled to version {version}, {first.name} first"
+    return Step(
+        reason,
+        because,
+        (_templated(stateful_set, wanted, first.ordinal, because, event="UpdateVersion"),),
+    )
+
+
+def _advance(scene: Scene, stateful_set: Object, pool: Pool, node: Node) -> Step:
+    """The next pod of a roll that is under way."""
+    version = annotation_of(stateful_set, VERSION)
+    reason = VERSIONS if node.made_for != version else TEMPLATES
+    if node.is_due(stateful_set):
+        return Step(reason, f"pod {node.name} is about to be made anew, for version {version}")
+    if wait := scene.why_not(node):
+        return Step(reason, f"{node.name} is next in pool {pool.name}: {wait.because}", wait=wait)
+    because = f"{node.name} is next: made anew for version {version}"
+    tree = stateful_set.thawed()
+    tree["spec"]["updateStrategy"] = _partition(node.ordinal)
+    return Step(reason, because, (Update(stateful_set, tree, because=because, event="UpdateVersion"),))
+
+
+def _mend(stateful_set: Object, pool: Pool, wanted: Tree, broken: Node) -> Step:
+    """A node that does not get up with what it has gets what is wanted, out of turn."""
+    because = f"{broken.name} does not get ready with what it was made from; pool {pool.name} gets what is asked for by now"
+    tree = stateful_set.thawed()
+    tree["spec"]["template"] = wanted
+    tree["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    return Step(_reason(stateful_set, wanted), because, (Update(stateful_set, tree, because=because),))
+
+
+def _by_hand(scene: Scene, stateful_set: Object, pool: Pool, behind: list[Node]) -> Step | None:
+    """Pods of a set that waits for deletions are deleted from here: those that are down, then one by one."""
+    if not behind:
+        because = f"pool {pool.name} is mended"
+        tree = stateful_set.thawed()
+        tree["spec"]["updateStrategy"] = _partition(0)
+        return Step(TEMPLATES, because, (Update(stateful_set, tree, because=because),))
+    down = [node for node in behind if node.down_for(scene.now) >= BROKEN_FOR]
+    node = (down or behind)[-1]
+    if node.pod is None or node.pod.deleting:
+        return Step(TEMPLATES, f"pod {node.name} is about to be made anew")
+    if wait := scene.why_not(node):
+        return Step(TEMPLATES, f"{node.name} is next in pool {pool.name}: {wait.because}", wait=wait)
+    because = f"{node.name} is next: deleted, to be made anew"
+    return Step(TEMPLATES, because, (Delete(node.pod, exact=True, because=because, event="UpdateVersion"),))
+
+
+def _reconfigure(scene: Scene) -> Step | None:
+    """The next Pilot whose configuration is not what is asked for and whose node has to be restarted for it."""
+    for pool in scene.in_rolling_order:
+        for node in reversed(scene.of(pool.name)):
+            if node.pilot is None or node.leaving or node.is_down:
+                continue
+            wanted = _wanted(scene, node)
+            if configuration_hash(wanted) == configuration_hash(node.pilot.spec):
+                continue
+            if wait := scene.why_not(node):
+                message = f"{node.name} is next to get its configuration: {wait.because}"
+                return Step(CONFIGURATIONS, message, wait=wait)
+            because = f"{node.name} gets its configuration and is restarted with it"
+            patch = Patch(
+                node.pilot,
+                {"spec": difference(node.pilot.spec, wanted)},
+                because=because,
+                event="UpdateConfiguration",
+            )
+            return Step(CONFIGURATIONS, because, (patch,))
+    return None
+
+
+def _wanted(scene: Scene, node: Node) -> Tree:
+    return wanted_spec(
+        scene.cluster,
+        node.pool,
+        version=node.made_for or str(scene.cluster.spec["version"]),
+        initial=[] if scene.is_formed else initial_masters(scene.cluster, scene.pools.values(), scene.pilots),
+        masters=scene.masters,
+    )
+
+
+def _templated(stateful_set: Object, wanted: Tree, partition: int, because: str, *, event: str) -> Update:
+    tree = stateful_set.thawed()
+    tree["spec"]["template"] = wanted
+    tree["spec"]["updateStrategy"] = _partition(partition)
+    return Update(stateful_set, tree, because=because, event=event)
+
+
+def _partition(ordinal: int) -> Tree:
+    return {"type": "RollingUpdate", "rollingUpdate": {"partition": ordinal}}
+
+
+def _reason(stateful_set: Object, wanted: Tree) -> str:
+    same = annotation_of(stateful_set, VERSION) == wanted["metadata"]["annotations"][VERSION]
+    return TEMPLATES if same else VERSIONS
+
+
+def kept_claims(scene: Scene) -> Iterator[Intent]:
+    """What the cluster says of its claims is what its sets say."""
+    wanted = retention(scene.cluster)
+    for pool in scene.pools.values():
+        stateful_set = scene.sets.get(pool.name)
+        if stateful_set is None or stateful_set.spec.get("persistentVolumeClaimRetentionPolicy") == wanted:
+            continue
+        because = f"claims of pool {pool.name}: {wanted['whenScaled']} when scaled, {wanted['whenDeleted']} when deleted"
+        fields = {"spec": {"persistentVolumeClaimRetentionPolicy": wanted}}
+        yield Patch(stateful_set, fields, because=because)

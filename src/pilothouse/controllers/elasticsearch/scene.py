@@ -1,0 +1,99 @@
+"""All that a decision about a cluster depends on, looked at once; and the steps that it is made of.
+
+scene = look(cluster, world)
+scene.of("data")                     # the nodes of a pool
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import msgspec
+
+from pilothouse.api.navigator.labels import POOL_NAME, leader_lease
+from pilothouse.api.nouns import Lease, Pilot, StatefulSet
+from pilothouse.api.objects import Object
+from pilothouse.controllers.elasticsearch.asking import Pool, pools_of
+from pilothouse.controllers.elasticsearch.health import Facts, facts_of, why_not
+from pilothouse.controllers.elasticsearch.nodes import Node, muster
+from pilothouse.runtime.intents import Intent, Wait
+from pilothouse.runtime.world import World
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What is done next, or waited for."""
+
+    reason: str
+    """What is going on, in one word."""
+    message: str
+    """The same for people."""
+    intents: tuple[Intent, ...] = ()
+    wait: Wait | None = None
+    refused: bool = False
+    """Nothing comes of it before somebody changes the spec; everything else goes on."""
+
+
+class Scene(msgspec.Struct, frozen=True, dict=True):
+    """A cluster and everything that is its."""
+
+    cluster: Object
+    pools: Mapping[str, Pool]
+    sets: Mapping[str, Object]
+    nodes: tuple[Node, ...]
+    pilots: tuple[Object, ...]
+    facts: Facts
+    world: World
+
+    @property
+    def now(self) -> float:
+        return self.world.now
+
+    @property
+    def is_formed(self) -> bool:
+        """True once the database has given itself an id."""
+        return bool(self.cluster.status.get("clusterUUID") or self.facts.uuid)
+
+    def of(self, pool: str) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.pool.name == pool)
+
+    @cached_property
+    def in_rolling_order(self) -> tuple[Pool, ...]:
+        """Pools that have a set and are asked for, those without masters first."""
+        there = [pool for pool in self.pools.values() if pool.name in self.sets and not pool.removed]
+        return tuple(sorted(there, key=lambda pool: pool.is_master))
+
+    @cached_property
+    def masters(self) -> int:
+        """How many masters there are that stay."""
+        staying = [
+            node
+            for node in self.nodes
+            if node.pool.is_master
+            and not node.leaving
+            and not (node.pilot is not None and node.pilot.spec.get("decommission"))
+        ]
+        asked = sum(pool.replicas for pool in self.pools.values() if pool.is_master)
+        return len(staying) if self.is_formed and staying else asked
+
+    def why_not(self, node: Node) -> Wait | None:
+        """Why a node can't be taken down now."""
+        return why_not(self.facts, self.nodes, self.sets, node)
+
+    def waits_for_others(self, node: Node) -> Wait | None:
+        """Why a master can't be taken away now, whatever the shards are like: the other nodes have to be in."""
+        for other in self.nodes:
+            if other.name != node.name and (problem := other.unsettled(self.sets.get(other.pool.name))):
+                return Wait("NodeNotReady", because=f"{problem}; one node at a time")
+        return None
+
+
+def look(cluster: Object, world: World) -> Scene:
+    """See everything that is a cluster's."""
+    owned = world.owned(StatefulSet, cluster)
+    sets = {one.labels[POOL_NAME]: one for one in owned if POOL_NAME in one.labels and not one.deleting}
+    pools = pools_of(cluster, sets.values())
+    pilots = tuple(world.owned(Pilot, cluster))
+    lease = world.find(Lease, cluster.namespace, leader_lease(cluster.name))
+    nodes = muster(cluster, pools, sets, world)
+    return Scene(cluster, pools, sets, nodes, pilots, facts_of(pilots, lease), world)

@@ -1,0 +1,178 @@
+"""The StatefulSet of a pool: what its pods are made from.
+
+    wanted_set(cluster, pool, version)["spec"]["template"]
+    template_hash(template)                # also in the template's own annotations, and so on each pod
+
+The template says for which version it was made, and carries a hash of itself, so that of every pod it is known what it was made from, without
+asking anyone else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.navigator.elasticsearch import REPOSITORY
+from pilothouse.api.navigator.labels import TEMPLATE, VERSION
+from pilothouse.api.nouns import StatefulSet
+from pilothouse.api.objects import Object, Tree
+from pilothouse.controllers.elasticsearch.asking import (
+    Pool,
+    base_name,
+    discovery_name,
+    metadata,
+    pool_labels,
+    selecting_labels,
+    set_name,
+)
+
+DATA: Final = "elasticsearch-data"
+"""The volume, and the claim template, of a node's data."""
+_DATA_PATH: Final = "/usr/share/elasticsearch/data"
+_SHARED: Final = "shared"
+_SHARED_PATH: Final = "/shared"
+_STOPPING: Final = 1800
+"""Seconds for a node to stop in: a database that is killed has to recover."""
+_INSTALLING: Final = {"cpu": "10m", "memory": "50Mi"}
+READY_PORT: Final = 12001
+LIVE_PORT: Final = 12000
+
+
+def wanted_set(cluster: Object, pool: Pool, version: str) -> Tree:
+    """The set of a pool that has none yet."""
+    spec: Tree = {
+        "replicas": pool.replicas,
+        # The names of pods are the discovery service's, which knows all of them.
+        "serviceName": discovery_name(cluster),
+        "selector": {"matchLabels": selecting_labels(cluster, pool)},
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        "persistentVolumeClaimRetentionPolicy": retention(cluster),
+        "template": wanted_template(cluster, pool, version),
+    }
+    if persistence := pool.spec.get("persistence"):
+        spec["volumeClaimTemplates"] = [_claim(persistence)]
+    meta = metadata(cluster, set_name(cluster, pool.name), pool_labels(cluster, pool))
+    return {
+        "apiVersion": StatefulSet.api_version,
+        "kind": StatefulSet.kind,
+        "metadata": {**meta, "annotations": {VERSION: version}},
+        "spec": spec,
+    }
+
+
+def retention(cluster: Object) -> Tree:
+    """What becomes of claims, as a set says it: they are kept unless told otherwise."""
+    asked = cluster.spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    return {when: asked.get(when) or "Retain" for when in ("whenDeleted", "whenScaled")}
+
+
+def wanted_template(cluster: Object, pool: Pool, version: str) -> Tree:
+    """What the pods of a pool are made from, for a version."""
+    spec = _pod_spec(cluster, pool, version)
+    labels = pool_labels(cluster, pool)
+    digest = template_hash({"labels": labels, "spec": spec, "version": version})
+    return {"metadata": {"labels": labels, "annotations": {VERSION: version, TEMPLATE: digest}}, "spec": spec}
+
+
+def template_hash(said: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:16]
+
+
+def annotation_of(stateful_set: Object, name: str) -> str:
+    """An annotation in the template of a set."""
+    found = stateful_set.at("spec", "template", "metadata", "annotations", default={}).get(name)
+    return str(found or "")
+
+
+def image_of(cluster: Object, version: str) -> str:
+    """The image of a version: the spec's own counts for the version that the spec asks for."""
+    given = cluster.spec.get("image")
+    if given and version == cluster.spec["version"]:
+        return f"{given['repository']}:{given['tag']}"
+    return f"{given['repository'] if given else REPOSITORY}:{version}"
+
+
+def _pod_spec(cluster: Object, pool: Pool, version: str) -> Tree:
+    asked = pool.spec
+    security = cluster.spec.get("securityContext") or {}
+    user = security.get("runAsUser")
+    spec: Tree = {
+        "serviceAccountName": base_name(cluster),
+        "terminationGracePeriodSeconds": _STOPPING,
+        "containers": [_container(cluster, pool, version)],
+    }
+    if user is not None:
+        spec["securityContext"] = {"runAsUser": user, "fsGroup": user}
+    for field in ("nodeSelector", "schedulerName", "affinity", "tolerations", "topologySpreadConstraints"):
+        if asked.get(field):
+            spec[field] = asked[field]
+    volumes: list[Tree] = []
+    if not asked.get("persistence"):
+        volumes.append({"name": DATA, "emptyDir": {}})
+    if pilot := cluster.spec.get("pilotImage"):
+        volumes.append({"name": _SHARED, "emptyDir": {}})
+        spec["initContainers"] = [_installing(pilot)]
+    if volumes:
+        spec["volumes"] = volumes
+    return spec
+
+
+def _container(cluster: Object, pool: Pool, version: str) -> Tree:
+    given, pilot = cluster.spec.get("image"), cluster.spec.get("pilotImage")
+    program = f"{_SHARED_PATH}/pilothouse" if pilot else "pilothouse"
+    mounts: list[Tree] = [{"name": DATA, "mountPath": _DATA_PATH}]
+    if pilot:
+        mounts.append({"name": _SHARED, "mountPath": _SHARED_PATH, "readOnly": True})
+    container: Tree = {
+        "name": "elasticsearch",
+        "image": image_of(cluster, version),
+        "imagePullPolicy": (given or {}).get("pullPolicy") or "IfNotPresent",
+        "command": [program, "pilot", "elasticsearch"],
+        "env": [_from_field("POD_NAME", "metadata.name"), _from_field("POD_NAMESPACE", "metadata.namespace")],
+        "ports": [{"name": "http", "containerPort": 9200}, {"name": "transport", "containerPort": 9300}],
+        "readinessProbe": {
+            "httpGet": {"path": "/", "port": READY_PORT},
+            "periodSeconds": 5,
+            "timeoutSeconds": 3,
+        },
+        "livenessProbe": {
+            "httpGet": {"path": "/", "port": LIVE_PORT},
+            "initialDelaySeconds": 60,
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "volumeMounts": mounts,
+    }
+    if pool.spec.get("resources"):
+        container["resources"] = pool.spec["resources"]
+    return container
+
+
+def _installing(pilot: Tree) -> Tree:
+    """Brings the pilot along where it is not installed on the machine."""
+    return {
+        "name": "install-pilot",
+        "image": f"{pilot['repository']}:{pilot['tag']}",
+        "imagePullPolicy": pilot.get("pullPolicy") or "IfNotPresent",
+        "command": ["pilothouse", "pilot", "install", _SHARED_PATH],
+        "resources": {"requests": dict(_INSTALLING), "limits": dict(_INSTALLING)},
+        "volumeMounts": [{"name": _SHARED, "mountPath": _SHARED_PATH}],
+    }
+
+
+def _claim(persistence: Tree) -> Tree:
+    spec: Tree = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": persistence["size"]}},
+    }
+    if persistence.get("storageClass") is not None:
+        spec["storageClassName"] = persistence["storageClass"]
+    return {"metadata": {"name": DATA}, "spec": spec}
+
+
+def _from_field(name: str, path: str) -> Tree:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -1,0 +1,164 @@
+"""What a cluster says of itself.
+
+    status_of(scene, step, trouble, now=world.now)
+
+``Available``: it serves. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
+help. ``Paused``: it was, and is or is no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.pod_health import healthy, trouble
+from pilothouse.base.times import format_time
+from pilothouse.controllers.elasticsearch.nodes import Node
+from pilothouse.controllers.elasticsearch.scene import Scene, Step
+from pilothouse.meta.conditions import with_condition
+from pilothouse.meta.versions import Version
+
+AS_ASKED: Final = "AsAsked"
+PAUSED: Final = "ClusterPaused"
+RESUMED: Final = "ClusterResumed"
+_IMAGES: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+
+
+def status_of(scene: Scene, step: Step | None, *, problem: str = "") -> Tree:
+    """The status that a cluster should have. Fields that are others' stay."""
+    cluster, facts = scene.cluster, scene.facts
+    staying = [node for node in scene.nodes if not node.leaving]
+    status: Tree = {
+        **cluster.status,
+        "observedGeneration": cluster.generation,
+        "nodePools": {name: _pool_status(scene, name) for name in scene.pools},
+        "replicas": len(staying),
+        "readyReplicas": sum(node.is_up for node in staying),
+        "conditions": _conditions(scene, step, problem),
+    }
+    _put(status, "health", facts.health or None)
+    _put(status, "version", _lowest(scene.nodes))
+    _put(status, "shards", facts.shards)
+    if facts.uuid:
+        # Once it is known nothing is bootstrapped again, whoever leads.
+        status["clusterUUID"] = facts.uuid
+    return status
+
+
+def summary(status: Tree, step: Step | None) -> str:
+    """The status in a sentence."""
+    health = status.get("health") or "unknown"
+    doing = f"; {step.message}" if step is not None else ""
+    return f"{status['readyReplicas']} of {status['replicas']} nodes are ready, health is {health}{doing}"
+
+
+def _pool_status(scene: Scene, name: str) -> Tree:
+    nodes = [node for node in scene.of(name) if not node.leaving]
+    asked = str(scene.cluster.spec["version"])
+    updated = sum(
+        not node.unsettled(scene.sets.get(name)) and asked in (node.made_for, node.version) for node in nodes
+    )
+    found: Tree = {
+        "replicas": len(nodes),
+        "readyReplicas": sum(node.is_up for node in nodes),
+        "updatedReplicas": updated,
+        "currentReplicas": len(nodes) - updated,
+    }
+    _put(found, "version", _lowest(nodes))
+    return found
+
+
+def _conditions(scene: Scene, step: Step | None, problem: str) -> list[Tree]:
+    cluster, now = scene.cluster, format_time(scene.now)
+    conditions: Any = cluster.status.get("conditions")
+    paused = bool(cluster.spec.get("paused"))
+    told = [_available(scene), *_pausing(cluster), _progressing(cluster, step, problem, paused=paused)]
+    told.append(_degraded(scene, step, problem))
+    for kind, status, reason, message in told:
+        condition = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "observedGeneration": cluster.generation,
+        }
+        conditions = with_condition(conditions, condition, now=now)
+    return list(conditions)
+
+
+_Told = tuple[str, str, str, str]
+
+
+def _available(scene: Scene) -> _Told:
+    health = scene.facts.health
+    if health in ("Green", "Yellow"):
+        return "Available", "True", f"Health{health}", f"The cluster's health is {health}."
+    if health == "Red":
+        return "Available", "False", "HealthRed", "The cluster's health is Red: some data can't be reached."
+    if not scene.is_formed:
+        return "Available", "False", "NotFormed", "The nodes have not formed a cluster yet."
+    return "Available", "Unknown", "HealthUnknown", "No pilot reports how the cluster is."
+
+
+def _pausing(cluster: Object) -> Iterable[_Told]:
+    if cluster.spec.get("paused"):
+        yield "Paused", "True", PAUSED, "The cluster is paused: nothing is changed."
+    elif cluster.condition("Paused") is not None:
+        yield "Paused", "False", RESUMED, "The cluster is no longer paused."
+
+
+def _progressing(cluster: Object, step: Step | None, problem: str, *, paused: bool) -> _Told:
+    if paused:
+        return "Progressing", "False", PAUSED, "The cluster is paused: nothing is changed."
+    if problem:
+        return "Progressing", "False", "Blocked", problem
+    if cluster.is_true("Paused"):
+        return "Progressing", "True", RESUMED, "The cluster is no longer paused."
+    if step is None:
+        return "Progressing", "False", AS_ASKED, "Everything is as asked."
+    return "Progressing", "False" if step.refused else "True", step.reason, step.message
+
+
+def _degraded(scene: Scene, step: Step | None, problem: str) -> _Told:
+    if problem:
+        return "Degraded", "True", "ObjectTaken", problem
+    if step is not None and step.refused:
+        return "Degraded", "True", step.reason, step.message
+    for node in scene.nodes:
+        if found := _ailing(node):
+            return "Degraded", "True", *found
+    if scene.facts.health == "Red":
+        return "Degraded", "True", "HealthRed", "Some data can't be reached."
+    return "Degraded", "False", AS_ASKED, "Nothing is amiss."
+
+
+def _ailing(node: Node) -> tuple[str, str] | None:
+    """What is wrong with a node that does not come up by itself."""
+    pod, pilot = node.pod, node.pilot
+    if pod is not None and not pod.deleting and not healthy(pod):
+        why = trouble(pod)
+        if why.reason in _IMAGES:
+            image = pod.spec["containers"][0]["image"]
+            remedy = f"bring the image to the nodes: pilothouse image import {image.rpartition('/')[2]} FILE"
+            return why.reason, f"{why.sentence}; {remedy}"
+        if why.remedy or why.reason == "Unschedulable":
+            return why.reason, f"{why.sentence}; {why.remedy}" if why.remedy else why.sentence
+    if (
+        pilot is not None
+        and (ready := pilot.condition("Ready")) is not None
+        and ready.get("status") == "Unknown"
+    ):
+        return "PilotSilent", f"{node.name}: {ready.get('message', '')}"
+    return None
+
+
+def _lowest(nodes: Iterable[Node]) -> str | None:
+    return min((node.version for node in nodes if node.version), key=Version.parse, default=None)
+
+
+def _put(tree: Tree, field: str, value: Any) -> None:
+    if value is None:
+        tree.pop(field, None)
+    else:
+        tree[field] = value

@@ -1,0 +1,33 @@
+"""Which version may follow which.
+
+    refusal("8.17.0", "7.17.29")         # "Elasticsearch can't go back from 8.17.0 to 7.17.29: …"
+    refusal("7.17.9", "8.17.0")          # "": that is a way Elasticsearch goes
+
+Elasticsearch's data folders only go forward, and from one major version to the next only from the last minor ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pilothouse.meta.versions import Version
+
+_LAST_MINORS: Final = {5: 6, 6: 8, 7: 17, 8: 18}
+"""By major version, the first minor from which the next major can be reached while nodes go on."""
+
+
+def refusal(running: str, wanted: str) -> str:
+    """Why a cluster of one version can't be rolled to another; empty if it can."""
+    old, new = Version.parse(running), Version.parse(wanted)
+    if new < old:
+        return f"Elasticsearch can't go back from {old} to {new}: a data folder that a version has written is not read by older ones"
+    if new.major == old.major:
+        return ""
+    if new.major > old.major + 1:
+        return (
+            f"Elasticsearch can't go from {old} to {new} at once: go to the last {old.major + 1}.x in between"
+        )
+    minor = _LAST_MINORS.get(old.major, 0)
+    if old.minor < minor:
+        return f"Elasticsearch can't go from {old} to {new} at once: go to {old.major}.{minor} or later first"
+    return ""

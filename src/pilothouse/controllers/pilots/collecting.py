@@ -1,0 +1,92 @@
+"""A Pilot whose pod has been gone for a while, and that nobody wants back, goes too.
+
+    Manager(…, [collecting(grace=3600.0)])
+
+While the set of a pod still wants it, its Pilot stays, however long the pod is away: it holds what is known of the instance.
+Otherwise the moment at which the pod was first seen missing is kept in the condition ``PodPresent``, so that it outlives the
+manager; time counts from then, or from the last start of the process if that was later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.nouns import Pilot, Pod, StatefulSet
+from pilothouse.api.objects import Object
+from pilothouse.base.times import format_time, parse_time
+from pilothouse.controllers.stateful_sets.identity import split
+from pilothouse.meta.conditions import with_condition
+from pilothouse.runtime.declaring import Controller, controller
+from pilothouse.runtime.intents import After, Delete, Intent, Reference, SetStatus
+from pilothouse.runtime.world import World
+
+GRACE: Final = 300.0
+"""Seconds without a pod after which a Pilot goes, unless it is said otherwise."""
+PRESENT: Final = "PodPresent"
+
+
+def collecting(grace: float = GRACE) -> Controller:
+    """The controller that lets Pilots go after so many seconds without a pod."""
+
+    @controller(Pilot, also=Pod, reads=StatefulSet, name="pilot-garbage")
+    def decide(pilot: Object, world: World) -> Iterator[Intent]:
+        """A Pilot whose pod has been gone for the grace period goes too."""
+        if pilot.deleting:
+            return
+        if world.find(Pod, pilot.namespace, pilot.name) is not None:
+            if pilot.condition(PRESENT) is not None and not pilot.is_true(PRESENT):
+                yield _noted(pilot, world.now, status="True", reason="PodFound")
+            return
+        if _is_wanted(pilot, world):
+            yield After(grace, because=f"the set of pod {pilot.name} is about to make it")
+            return
+        if pilot.condition(PRESENT) is None or pilot.is_true(PRESENT):
+            yield _noted(pilot, world.now, status="False", reason="PodMissing")
+            yield After(grace, because=f"no pod {pilot.name}; the grace period begins")
+            return
+        gone = world.now - _missing_since(pilot, world.now)
+        if gone < grace:
+            yield After(grace - gone, because=f"no pod {pilot.name}; the grace period is not over")
+            return
+        yield Delete(
+            pilot,
+            exact=True,
+            unless=(Reference(Pod, pilot.namespace, pilot.name),),
+            because=f"there has been no pod {pilot.name} for {grace:g} seconds",
+            event="PilotCollected",
+        )
+
+    return decide
+
+
+def _is_wanted(pilot: Object, world: World) -> bool:
+    parts = split(pilot.name)
+    if parts is None:
+        return False
+    name, ordinal = parts
+    stateful_set = world.find(StatefulSet, pilot.namespace, name)
+    if stateful_set is None or stateful_set.deleting:
+        return False
+    start = int(stateful_set.at("spec", "ordinals", "start", default=0))
+    return start <= ordinal < start + int(stateful_set.spec.get("replicas", 1))
+
+
+def _missing_since(pilot: Object, now: float) -> float:
+    condition = pilot.condition(PRESENT) or {}
+    seen = condition.get("lastTransitionTime")
+    started = pilot.moment("status", "lastStartedTime") or 0.0
+    # A process whose clock is ahead must not live for ever.
+    return max(parse_time(seen) if seen else now, min(started, now))
+
+
+def _noted(pilot: Object, now: float, *, status: str, reason: str) -> SetStatus:
+    there = "is there" if status == "True" else "is not there"
+    condition = {
+        "type": PRESENT,
+        "status": status,
+        "reason": reason,
+        "message": f"Pod {pilot.name} {there}.",
+    }
+    conditions = with_condition(pilot.status.get("conditions"), condition, now=format_time(now))
+    return SetStatus(pilot, {**pilot.status, "conditions": conditions}, because=f"pod {pilot.name} {there}")
