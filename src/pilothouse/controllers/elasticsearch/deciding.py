@@ -104,8 +104,8 @@ def _next(scene: Scene, making: Step | None) -> tuple[Step | None, tuple[Step, .
         told = making or drains
         return told, tuple(filter(None, (making, drains)))
     grows = growing.grow(scene) or growing.starting(scene)
-    steps = tuple(filter(None, (making, grows)))
-    return next(iter((*steps, *filter(None, (rolls, drains)))), None), steps
+    steps = tuple(filter(None, (making, grows, rolls, drains)))
+    return steps[0] if steps else None, steps
 
 
 def _say(scene: Scene, step: Step | None, *, problem: str = "") -> Iterator[Intent]:

@@ -95,6 +95,10 @@ def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
             return _mend(stateful_set, pool, wanted, broken[-1])
         if not behind:
             return _begin(scene, stateful_set, pool, wanted, nodes)
+        if all(node.template in ("", digest) for node in nodes):
+            because = f"pool {pool.name} goes on with what its pods are made from"
+            held = 1 + max(node.ordinal for node in nodes)
+            return Step(TEMPLATES, because, (_templated(stateful_set, wanted, held, because, event=""),))
     elif broken and not by_hand:
         return _mend(stateful_set, pool, wanted, broken[-1])
     if by_hand:
@@ -105,21 +109,38 @@ def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
 def _version(scene: Scene, pool: Pool, stateful_set: Object) -> tuple[str, Step | None]:
     """The version that a pool's template should have, or why it stays where it is."""
     asked, present = str(scene.cluster.spec["version"]), annotation_of(stateful_set, VERSION)
-    if not present or asked == present:
-        return asked, None
     nodes = scene.of(pool.name)
-    moved = [node.name for node in nodes if present in (node.made_for, node.version)]
-    if Version.parse(asked) < Version.parse(present):
-        if not moved:
-            return asked, None
+    beyond = [node for node in nodes if Version.parse(asked) < _furthest(node)]
+    if beyond:
+        reached = max(map(_furthest, beyond))
         because = (
-            f"{', '.join(moved)} of pool {pool.name} are at {present} and can't go back to {asked}: "
+            f"{', '.join(node.name for node in beyond)} of pool {pool.name} are at {reached} and can't go back to {asked}: "
             "Elasticsearch does not read a folder that a later version has written; the others are left as they are"
         )
-        return present, Step(REFUSED, because, refused=True)
+        kept = _kept_at(scene, pool, stateful_set, str(reached), beyond)
+        return present, Step(REFUSED, because, kept, refused=True)
+    if not present or Version.parse(asked) <= Version.parse(present):
+        return asked, None
     running = [node.version for node in scene.nodes if node.version] or [present]
     problem = refusal(min(running, key=Version.parse), asked)
     return (present, Step(REFUSED, problem, refused=True)) if problem else (asked, None)
+
+
+def _furthest(node: Node) -> Version:
+    """The latest version that may have touched a node's folder."""
+    return max(Version.parse(text or "0") for text in (node.made_for, node.version))
+
+
+def _kept_at(
+    scene: Scene, pool: Pool, stateful_set: Object, version: str, moved: list[Node]
+) -> tuple[Intent, ...]:
+    """Where the template was taken back while a pod was being made from it: that pod must not come back as an older one."""
+    present = annotation_of(stateful_set, VERSION)
+    if not present or Version.parse(present) >= Version.parse(version):
+        return ()
+    because = f"{moved[0].name} was made for {version} already"
+    wanted = wanted_template(scene.cluster, pool, version)
+    return (_templated(stateful_set, wanted, moved[0].ordinal, because, event=""),)
 
 
 def _begin(scene: Scene, stateful_set: Object, pool: Pool, wanted: Tree, nodes: tuple[Node, ...]) -> Step:

@@ -1,0 +1,281 @@
+"""What is made for a cluster, kept as it should be, and left alone if it is somebody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kit.elastic import Sea, elastic, pool, wrote
+from tests.kit.stepping import WRITES
+
+from pilothouse.api.navigator.labels import HAS_PILOT
+from pilothouse.api.nouns import (
+    Noun,
+    PersistentVolumeClaim,
+    Pilot,
+    Pod,
+    PodDisruptionBudget,
+    Role,
+    RoleBinding,
+    Service,
+    ServiceAccount,
+    StatefulSet,
+)
+from pilothouse.api.objects import Object
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.runtime.intents import Create, Intent, Patch, SetStatus, Tell, Update, subject
+
+
+def one_cluster(**spec: Any) -> tuple[Sea, Object]:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("mixed", 1, "data", "ingest", "master")], **spec))
+    return sea, test
+
+
+def about(intents: list[Intent], noun: Noun) -> list[Intent]:
+    """Those that write objects of a kind."""
+    writing = [intent for intent in intents if isinstance(intent, WRITES)]
+    return [intent for intent in writing if (subject(intent) or ("", ""))[1] == noun.kind]
+
+
+def test_nav_E06_there_is_a_service_of_its_name() -> None:
+    sea, test = one_cluster()
+    sea.sail(test)
+    service = sea.of(Service, "es-test")
+    assert [port["port"] for port in service.spec["ports"]] == [9200, 9300]
+    assert sea.of(Service, "es-test-discovery").spec["publishNotReadyAddresses"] is True
+
+
+def test_nav_E07_making_a_pool_is_told() -> None:
+    sea, test = one_cluster()
+    events = [intent.event for intent in sea.decided(test) if intent.event]
+    assert events == ["CreateNodePool"]
+
+
+def test_nav_E08_the_pods_have_the_names_and_labels_that_people_know() -> None:
+    sea, test = one_cluster(securityContext={"runAsUser": 1000})
+    sea.sail(test)
+    pod = sea.of(Pod, "es-test-mixed-0")
+    assert pod.labels["navigator.jetstack.io/elasticsearch-cluster-name"] == "test"
+    assert pod.labels["navigator.jetstack.io/elasticsearch-node-pool-name"] == "mixed"
+    assert pod.labels["navigator.jetstack.io/elasticsearch-role-data"] == "true"
+    assert HAS_PILOT in pod.labels
+    assert pod.spec["serviceAccountName"] == "es-test"
+    assert pod.spec["securityContext"] == {"runAsUser": 1000, "fsGroup": 1000}
+    assert sea.of(PodDisruptionBudget, "es-test").spec["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize("noun", [Role, RoleBinding, ServiceAccount, Service, PodDisruptionBudget], ids=str)
+class TestSupportingObjects:
+    def test_nav_R01_one_that_is_missing_is_made_once(self, noun: Noun) -> None:
+        sea, test = one_cluster()
+        sea.sail(test)
+        sea.remove(sea.of(noun, "es-test"))
+        made = about(sea.step(elasticsearch_clusters, test), noun)
+        assert [type(intent) for intent in made] == [Create]
+        assert sea.of(noun, "es-test").controller is not None
+
+    def test_nav_R02_one_that_is_as_it_should_be_is_not_written(self, noun: Noun) -> None:
+        sea, test = one_cluster()
+        sea.sail(test)
+        sea.change(sea.of(noun, "es-test"), lambda tree: tree["metadata"].update(annotations={"a": "b"}))
+        assert about(sea.decided(test), noun) == []
+
+    def test_nav_R03_one_that_differs_is_put_right_once(self, noun: Noun) -> None:
+        sea, test = one_cluster()
+        sea.sail(test)
+        before = sea.of(noun, "es-test")
+
+        def spoil(tree: dict[str, Any]) -> None:
+            tree["metadata"]["labels"] = {}
+            if noun == Role:
+                tree["rules"] = []
+            if noun == RoleBinding:
+                tree["subjects"] = []
+
+        sea.change(before, spoil)
+        intents = about(sea.step(elasticsearch_clusters, test), noun)
+        assert [type(intent) for intent in intents] == [Update]
+        after = sea.of(noun, "es-test")
+        assert (after.get("rules"), after.get("subjects")) == (before.get("rules"), before.get("subjects"))
+        assert about(sea.decided(test), noun) == []
+
+    def test_nav_R04_one_that_is_somebody_elses_stops_everything(self, noun: Noun) -> None:
+        sea, test = one_cluster()
+        sea.add({"apiVersion": noun.api_version, "kind": noun.kind, "metadata": {"name": "es-test"}})
+        intents = sea.step(elasticsearch_clusters, test)
+        assert not [intent for intent in intents if isinstance(intent, (Create, Update, Patch))]
+        assert [intent.event for intent in intents if isinstance(intent, Tell)] == ["ErrSync"]
+        assert sea.condition(test, "Degraded") == ("True", "ObjectTaken")
+
+
+def test_a_client_service_without_ingest_nodes_has_the_data_nodes() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 1, "data")]))
+    sea.sail(test)
+    assert "navigator.jetstack.io/elasticsearch-role-data" in sea.of(Service, "es-test").spec["selector"]
+
+
+def test_nav_Z01_a_paused_cluster_says_so_and_nothing_is_written() -> None:
+    sea, test = one_cluster(paused=True)
+    intents = sea.step(elasticsearch_clusters, test)
+    assert [type(intent) for intent in intents] == [SetStatus]
+    assert sea.condition(test, "Progressing") == ("False", "ClusterPaused")
+    assert sea.condition(test, "Paused") == ("True", "ClusterPaused")
+    assert sea.decided(test) == []
+
+
+def test_nav_Z02_a_cluster_that_is_resumed_says_so_and_goes_on() -> None:
+    sea, test = one_cluster(paused=True)
+    sea.step(elasticsearch_clusters, test)
+    sea.edit(test, paused=False)
+    sea.step(elasticsearch_clusters, test)
+    assert sea.condition(test, "Progressing") == ("True", "ClusterResumed")
+    assert sea.names(StatefulSet) == ["es-test-mixed"]
+    sea.sail(test)
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+    assert sea.condition(test, "Paused") == ("False", "ClusterResumed")
+
+
+def test_nav_Z03_one_that_was_never_paused_has_no_such_condition() -> None:
+    sea, test = one_cluster()
+    sea.sail(test)
+    assert sea.condition(test, "Paused") == ("", "")
+
+
+def test_an_image_that_no_node_has_is_told_with_the_command_that_brings_it() -> None:
+    sea, test = one_cluster()
+    sea.says["es-test-mixed-0"] = {"broken": True}
+    sea.sail(test)
+    waiting = {"name": "elasticsearch", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
+    sea.change(
+        sea.of(Pod, "es-test-mixed-0"), lambda tree: tree["status"].update(containerStatuses=[waiting])
+    )
+    sea.step(elasticsearch_clusters, test)
+    message = sea.of(test.noun, "test").condition("Degraded")["message"]  # type: ignore[index]
+    assert "pilothouse image import elasticsearch:7.17.9 FILE" in message
+
+
+def test_the_initial_masters_are_named_until_the_cluster_is_formed() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("master", 3, "master"), pool("data", 1, "data")]))
+    sea.leads = False
+    sea.sail(test)
+    settings = [p.at("spec", "configuration", "settings") for p in sea.all(Pilot)]
+    named = [each.get("cluster.initial_master_nodes") for each in settings]
+    masters = ["es-test-master-0", "es-test-master-1", "es-test-master-2"]
+    assert named == [None, masters, masters, masters], "data nodes form no cluster"
+    sea.edit_pool(test, "master", replicas=5)
+    sea.sail(test)
+    assert sea.of(Pilot, "es-test-master-4").at("spec", "configuration", "settings")[
+        "cluster.initial_master_nodes"
+    ] == (masters), "a list that changes under way could form two clusters"
+    before = [pilot.status["lastStartedTime"] for pilot in sea.all(Pilot)]
+    sea.leads = True
+    sea.sail(test)
+    for pilot in sea.all(Pilot):
+        assert "cluster.initial_master_nodes" not in pilot.at("spec", "configuration", "settings")
+    assert [pilot.status["lastStartedTime"] for pilot in sea.all(Pilot)] == before, "nothing is restarted"
+    assert sea.status(test)["clusterUUID"] == "the-one"
+
+
+def test_masters_that_were_started_stay_until_the_cluster_is_formed() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("master", 3, "master")]))
+    sea.leads = False
+    sea.sail(test)
+    sea.edit_pool(test, "master", replicas=1)
+    sea.sail(test)
+    assert len(sea.names(Pod)) == 3
+    sea.leads = True
+    sea.sail(test)
+    assert len(sea.names(Pod)) == 1
+
+
+def test_before_seven_the_majority_follows_the_masters_there_are() -> None:
+    sea = Sea()
+    test = sea.add(
+        elastic("test", version="6.8.23", pools=[pool("master", 3, "master"), pool("data", 1, "data")])
+    )
+    sea.sail(test)
+    minimum = "discovery.zen.minimum_master_nodes"
+
+    def said() -> set[int]:
+        return {p.at("spec", "configuration", "settings")[minimum] for p in sea.all(Pilot)}
+
+    assert said() == {2}
+    started = {pilot.name: pilot.status["lastStartedTime"] for pilot in sea.all(Pilot)}
+    sea.edit_pool(test, "master", replicas=5)
+    sizes = []
+    for _ in range(100):
+        sizes.append(int(sea.of(StatefulSet, "es-test-master").spec["replicas"]))
+        if not sea.round(test):
+            break
+    assert list(dict.fromkeys(sizes)) == [3, 4, 5], "one by one"
+    assert said() == {3}
+    sea.edit_pool(test, "master", replicas=1)
+    sea.sail(test)
+    assert {
+        p.at("spec", "configuration", "settings")[minimum] for p in sea.all(Pilot) if sea.get(Pod, p.name)
+    } == {1}
+    assert all(
+        sea.of(Pilot, n).status["lastStartedTime"] == started[n]
+        for n in ("es-test-master-0", "es-test-data-0")
+    )
+
+
+def test_settings_of_a_pool_take_the_place_of_the_clusters_however_they_are_written() -> None:
+    sea = Sea()
+    pools = [pool("mixed", 1, config={"indices.recovery": {"max_bytes_per_sec": "80mb"}})]
+    test = sea.add(
+        elastic("test", pools=pools, config={"indices.recovery.max_bytes_per_sec": "40mb", "a": {"b": False}})
+    )
+    sea.sail(test)
+    settings = sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "settings")
+    assert settings["indices.recovery.max_bytes_per_sec"] == "80mb"
+    assert settings["a.b"] is False
+    assert settings["cluster.name"] == "test"
+    sea.edit(test, config={})
+    sea.sail(test)
+    assert "a.b" not in sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "settings")
+
+
+def test_a_pilot_that_somebody_edits_by_hand_is_put_right() -> None:
+    sea, test = one_cluster()
+    sea.sail(test)
+    pilot = sea.of(Pilot, "es-test-mixed-0")
+    sea.change(pilot, lambda tree: tree["spec"]["configuration"]["settings"].update({"cluster.name": "mine"}))
+    sea.sail(test)
+    assert sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "settings")["cluster.name"] == "test"
+
+
+def test_claims_grow_with_their_pool() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("data", 2, persistence={"size": "1Gi"})]))
+    sea.sail(test)
+    for claim in sea.all(PersistentVolumeClaim):
+        sea.change(claim, lambda tree: tree.update(status={"phase": "Bound"}))
+    sea.edit_pool(test, "data", persistence={"size": "2Gi"})
+    sea.sail(test)
+    sizes = [one.at("spec", "resources", "requests", "storage") for one in sea.all(PersistentVolumeClaim)]
+    assert sizes == ["2Gi", "2Gi"]
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+
+
+def test_two_clusters_of_one_name_in_two_namespaces_know_nothing_of_each_other() -> None:
+    sea, test = one_cluster()
+    other = elastic("test", pools=[pool("mixed", 2)])
+    other["metadata"]["namespace"] = "elsewhere"
+    second = sea.add(other)
+    sea.sail(test)
+    sea.step(elasticsearch_clusters, second)
+    assert sea.of(StatefulSet, "es-test-mixed").spec["replicas"] == 1
+    there = sea.get(StatefulSet, "es-test-mixed", "elsewhere")
+    assert there is not None
+    assert there.spec["replicas"] == 2
+
+
+def test_a_cluster_at_rest_is_left_alone() -> None:
+    sea, test = one_cluster(plugins=[{"name": "analysis-icu"}])
+    sea.sail(test)
+    assert not wrote(sea.decided(test))

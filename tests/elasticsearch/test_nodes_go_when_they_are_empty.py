@@ -1,0 +1,291 @@
+"""Scaling down and removing pools: nodes are decommissioned first, and go when they say that they are empty."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kit.elastic import Sea, elastic, marked, pool, replicas_set
+from tests.kit.stepping import reasons, waits
+
+from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
+from pilothouse.api.nouns import PersistentVolumeClaim, Pilot, Pod, StatefulSet
+from pilothouse.api.objects import Object
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.runtime.intents import Tell
+
+
+def three_data_nodes(**spec: object) -> tuple[Sea, Object]:
+    """As in the cases: the set es-test-data of three, here beside a master."""
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 3, "data")], **spec))
+    sea.sail(test)
+    return sea, test
+
+
+def drain(sea: Sea, test: Object, *documents: int | None, to: int = 2) -> None:
+    """Ask for fewer, and have the pilots report these documents when they have been told."""
+    for number, count in enumerate(documents):
+        sea.says[f"es-test-data-{number}"] = {"documents": count}
+    sea.edit_pool(test, "data", replicas=to)
+    sea.sail(test)
+
+
+def replicas(sea: Sea, name: str = "es-test-data") -> int:
+    return int(sea.of(StatefulSet, name).spec["replicas"])
+
+
+def test_nav_A01_a_node_that_holds_documents_stays() -> None:
+    sea, test = three_data_nodes()
+    drain(sea, test, 0, 0, 2)
+    assert replicas(sea) == 3
+    assert sea.of(Pilot, "es-test-data-2").spec["decommission"] is True
+    wait = waits(sea.decided(test))[0]
+    assert "es-test-data-2 holds 2 documents" in wait.because
+    assert sea.condition(test, "Progressing") == ("True", "Draining")
+
+
+def test_nav_A02_an_empty_node_goes_once_it_says_that_it_is_decommissioned() -> None:
+    sea, test = three_data_nodes()
+    sea.says["es-test-data-2"] = {"documents": 0, "decommissioned": False}
+    drain(sea, test, 1, 1)
+    assert replicas(sea) == 3, "it is empty by chance, and more may come"
+    del sea.says["es-test-data-2"]
+    sea.sail(test)
+    assert replicas(sea) == 2
+    assert sea.get(Pod, "es-test-data-2") is None
+
+
+def test_nav_A03_a_node_without_a_pilot_is_waited_for() -> None:
+    sea, test = three_data_nodes()
+    sea.edit_pool(test, "data", replicas=2)
+    sea.remove(sea.of(Pilot, "es-test-data-2"))
+    intents = sea.decided(test)
+    assert replicas_set(intents) == []
+    assert "es-test-data-2 has no Pilot" in waits(intents)[0].because
+
+
+def test_nav_A04_a_set_that_is_not_there_is_made_with_the_size_that_is_asked_for() -> None:
+    sea, test = three_data_nodes()
+    sea.edit_pool(test, "data", replicas=2)
+    sea.remove(sea.of(StatefulSet, "es-test-data"))
+    sea.step(elasticsearch_clusters, test)
+    assert replicas(sea) == 2
+
+
+def test_nav_A05_A16_nothing_is_done_for_the_size_there_is() -> None:
+    sea, test = three_data_nodes()
+    assert sea.decided(test) == []
+
+
+def test_nav_A06_A08_only_the_pools_own_pilots_are_asked() -> None:
+    sea = Sea()
+    pools = [pool("master", 1, "master"), pool("data", 3, "data"), pool("data-2", 3, "data")]
+    test = sea.add(elastic("test", pools=pools))
+    sea.sail(test)
+    sea.says["es-test-data-2-2"] = {"documents": 7}
+    sea.edit_pool(test, "data", replicas=2)
+    assert marked(sea.decided(test)) == ["es-test-data-2"]
+    sea.sail(test)
+    assert (replicas(sea), replicas(sea, "es-test-data-2")) == (2, 3)
+
+
+def test_nav_A07_a_missing_pilot_of_a_node_that_stays_is_no_reason_to_wait() -> None:
+    sea, test = three_data_nodes()
+    sea.edit_pool(test, "data", replicas=2)
+    sea.sail(test, rounds=1)
+    sea.remove(sea.of(Pilot, "es-test-data-0"))
+    assert replicas_set(sea.decided(test)) == [2]
+
+
+@pytest.mark.parametrize(
+    ("case", "documents", "goes"),
+    [
+        ("nav-A09", (10, 10, 0), True),
+        ("nav-A10", (0, 0, 100), False),
+        ("nav-A11", (0, 0, None), False),
+    ],
+)
+def test_a_set_shrinks_when_those_that_go_are_empty(
+    case: str, documents: tuple[int | None, ...], goes: bool
+) -> None:
+    sea, test = three_data_nodes()
+    drain(sea, test, *documents)
+    assert replicas(sea) == (2 if goes else 3), case
+
+
+def test_nav_A12_A17_growing_asks_nobody() -> None:
+    sea, test = three_data_nodes()
+    sea.says["es-test-data-2"] = {"documents": None}
+    sea.edit_pool(test, "data", replicas=4)
+    intents = sea.decided(test)
+    assert replicas_set(intents) == [4]
+    assert marked(intents) == []
+
+
+def test_nav_A13_A14_the_highest_of_the_pool_go() -> None:
+    sea, test = three_data_nodes()
+    stranger = {"apiVersion": Pilot.api_version, "kind": "Pilot", "metadata": {"name": "es-test-data-9"}}
+    sea.add({**stranger, "spec": {}})
+    sea.edit_pool(test, "data", replicas=1)
+    assert marked(sea.decided(test)) == ["es-test-data-1", "es-test-data-2"]
+    sea.sail(test)
+    assert [name for name in sea.names(Pod) if "data" in name] == ["es-test-data-0"]
+    assert sea.of(Pilot, "es-test-data-9").spec == {}
+
+
+def test_nav_A15_a_missing_pilot_of_a_pool_that_stays_is_no_reason_to_act() -> None:
+    sea, test = three_data_nodes()
+    sea.remove(sea.of(Pilot, "es-test-data-1"))
+    intents = sea.decided(test)
+    assert marked(intents) == replicas_set(intents) == []
+
+
+def test_all_that_go_have_to_be_empty_before_one_does() -> None:
+    sea, test = three_data_nodes()
+    sea.says["es-test-data-1"] = {"documents": 3}
+    drain(sea, test, to=1)
+    assert replicas(sea) == 3
+    sea.says.clear()
+    sea.sail(test)
+    assert replicas(sea) == 1
+
+
+def test_a_drain_is_cancelled_by_asking_for_the_nodes_again() -> None:
+    sea, test = three_data_nodes()
+    drain(sea, test, 5, 5, 5)
+    pilot = sea.of(Pilot, "es-test-data-2")
+    assert DECOMMISSIONED_FOR in pilot.annotations
+    sea.edit_pool(test, "data", replicas=3)
+    sea.sail(test)
+    pilot = sea.of(Pilot, "es-test-data-2")
+    assert pilot.spec["decommission"] is False
+    assert DECOMMISSIONED_FOR not in pilot.annotations
+    assert replicas(sea) == 3
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+
+
+def test_what_a_person_decommissioned_stays_so() -> None:
+    sea, test = three_data_nodes()
+    sea.edit(sea.of(Pilot, "es-test-data-1"), decommission=True)
+    sea.sail(test)
+    drain(sea, test)
+    sea.edit_pool(test, "data", replicas=3)
+    sea.sail(test)
+    assert sea.of(Pilot, "es-test-data-1").spec["decommission"] is True
+    assert sea.of(Pilot, "es-test-data-2").spec["decommission"] is False
+
+
+def test_what_was_said_of_an_earlier_decommission_does_not_count() -> None:
+    sea, test = three_data_nodes()
+    drain(sea, test)
+    assert replicas(sea) == 2
+    sea.edit_pool(test, "data", replicas=3)
+    sea.sail(test)
+    sea.says["es-test-data-2"] = {"silent": True}
+    sea.edit_pool(test, "data", replicas=2)
+    sea.sail(test)
+    assert sea.of(Pilot, "es-test-data-2").is_true("Decommissioned"), "from before"
+    assert replicas(sea) == 3
+
+
+def test_a_pod_that_is_deleted_while_it_is_drained_changes_nothing() -> None:
+    sea, test = three_data_nodes()
+    drain(sea, test, 5, 5, 5)
+    sea.remove(sea.of(Pod, "es-test-data-2"))
+    assert replicas_set(sea.decided(test)) == []
+    sea.sail(test)
+    assert replicas(sea) == 3
+    sea.says.clear()
+    sea.sail(test)
+    assert replicas(sea) == 2
+
+
+def test_a_node_that_never_started_goes_without_a_word() -> None:
+    sea, test = three_data_nodes()
+    sea.says["es-test-data-3"] = {"broken": True}
+    sea.edit_pool(test, "data", replicas=4)
+    sea.sail(test)
+    assert sea.condition(test, "Progressing") == ("True", "NodesStarting")
+    sea.edit_pool(test, "data", replicas=3)
+    sea.sail(test)
+    assert replicas(sea) == 3
+
+
+def test_it_stays_as_long_as_data_is_missing_elsewhere() -> None:
+    sea, test = three_data_nodes()
+    sea.says["es-test-data-3"] = {"broken": True}
+    sea.health = "Red"
+    sea.edit_pool(test, "data", replicas=4)
+    sea.sail(test)
+    sea.edit_pool(test, "data", replicas=3)
+    sea.sail(test)
+    assert replicas(sea) == 4
+
+
+def test_the_last_data_nodes_have_nowhere_to_move_to() -> None:
+    sea, test = three_data_nodes()
+    drain(sea, test, to=0)
+    assert replicas(sea) == 3
+    assert marked(sea.decided(test)) == []
+    assert sea.condition(test, "Degraded") == ("True", "DrainRefused")
+
+
+def test_masters_go_one_by_one_when_all_others_are_in() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("master", 5, "master"), pool("data", 2, "data")]))
+    sea.sail(test)
+    sea.edit_pool(test, "master", replicas=3)
+    assert marked(sea.decided(test)) == ["es-test-master-4"]
+    sea.says["es-test-data-0"] = {"ready": False}
+    sea.sail(test)
+    assert reasons(sea.decided(test)) == ["NodeNotReady"]
+    assert replicas(sea, "es-test-master") == 5
+    sea.says.clear()
+    sea.sail(test)
+    assert replicas(sea, "es-test-master") == 3
+
+
+def test_a_pool_that_is_removed_is_drained_before_its_set_goes() -> None:
+    sea = Sea()
+    pools = [pool("master", 1, "master"), pool("old", 2, "data"), pool("new", 2, "data")]
+    test = sea.add(elastic("test", pools=pools))
+    sea.sail(test)
+    sea.says["es-test-old-1"] = {"documents": 4}
+    sea.change(test, lambda tree: tree["spec"]["nodePools"].pop(1))
+    sea.sail(test)
+    assert replicas(sea, "es-test-old") == 2
+    assert sea.of(Pilot, "es-test-old-0").spec["decommission"] is True
+    sea.says.clear()
+    sea.sail(test)
+    assert sea.names(StatefulSet) == ["es-test-master", "es-test-new"]
+    assert not [name for name in sea.names(Pod) if "old" in name]
+
+
+def test_claims_are_kept_unless_told_otherwise() -> None:
+    sea = Sea()
+    pools = [pool("data", 2, "data", "master", persistence={"size": "1Gi"})]
+    test = sea.add(elastic("test", pools=pools))
+    sea.sail(test)
+    sea.edit_pool(test, "data", replicas=1)
+    sea.sail(test)
+    assert sea.names(PersistentVolumeClaim) == [
+        "elasticsearch-data-es-test-data-0",
+        "elasticsearch-data-es-test-data-1",
+    ]
+    sea.edit(test, persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"})
+    sea.sail(test)
+    sea.edit_pool(test, "data", replicas=2)
+    sea.sail(test)
+    sea.edit_pool(test, "data", replicas=1)
+    sea.sail(test)
+    assert sea.names(PersistentVolumeClaim) == ["elasticsearch-data-es-test-data-0"]
+
+
+def test_a_drain_that_waits_is_told_once() -> None:
+    sea, test = three_data_nodes()
+    drain(sea, test, 5, 5, 5)
+    told = [intent for intent in sea.decided(test) if isinstance(intent, Tell)]
+    assert told == [], "what is said already is not said again"
+    sea.says["es-test-data-2"] = {"documents": 3}
+    sea.play_pilots(test)
+    told = [intent.event for intent in sea.decided(test) if isinstance(intent, Tell)]
+    assert told == ["ErrScale"]

@@ -1,0 +1,275 @@
+"""Upgrades: pool by pool, non-masters first, the highest ordinal first, one node at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kit.elastic import Sea, elastic, partitions, pool, replicas_set, writes, wrote
+from tests.kit.stepping import reasons
+
+from pilothouse.api.navigator.labels import VERSION
+from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
+from pilothouse.api.objects import Object
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.upgrades import refusal
+from pilothouse.runtime.intents import Tell, Update
+
+OLD, NEW = "6.8.22", "6.8.23"
+
+
+def three_nodes(version: str = OLD, **spec: Any) -> tuple[Sea, Object]:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("data", 3)], version=version, **spec))
+    sea.sail(test)
+    return sea, test
+
+
+def images(sea: Sea) -> list[str]:
+    return [pod.spec["containers"][0]["image"].rpartition(":")[2] for pod in sea.all(Pod)]
+
+
+def the_set(sea: Sea, name: str = "es-test-data") -> Object:
+    return sea.of(StatefulSet, name)
+
+
+def image_of(stateful_set: Object) -> str:
+    return str(stateful_set.at("spec", "template", "spec")["containers"][0]["image"])
+
+
+def test_nav_U01_the_first_step_is_the_highest_pod_and_the_image() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, version=NEW)
+    assert partitions(sea.step(elasticsearch_clusters, test)) == [2]
+    assert image_of(the_set(sea)).endswith(f":{NEW}")
+    assert the_set(sea).annotations[VERSION] == OLD
+
+
+def test_nav_U02_the_next_when_the_one_before_reports_the_version() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, version=NEW)
+    sea.sail(test, rounds=2)
+    assert images(sea) == [OLD, OLD, NEW]
+    sea.sail(test, rounds=1)
+    assert the_set(sea).at("spec", "updateStrategy", "rollingUpdate", "partition") == 1
+
+
+def test_nav_U03_nothing_while_data_is_missing() -> None:
+    sea, test = three_nodes()
+    sea.health = "Red"
+    sea.sail(test)
+    sea.edit(test, version=NEW)
+    intents = sea.decided(test)
+    assert writes(intents, "StatefulSet") == []
+    assert reasons(intents) == ["Red"]
+    assert [intent.event for intent in intents if isinstance(intent, Tell)] == ["ErrUpdateVersion"]
+
+
+def test_nav_U04_nothing_while_a_node_is_down() -> None:
+    sea, test = three_nodes()
+    sea.says["es-test-data-0"] = {"ready": False}
+    sea.sail(test)
+    sea.edit(test, version=NEW)
+    intents = sea.decided(test)
+    assert writes(intents, "StatefulSet") == []
+    assert reasons(intents) == ["NodeNotReady"]
+
+
+def test_nav_U05_the_version_is_reached_when_all_pilots_report_it() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert images(sea) == [NEW] * 3
+    assert the_set(sea).annotations[VERSION] == NEW
+    status = sea.status(test)
+    assert status["version"] == NEW
+    assert status["nodePools"]["data"]["updatedReplicas"] == 3
+
+
+def test_nav_U06_a_node_that_still_reports_the_old_version_is_waited_for() -> None:
+    sea, test = three_nodes()
+    sea.says["es-test-data-2"] = {"version": OLD}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW]
+    intents = sea.decided(test)
+    assert not wrote(intents)
+    assert (
+        "es-test-data-2 reports version 6.8.22"
+        in sea.of(ElasticsearchCluster, "test").condition(  # type: ignore[index]
+            "Progressing"
+        )["message"]
+    )
+
+
+def test_nav_U07_nothing_while_the_health_is_unknown() -> None:
+    sea, test = three_nodes()
+    leader = sea.of(Pilot, "es-test-data-0")
+    sea.change(leader, lambda tree: tree["status"]["elasticsearch"].pop("cluster"))
+    sea.edit(test, version=NEW)
+    assert reasons(sea.decided(test)) == ["HealthUnknown"]
+
+
+@pytest.mark.parametrize(("settled", "goes"), [(False, False), (True, True)])
+def test_nav_U08_yellow_will_do_where_it_can_not_get_green(settled: bool, goes: bool) -> None:
+    sea, test = three_nodes()
+    sea.health, sea.settled = "Yellow", settled
+    sea.sail(test)
+    sea.edit(test, version=NEW)
+    assert (partitions(sea.decided(test)) == [2]) is goes
+
+
+def test_nav_U09_pools_without_masters_first_whatever_their_order() -> None:
+    sea = Sea()
+    pools = [pool("master", 3, "master"), pool("data", 2, "data"), pool("ingest", 1, "ingest")]
+    test = sea.add(elastic("test", pools=pools, version=OLD))
+    sea.sail(test)
+    order: list[str] = []
+    sea.edit(test, version=NEW)
+    for _ in range(200):
+        at_new = [pod.name for pod in sea.all(Pod) if pod.annotations[VERSION] == NEW]
+        order += sorted(set(at_new) - set(order))
+        if not sea.round(test):
+            break
+    assert order == [
+        "es-test-data-1",
+        "es-test-data-0",
+        "es-test-ingest-0",
+        "es-test-master-2",
+        "es-test-master-1",
+        "es-test-master-0",
+    ]
+
+
+def test_nav_U10_the_version_comes_before_the_size() -> None:
+    sea, test = three_nodes()
+    sea.edit_pool(test, "data", replicas=5)
+    sea.edit(test, version=NEW)
+    intents = sea.decided(test)
+    assert partitions(intents) == [2]
+    assert replicas_set(intents) == []
+    sea.sail(test)
+    assert images(sea) == [NEW] * 5
+
+
+def test_the_health_has_to_be_seen_after_the_node_came_back() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, version=NEW)
+    sea.sail(test, rounds=1)
+    sea.leads = False
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW]
+    assert reasons(sea.decided(test)) == ["HealthOutdated"]
+    sea.leads = True
+    sea.sail(test)
+    assert images(sea) == [NEW] * 3
+
+
+def test_what_a_former_leader_saw_counts_for_nothing() -> None:
+    sea, test = three_nodes()
+    sea.edit(sea.of(Lease, "test-leader"), holderIdentity="es-test-data-1_7")
+    sea.edit(test, version=NEW)
+    assert reasons(sea.decided(test)) == ["HealthUnknown"]
+
+
+def test_reverting_half_way_stops_and_says_who_can_not_go_back() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, version=NEW)
+    sea.sail(test, rounds=2)
+    assert images(sea) == [OLD, OLD, NEW]
+    sea.edit(test, version=OLD)
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW]
+    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
+    message = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    assert "es-test-data-2" in message
+    assert "es-test-data-1" not in message
+    sea.remove(sea.of(Pod, "es-test-data-2"))
+    sea.remove(sea.of(Pod, "es-test-data-0"))
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW], "each comes back as it was"
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert images(sea) == [NEW] * 3
+
+
+def test_what_nobody_has_moved_to_can_be_taken_back() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, version=NEW)
+    sea.step(elasticsearch_clusters, test)
+    sea.edit(test, version=OLD)
+    sea.sail(test)
+    assert images(sea) == [OLD] * 3
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+
+
+def test_a_size_can_be_changed_while_a_version_is_refused() -> None:
+    sea, test = three_nodes(NEW)
+    sea.edit(test, version=OLD)
+    sea.edit_pool(test, "data", replicas=4)
+    sea.sail(test)
+    assert images(sea) == [NEW] * 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("7.17.9", "7.17.29", ""),
+        ("7.17.29", "8.17.0", ""),
+        ("6.8.23", "7.17.9", ""),
+        ("7.17.29", "7.17.9", "can't go back"),
+        ("6.8.23", "8.17.0", "go to the last 7.x in between"),
+        ("7.10.2", "8.17.0", "go to 7.17 or later first"),
+    ],
+)
+def test_only_ways_that_elasticsearch_goes(old: str, new: str, says: str) -> None:
+    assert says in refusal(old, new)
+    assert bool(says) == bool(refusal(old, new))
+
+
+def test_a_version_that_breaks_a_node_is_mended_out_of_turn() -> None:
+    sea, test = three_nodes()
+    sea.says["es-test-data-2"] = {"broken": True}
+    sea.edit(test, version=NEW, image={"repository": "mine", "tag": "bad"})
+    sea.sail(test)
+    sea.now += 100
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, "bad"]
+    sea.edit(test, image={"repository": "mine", "tag": "good"})
+    sea.sail(test, rounds=3)
+    del sea.says["es-test-data-2"]
+    sea.sail(test)
+    assert images(sea) == ["good"] * 3
+    assert the_set(sea).at("spec", "updateStrategy", "type") == "RollingUpdate"
+
+
+def test_one_node_is_down_at_a_time_whatever_is_changed() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, version=NEW, config={"action.auto_create_index": False})
+    for _ in range(100):
+        down = [pilot.name for pilot in sea.all(Pilot) if not pilot.is_true("Ready")]
+        missing = [name for name in sea.names(Pilot) if sea.get(Pod, name) is None]
+        assert len({*down, *missing}) <= 1
+        if not sea.round(test):
+            break
+    assert images(sea) == [NEW] * 3
+
+
+def test_resources_and_placement_roll_the_pods() -> None:
+    sea, test = three_nodes()
+    sea.edit_pool(test, "data", resources={"limits": {"memory": "2Gi"}}, tolerations=[{"operator": "Exists"}])
+    sea.sail(test)
+    for pod in sea.all(Pod):
+        assert pod.spec["containers"][0]["resources"] == {"limits": {"memory": "2Gi"}}
+        assert pod.spec["tolerations"] == [{"operator": "Exists"}]
+    opts = [p.at("spec", "configuration", "environment", "ES_JAVA_OPTS") for p in sea.all(Pilot)]
+    assert opts == ["-Xms1024m -Xmx1024m"] * 3
+
+
+def test_a_template_is_never_written_without_a_partition_that_holds_the_others() -> None:
+    sea, test = three_nodes()
+    seen: list[Update] = []
+    sea.watch = lambda intent: seen.append(intent) if isinstance(intent, Update) else None
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert [each.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"] for each in seen] == [2, 1, 0]

@@ -1,0 +1,214 @@
+"""Clusters of Elasticsearch stepped by hand, with pilots that say what a test has them say.
+
+    sea = Sea()
+    demo = sea.add(elastic("demo", pools=[pool("data", 3, "data", "master")]))
+    sea.sail(demo)                       # all controllers, kubelet and pilots, until nobody has anything to do
+    sea.edit_pool(demo, "data", replicas=2)
+    sea.step(elasticsearch_clusters, demo)
+    sea.says["es-demo-data-2"] = {"documents": 5}      # what a pilot reports, other than it would by itself
+
+A pilot that is played reports that it runs what its Pilot's spec says, in the version its pod was made for, and that it is empty when it is
+decommissioned and ``says`` has no documents for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.kit.stepping import WRITES, Yard
+
+from pilothouse.api.navigator.configurations import configuration_hash
+from pilothouse.api.navigator.labels import VERSION
+from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.pod_health import healthy
+from pilothouse.base.times import format_micro_time, format_time
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.pilots.creating import pilots
+from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.meta.conditions import with_condition
+from pilothouse.runtime.intents import Intent, Patch, Update
+
+_MOST_ROUNDS = 300
+
+
+def pool(name: str, replicas: int, *roles: str, **fields: Any) -> Tree:
+    return {"name": name, "replicas": replicas, "roles": list(roles or ("data", "master")), **fields}
+
+
+def elastic(name: str = "demo", *, pools: list[Tree], version: str = "7.17.9", **spec: Any) -> Tree:
+    return {
+        "apiVersion": ElasticsearchCluster.api_version,
+        "kind": ElasticsearchCluster.kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"version": version, "nodePools": pools, **spec},
+    }
+
+
+class Sea(Yard):
+    """A yard with pilots."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.says: dict[str, Tree] = {}
+        """By the name of a Pilot: documents, version, ready, decommissioned, stuck."""
+        self.health = "Green"
+        self.settled = True
+        self.leads = True
+        self._starts: dict[str, tuple[str, str, str]] = {}
+
+    def edit_pool(self, cluster: Object, name: str, **fields: Any) -> Object:
+        """Change a pool, as a user would."""
+
+        def edit(tree: Tree) -> None:
+            for one in tree["spec"]["nodePools"]:
+                if one["name"] == name:
+                    one.update(fields)
+
+        return self.change(cluster, edit)
+
+    def decided(self, cluster: Object) -> list[Intent]:
+        return self.decide(elasticsearch_clusters, cluster)
+
+    def of(self, noun: Any, name: str) -> Object:
+        """An object that has to be there."""
+        found = self.get(noun, name)
+        assert found is not None, f"there is no {noun.kind} {name}"
+        return found
+
+    def condition(self, cluster: Object, kind: str) -> tuple[str, str]:
+        """Status and reason."""
+        found = self.of(ElasticsearchCluster, cluster.name).condition(kind)
+        return (found["status"], found["reason"]) if found else ("", "")
+
+    def sail(self, cluster: Object, *, rounds: int = _MOST_ROUNDS) -> None:
+        """Everybody at work until nobody writes."""
+        for _ in range(rounds):
+            if not self.round(cluster):
+                return
+        if rounds == _MOST_ROUNDS:
+            raise AssertionError("no end")
+
+    def round(self, cluster: Object) -> bool:
+        """Everybody once. False if nobody had anything to do."""
+        before = self._version
+        self.step(elasticsearch_clusters, cluster)
+        for one in self.all(StatefulSet):
+            self.step(stateful_sets, one)
+        self.run_pods(broken=lambda pod: bool(self.says.get(pod.name, {}).get("broken")))
+        for one in self.all(Pod):
+            self.step(pilots, one)
+        self.play_pilots(cluster)
+        self.collect()
+        self.now += 2
+        return self._version != before
+
+    def play_pilots(self, cluster: Object) -> None:
+        """Each pilot reports; the first that is up leads, and says how the cluster is."""
+        for pilot in self.all(Pilot):
+            pod = self.get(Pod, pilot.name)
+            status = self._status(pilot, pod)
+            if status is not None and status != pilot.status:
+                self.change(pilot, lambda tree, status=status: tree.update(status=status))  # type: ignore[misc]
+        up = [one for one in self.all(Pilot) if one.is_true("Ready")]
+        if up and self.leads:
+            self._lead(cluster, up[0], up)
+
+    def _status(self, pilot: Object, pod: Object | None) -> Tree | None:
+        says = self.says.get(pilot.name, {})
+        if says.get("silent"):
+            return None
+        is_up = pod is not None and healthy(pod) and says.get("ready", True)
+        status: Tree = dict(pilot.status)
+        conditions = status.get("conditions")
+        if is_up and pod is not None:
+            digest = configuration_hash(pilot.spec)
+            if says.get("stuck"):
+                digest = str(pilot.at("status", "configuration", "hash"))
+            version = says.get("version", pod.annotations[VERSION])
+            start = (pod.uid, digest, version)
+            if self._starts.get(pilot.name) != start:
+                self._starts[pilot.name] = start
+                status["lastStartedTime"] = format_time(self.now)
+            status["configuration"] = {"generation": pilot.generation, "hash": digest}
+            documents = says.get("documents", 0 if pilot.spec.get("decommission") else 10)
+            status["elasticsearch"] = {**(status.get("elasticsearch") or {}), "version": version}
+            if documents is not None:
+                status["elasticsearch"]["documents"] = documents
+            if pilot.spec.get("decommission"):
+                empty = says.get("decommissioned", documents == 0)
+                told = {
+                    "type": "Decommissioned",
+                    "status": "True" if empty else "False",
+                    "observedGeneration": pilot.generation,
+                }
+                conditions = with_condition(conditions, told, now=format_time(self.now))
+        ready = {"type": "Ready", "status": "True" if is_up else "False"}
+        if is_up or pilot.status:
+            conditions = with_condition(conditions, ready, now=format_time(self.now))
+        if conditions is not None:
+            status["conditions"] = conditions
+        return status
+
+    def _lead(self, cluster: Object, leader: Object, up: list[Object]) -> None:
+        name = f"{cluster.name}-leader"
+        if (lease := self.get(Lease, name)) is None:
+            metadata = {"name": name, "namespace": cluster.namespace}
+            spec = {
+                "holderIdentity": f"{leader.name}_1",
+                "acquireTime": format_micro_time(self.now),
+            }
+            self.add({"apiVersion": Lease.api_version, "kind": "Lease", "metadata": metadata, "spec": spec})
+        elif not lease.spec["holderIdentity"].startswith(f"{leader.name}_"):
+            self.edit(lease, holderIdentity=f"{leader.name}_1", acquireTime=format_micro_time(self.now))
+        facts = {
+            "health": self.health,
+            "clusterUUID": "the-one",
+            "settled": self.settled,
+            "members": {one.name: one.status["lastStartedTime"] for one in up},
+        }
+        known = dict(leader.at("status", "elasticsearch", "cluster", default={}))
+        seen = known.pop("observedTime", "")
+        acquired = self.of(Lease, name).spec["acquireTime"]
+        if known == facts and seen >= acquired[:19]:
+            return
+        facts["observedTime"] = format_time(self.now)
+        elasticsearch = {**leader.status["elasticsearch"], "cluster": facts}
+        self.change(leader, lambda tree: tree["status"].update(elasticsearch=elasticsearch))
+
+
+def writes(intents: list[Intent], kind: str) -> list[Intent]:
+    """Those that change objects of a kind."""
+    found = (intent for intent in intents if isinstance(intent, (Patch, Update)))
+    return [intent for intent in found if intent.seen.kind == kind]
+
+
+def replicas_set(intents: list[Intent]) -> list[int]:
+    """To what sets are scaled."""
+    return [
+        intent.fields["spec"]["replicas"]
+        for intent in intents
+        if isinstance(intent, Patch) and "replicas" in intent.fields.get("spec", {})
+    ]
+
+
+def partitions(intents: list[Intent]) -> list[int]:
+    """To what the partitions of sets are put."""
+    return [
+        intent.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"]
+        for intent in intents
+        if isinstance(intent, Update) and intent.seen.kind == "StatefulSet"
+    ]
+
+
+def marked(intents: list[Intent]) -> list[str]:
+    """Who is decommissioned."""
+    return [
+        intent.seen.name
+        for intent in intents
+        if isinstance(intent, Patch) and intent.fields.get("spec", {}).get("decommission") is True
+    ]
+
+
+def wrote(intents: list[Intent]) -> bool:
+    return any(isinstance(intent, WRITES) for intent in intents)
