@@ -416,3 +416,27 @@ async def test_too_much_memory_kills_and_says_so(tmp_path: Path) -> None:
             pytest.skip("this machine does not let us limit memory")
         assert reason(pod) == "OOMKilled"
         assert container(pod)["state"]["terminated"]["exitCode"] == 137
+
+
+async def test_a_read_only_root_lets_only_volumes_be_written(tmp_path: Path) -> None:
+    async with real_node(tmp_path) as node:
+        own = {
+            "securityContext": {"readOnlyRootFilesystem": True},
+            "volumeMounts": [
+                {"name": "data", "mountPath": "/data"},
+                {"name": "data", "mountPath": "/usr/share"},
+                {"name": "more", "mountPath": "/usr/more"},
+            ],
+        }
+        places = "/ /tmp /var/tmp /etc /usr /data /usr/share /usr/more /dev/shm"
+        script = f"for each in {places}; do touch $each/probe 2>&1 && echo $each; done"
+        volumes = [{"name": "data", "emptyDir": {}}, {"name": "more", "emptyDir": {}}]
+        said = await printed(node, script, container=own, volumes=volumes)
+        written = [line for line in said.splitlines() if line.startswith("/")]
+        assert written == ["/data", "/usr/share", "/usr/more", "/dev/shm"]
+
+
+async def test_privileges_are_not_gained_where_that_is_refused(tmp_path: Path) -> None:
+    async with real_node(tmp_path) as node:
+        own = {"securityContext": {"allowPrivilegeEscalation": False}}
+        assert (await printed(node, "grep NoNewPrivs /proc/self/status", container=own)).split()[1] == "1"
