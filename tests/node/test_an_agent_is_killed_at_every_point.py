@@ -24,6 +24,7 @@ from tests.node.stage import container, is_ready
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
+from pilothouse.base.ids import new_uid
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
@@ -94,7 +95,7 @@ class Life:
         self._kubeconfig = kubeconfig
         self._folder = folder
         self._name = name
-        self.mark = f"pilothouse-mark-{name}"
+        self.mark = f"pilothouse-mark-{new_uid()}"
         self.data = folder / "data"
         self.data.mkdir(parents=True)
         self.agent = self._start()
