@@ -28,9 +28,11 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.cache import Difference
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
+from pilothouse.node.evicting import Candidate, memory_request, sentence, victim
 from pilothouse.node.folders import pod_folders
-from pilothouse.node.health import conditions, limits_condition, problems
+from pilothouse.node.health import conditions, limits_condition, problems, shortages
 from pilothouse.node.keeping import Keeper, Means
+from pilothouse.node.limits import pod_group
 from pilothouse.node.machine import look, room
 from pilothouse.node.parts import Parts
 from pilothouse.node.registering import Registration
@@ -122,13 +124,24 @@ class Agent:
             unsubscribe()
 
     async def _evict(self) -> None:
-        """Have those pods end that take more than they may, and the others keep to limits that have changed."""
+        """Have those pods end that take more than they may, and when memory runs short, who takes most."""
         while True:
             await asyncio.sleep(EVICTIONS)
             for uid, keeper in tuple(self._keepers.items()):
                 if excess := self._parts.volumes.excess(uid):
                     keeper.evict("Evicted", excess)
-                keeper.limit_anew()
+            shortage = shortages(room(self._settings.data)).get("MemoryPressure")
+            chosen = victim(self._candidates()) if shortage else None
+            if shortage and chosen is not None:
+                log.warning("pod %s is evicted: %s", chosen.uid, shortage)
+                self._keepers[chosen.uid].evict("Evicted", sentence(chosen, shortage))
+                self.registration.refresh()
+
+    def _candidates(self) -> Iterator[Candidate]:
+        for uid, keeper in self._keepers.items():
+            if not keeper.ends:
+                usage = self._parts.groups.group(pod_group(uid)).usage().working_set_bytes or 0
+                yield Candidate(uid, memory_request(keeper.pod), usage)
 
     def _changed(self, difference: Difference) -> None:
         old, new = difference

@@ -3,8 +3,8 @@
     conditions(room, problems(survey, ""))        # Ready, MemoryPressure, DiskPressure, PIDPressure
     limits_condition(survey)                        # whether limits are enforced, and if not, why
 
-Thresholds are kubelet's: 100 MiB of memory, a tenth of the disk, a twentieth of its inodes, a tenth of the process ids. A node whose parts
-have failed, or whose folder can't be written, is not ready, and says why.
+Thresholds are kubelet's: 100 MiB of memory, a tenth of the disk (but no more than 1 GiB), a twentieth of its inodes, a tenth of the process
+ids. A node whose parts have failed, or on which containers can't have a view of their own, is not ready, and says why.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pilothouse.supervise.surveying import Survey
 LIMITS: Final = "pilothouse.io/LimitsEnforced"
 LEAST_MEMORY: Final = 100 * 1024 * 1024
 LEAST_DISK: Final = 0.10
+ENOUGH_DISK: Final = 2**30
+"""On a large disk a tenth is more than anybody needs."""
 LEAST_FILES: Final = 0.05
 LEAST_PROCESSES: Final = 0.10
 
@@ -28,8 +30,8 @@ def shortages(room: Room) -> dict[str, str]:
         found["MemoryPressure"] = (
             f"{_mib(room.memory)} of memory left; below {_mib(LEAST_MEMORY)} pods are evicted"
         )
-    if room.disk < room.disk_size * LEAST_DISK:
-        least = int(room.disk_size * LEAST_DISK)
+    least = min(int(room.disk_size * LEAST_DISK), ENOUGH_DISK)
+    if room.disk < least:
         found["DiskPressure"] = (
             f"{_mib(room.disk)} left on the disk of pods; it should be {_mib(least)} at least"
         )

@@ -103,6 +103,11 @@ class Keeper:
             self._publisher.saw(pod)
         self._news.set()
 
+    @property
+    def ends(self) -> bool:
+        """Whether it is on its way out already, or out."""
+        return self._ending is not None or self._publisher.current.get("phase") in ENDED
+
     def evict(self, reason: str, message: str) -> None:
         """Have the pod end and fail, to make room."""
         if self._ending is None:

@@ -60,6 +60,8 @@ _NO_DEVICES: Final = "nodes hand out no devices"
 _NO_STORAGE: Final = "nodes mount no storage of this kind; use a persistentVolumeClaim"
 _NO_WINDOWS: Final = "nodes run Linux"
 _NO_PRIORITY: Final = "pods have no priorities and never drive each other out"
+_NO_FILTER: Final = "nodes filter no system calls: RuntimeDefault means Unconfined"
+_NO_APPARMOR: Final = "nodes load no profiles: RuntimeDefault means Unconfined"
 _SHARED_LIMITS: Final = (
     "enforced where the node may use control groups; else the pod's status says that it is not"
 )
@@ -153,8 +155,8 @@ _POD_SECURITY: Final[dict[str, Verdict]] = {
     "fsGroup": _roughly("as runAsUser"),
     "sysctls": _no("kernel settings are the node's"),
     "fsGroupChangePolicy": _roughly("ownership is always set when a volume is mounted"),
-    "seccompProfile": _YES,
-    "appArmorProfile": _YES,
+    "seccompProfile": _roughly(_NO_FILTER),
+    "appArmorProfile": _roughly(_NO_APPARMOR),
     "seLinuxChangePolicy": _no("nodes set no SELinux labels", applies=_given),
 }
 _SECURITY: Final[dict[str, Verdict]] = {
@@ -167,13 +169,11 @@ _SECURITY: Final[dict[str, Verdict]] = {
     "runAsUser": _POD_SECURITY["runAsUser"],
     "runAsGroup": _POD_SECURITY["runAsGroup"],
     "runAsNonRoot": _YES,
-    "readOnlyRootFilesystem": _roughly(
-        "the image's files are read-only; folders of the node keep their own rights"
-    ),
+    "readOnlyRootFilesystem": _YES,
     "allowPrivilegeEscalation": _YES,
     "procMount": _no("/proc is always the default one", "Unmasked", _one_of("Unmasked")),
-    "seccompProfile": _YES,
-    "appArmorProfile": _YES,
+    "seccompProfile": _roughly(_NO_FILTER),
+    "appArmorProfile": _roughly(_NO_APPARMOR),
 }
 _PROFILE: Final[dict[str, Verdict]] = {
     "type": _no("no such profiles are loaded on nodes", "Localhost", _one_of("Localhost")),

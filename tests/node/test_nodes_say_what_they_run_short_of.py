@@ -1,0 +1,160 @@
+"""Conditions of the Node, what is reserved, and who is evicted when memory runs short."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.kit.node_parts import EVERYTHING, PlainGroup
+from tests.node.stage import Stage, app, is_ready, phase
+
+from pilothouse.api.nouns import Node
+from pilothouse.node.evicting import Candidate, victim
+from pilothouse.node.health import conditions, limits_condition, problems, shortages
+from pilothouse.node.machine import Room, look, room, without
+from pilothouse.node.settings import NodeSettings
+from pilothouse.supervise.limiting import Usage
+from pilothouse.supervise.surveying import Allowance
+
+PLENTY = Room(
+    memory=2**33,
+    disk=2**38,
+    disk_size=2**39,
+    files=10**6,
+    files_size=2 * 10**6,
+    processes=30000,
+    processes_size=32768,
+)
+
+
+def replaced(**changes: int) -> Room:
+    return msgspec.structs.replace(PLENTY, **changes)
+
+
+@pytest.mark.parametrize(
+    ("short", "expected"),
+    [
+        (PLENTY, set()),
+        (replaced(memory=99 * 2**20), {"MemoryPressure"}),
+        (replaced(disk=2**29), {"DiskPressure"}),
+        (replaced(disk=2**31), set()),
+        (replaced(disk=5 * 2**20, disk_size=100 * 2**20), {"DiskPressure"}),
+        (replaced(files=10), {"DiskPressure"}),
+        (replaced(files=0, files_size=0), set()),
+        (replaced(processes=100), {"PIDPressure"}),
+        (replaced(memory=0, disk=0, processes=0), {"MemoryPressure", "DiskPressure", "PIDPressure"}),
+    ],
+)
+def test_shortages(short: Room, expected: set[str]) -> None:
+    assert set(shortages(short)) == expected
+    told = {each["type"]: each["status"] for each in conditions(short, "")}
+    assert {kind for kind, status in told.items() if status == "True"} == {"Ready", *expected}
+
+
+def test_a_node_whose_parts_have_failed_is_not_ready_and_says_why() -> None:
+    told = {
+        each["type"]: each for each in conditions(PLENTY, problems(EVERYTHING, "volumes stopped: OSError"))
+    }
+    assert told["Ready"]["status"] == "False"
+    assert told["Ready"]["message"] == "volumes stopped: OSError"
+
+
+def test_nor_is_one_whose_containers_can_have_no_view() -> None:
+    survey = msgspec.structs.replace(EVERYTHING, view=Allowance(False, "Operation not permitted"))
+    assert "Operation not permitted" in problems(survey, "")
+
+
+def test_limits_that_the_machine_does_not_enforce_are_told() -> None:
+    assert limits_condition(EVERYTHING)["status"] == "True"
+    limits = {**EVERYTHING.limits, "memory": Allowance(False, "not ours to write")}
+    told = limits_condition(msgspec.structs.replace(EVERYTHING, limits=limits))
+    assert (told["status"], told["message"]) == ("False", "memory: not ours to write")
+
+
+def test_this_machine_has_something(tmp_path: Path) -> None:
+    now = room(tmp_path / "not" / "there" / "yet")
+    assert now.memory > 0
+    assert 0 < now.disk <= now.disk_size
+    assert 0 < now.processes < now.processes_size
+
+
+def test_what_is_told_of_the_machine(tmp_path: Path) -> None:
+    settings = NodeSettings(
+        name="m1",
+        data=tmp_path,
+        labels={"disk": "ssd"},
+        capacity={"pods": "20", "cpu": "4"},
+        reserved={"cpu": "500m", "memory": "1Gi"},
+    )
+    machine = look(settings)
+    assert machine.labels["kubernetes.io/hostname"] == "m1"
+    assert machine.labels["kubernetes.io/os"] == "linux"
+    assert machine.labels["disk"] == "ssd"
+    assert (machine.capacity["pods"], machine.allocatable["cpu"]) == ("20", "3500m")
+    assert machine.info["kubeletVersion"].startswith("v1.32.0+pilothouse")
+
+
+def test_no_more_is_reserved_than_there_is() -> None:
+    assert without({"cpu": "1"}, {"cpu": "2", "gpu": "1"}) == {"cpu": "0"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "who"),
+    [
+        ([], None),
+        ([("a", 0, 0)], None),
+        ([("a", 0, 100), ("b", 0, 200)], "b"),
+        ([("a", 1000, 900), ("b", 0, 10)], "b"),
+        ([("a", 1000, 900), ("b", 1000, 990)], "b"),
+        ([("a", 100, 900), ("b", 500, 900)], "a"),
+    ],
+)
+def test_who_uses_most_beyond_what_it_asked_for_goes(
+    pods: list[tuple[str, int, int]], who: str | None
+) -> None:
+    chosen = victim(Candidate(*each) for each in pods)
+    assert (chosen.uid if chosen else None) == who
+
+
+def test_memory_that_runs_short_costs_one_pod_at_a_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        usage: dict[str, int] = {}
+        for name in ("small", "large"):
+            pod = await stage.pod({"containers": [app()]}, name)
+            usage[f"pods/{pod.uid}"] = 2**20 if name == "small" else 2**30
+            await stage.until(is_ready, name)
+        monkeypatch.setattr(
+            PlainGroup, "usage", lambda self: Usage(working_set_bytes=usage.get(self._name, 0))
+        )
+        left = [2**20]
+        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(memory=left[0]))
+        pod = await stage.until(lambda pod: phase(pod) == "Failed", "large")
+        left[0] = 2**33
+        assert pod.status["reason"] == "Evicted"
+        assert "low on resource: memory" in pod.status["message"]
+        await asyncio.sleep(60)
+        assert is_ready(await stage.get("small"))
+
+    stage.play(scene)
+
+
+def test_pressure_is_a_condition_of_the_node_within_seconds(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        assert stage.agent is not None
+        await stage.agent.registration.registered()
+        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(disk=2**20))
+        await asyncio.sleep(11)
+        node = await stage.api.get(Node, "n1")
+        assert node.is_true("DiskPressure")
+        assert "1 MiB left on the disk of pods" in (node.condition("DiskPressure") or {})["message"]
+        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: PLENTY)
+        await asyncio.sleep(11)
+        assert not (await stage.api.get(Node, "n1")).is_true("DiskPressure")
+
+    stage.play(scene)
