@@ -62,6 +62,12 @@ class Talk(socketserver.StreamRequestHandler):
                 said = os.environ["POD_NAME"] + " " + os.environ["POD_UID"]
             elif words[0] == "ask":
                 said = ask(words[1], words[2], "who")
+            elif words[0] == "remember":
+                with open("/data/word", "w") as file:
+                    file.write(words[1])
+                said = words[1]
+            elif words[0] == "recall":
+                said = open("/data/word").read()
             elif words[0] == "server":
                 said = server_version()
             else:

@@ -11,7 +11,7 @@ from tests.fleet.plane import PORT, Plane, plane, talker
 from tests.kit.machines import missing
 from tests.kit.waiting import eventually
 
-from pilothouse.api.nouns import Node, Pod, Service, StatefulSet
+from pilothouse.api.nouns import Node, Pod, Service, StatefulSet, StorageClass
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.rest import Api
 
@@ -22,7 +22,7 @@ SPREAD = [
     {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
+        "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": LABELS},
     }
 ]
@@ -55,7 +55,8 @@ async def furnished(api: Api, replicas: int = 3) -> dict[str, Object]:
         if await api.find(Service, name, "default") is None:
             await api.create(Service, {**body, "spec": {"selector": LABELS, "ports": ports, **spec}})
     if await api.find(StatefulSet, "db", "default") is None:
-        await api.create(StatefulSet, stateful_set(replicas))
+        spec = talker(topologySpreadConstraints=SPREAD, tolerations=IMPATIENT)
+        await api.create(StatefulSet, stateful_set(replicas, name="db", labels=LABELS, spec=spec))
 
     async def all_ready() -> dict[str, Object] | None:
         pods = await ready_pods(api)
@@ -64,16 +65,15 @@ async def furnished(api: Api, replicas: int = 3) -> dict[str, Object]:
     return await eventually(all_ready, seconds=90)
 
 
-def stateful_set(replicas: int) -> Tree:
-    spec: dict[str, Any] = talker(topologySpreadConstraints=SPREAD, tolerations=IMPATIENT)
+def stateful_set(replicas: int, *, name: str, labels: dict[str, str], spec: Tree) -> Tree:
     return {
-        "metadata": {"name": "db", "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "replicas": replicas,
             "serviceName": "members",
             "podManagementPolicy": "Parallel",
-            "selector": {"matchLabels": LABELS},
-            "template": {"metadata": {"labels": LABELS}, "spec": spec},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }
 
@@ -182,19 +182,84 @@ async def test_pods_come_up_while_a_member_of_the_store_is_dead(fleet_of_three: 
             leader.wait_until_healthy()
 
 
+async def test_a_cable_that_is_pulled_for_a_moment_costs_nothing(fleet_of_three: Plane) -> None:
+    fleet = fleet_of_three
+    async with fleet.api() as api:
+        before = await furnished(api)
+        pod, other = before["db-0"], before["db-1"]
+        node = next(node for node in fleet.nodes if node.name == pod.spec["nodeName"])
+        node.machine.cut_off()
+        try:
+            await api.delete(Pod, "db-1", "default")
+
+            async def another() -> Object | None:
+                found = (await ready_pods(api)).get("db-1")
+                return found if found is not None and found.uid != other.uid else None
+
+            successor = await eventually(another, seconds=40)
+        finally:
+            node.machine.heal()
+
+        async def caught_up() -> bool:
+            said = fleet.said(node, pod.status["podIP"], f"ask db-1.members {PORT}")
+            return said == f"db-1 {successor.uid}"
+
+        # Its agent learns what it missed, and nobody took its pods for lost.
+        await eventually(caught_up, seconds=60)
+        after = await ready_pods(api)
+        assert after["db-0"].uid == pod.uid
+        assert len(node.talkers()) == 1
+
+
+async def kept(api: Api) -> Object:
+    """A pod with a volume, once it is ready."""
+    labels = {"app": "kept"}
+    if await api.find(StorageClass, "folders") is None:
+        await api.create(
+            StorageClass,
+            {
+                "metadata": {"name": "folders"},
+                "provisioner": "pilothouse.io/directory",
+                "volumeBindingMode": "WaitForFirstConsumer",
+            },
+        )
+        spec: dict[str, Any] = talker(tolerations=IMPATIENT)
+        spec["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        claim = {
+            "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "folders",
+                "resources": {"requests": {"storage": "10Mi"}},
+            },
+        }
+        tree = stateful_set(1, name="kept", labels=labels, spec=spec)
+        tree["spec"]["volumeClaimTemplates"] = [claim]
+        await api.create(StatefulSet, tree)
+
+    async def ready() -> Object | None:
+        pod = await api.find(Pod, "kept-0", "default")
+        return pod if pod is not None and pod.is_true("Ready") and not pod.deleting else None
+
+    return await eventually(ready, seconds=60)
+
+
 async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_it_is_back(
     fleet_of_three: Plane,
 ) -> None:
     fleet = fleet_of_three
     async with fleet.api() as api:
+        everyone = {node.name for node in fleet.nodes}
         before = await furnished(api)
-        lost = next(node for node in fleet.nodes if node.name == "m3")
-        stranded = next(pod for pod in before.values() if pod.spec["nodeName"] == "m3")
-        assert len(lost.talkers()) == 1
+        keeping = await kept(api)
+        lost = next(node for node in fleet.nodes if node.name == keeping.spec["nodeName"])
+        assert fleet.said(lost, keeping.status["podIP"], "remember me") == "me"
+        stranded = next(pod for pod in before.values() if pod.spec["nodeName"] == lost.name)
+        assert len(lost.talkers()) == 2
         lost.machine.cut_off()
 
         async def unheard() -> bool:
-            return await ready_nodes(api) == {"m1", "m2"}
+            return await ready_nodes(api) == everyone - {lost.name}
 
         await eventually(unheard, seconds=120)
 
@@ -204,7 +269,7 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
 
         # It may still run there, so nobody takes its place until somebody says that the machine is gone.
         await eventually(leaving, seconds=30)
-        await api.delete(Node, "m3")
+        await api.delete(Node, lost.name)
 
         async def moved() -> dict[str, Object] | None:
             pods = await ready_pods(api)
@@ -212,7 +277,7 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
 
         after = await eventually(moved, seconds=120)
         moved_pod = after[stranded.name]
-        assert moved_pod.spec["nodeName"] in ("m1", "m2")
+        assert moved_pod.spec["nodeName"] != lost.name
         home = next(node for node in fleet.nodes if node.name == moved_pod.spec["nodeName"])
         elsewhere = next(pod for pod in after.values() if pod.spec["nodeName"] != home.name)
         asking = next(node for node in fleet.nodes if node.name == elsewhere.spec["nodeName"])
@@ -223,18 +288,30 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
             return said == f"{stranded.name} {moved_pod.uid}"
 
         await eventually(found_anew, seconds=30)
-        # Cut off, it can't know, and goes on.
-        assert len(lost.talkers()) == 1
+        # What has its data there waits for the machine.
+        waiting = await api.get(Pod, "kept-0", "default")
+        assert waiting.uid != keeping.uid
+        assert "nodeName" not in waiting.spec
+        # Cut off, the machine can't know, and goes on.
+        assert len(lost.talkers()) == 2
 
         lost.machine.heal()
 
         async def back() -> bool:
-            return await ready_nodes(api) == {"m1", "m2", "m3"} and not lost.talkers()
+            return await ready_nodes(api) == everyone
 
         await eventually(back, seconds=90)
+        kept_again = await kept(api)
+        assert kept_again.spec["nodeName"] == lost.name
+        assert fleet.said(lost, kept_again.status["podIP"], "recall") == "me"
+
+        async def nothing_twice() -> bool:
+            return len(lost.talkers()) == 1
+
+        await eventually(nothing_twice, seconds=30)
         now = await ready_pods(api)
         assert {name: pod.uid for name, pod in now.items()} == {name: pod.uid for name, pod in after.items()}
-        assert sum(len(node.talkers()) for node in fleet.nodes) == 3
+        assert sum(len(node.talkers()) for node in fleet.nodes) == 4
 
         # And it is one of the fleet again: it takes pods, which reach the others and are reached.
         await api.patch(StatefulSet, "db", "default", {"spec": {"replicas": 4}})
@@ -244,7 +321,7 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
             return pods.get("db-3") if len(pods) == 4 else None
 
         newest = await eventually(fourth, seconds=60)
-        assert newest.spec["nodeName"] == "m3"
+        assert newest.spec["nodeName"] == lost.name
 
         async def reached_by_name() -> bool:
             said = fleet.said(asking, elsewhere.status["podIP"], f"ask db-3.members {PORT}")
