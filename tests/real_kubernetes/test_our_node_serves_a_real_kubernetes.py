@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 from tests.kit.machines import missing
 from tests.kit.waiting import eventually
 from tests.real_kubernetes.plane import PODS, RealPlane, kubernetes
+from tests.streams.terminals import on_a_terminal
 
 pytestmark = [pytest.mark.long, pytest.mark.etcd, pytest.mark.skipif(bool(missing()), reason=missing())]
 
@@ -189,3 +192,48 @@ async def test_it_can_be_drained(real: RealPlane) -> None:
     finally:
         (await real.kubectl("uncordon", "m1")).ok()
     await until_ready(real, "web")
+
+
+async def test_programs_run_inside_pods_as_kube_apiserver_asks_for_it(
+    real: RealPlane, tmp_path: Path
+) -> None:
+    """It asks in SPDY, whatever kubectl speaks."""
+    (await real.kubectl("apply", "-f", str(EXAMPLE))).ok()
+    await until_ready(real, "web")
+    ran = await real.kubectl("exec", "web-0", "--", "sh", "-c", "hostname; echo to-stderr >&2; exit 3")
+    assert (ran.code, ran.out) == (3, "web-0\n")
+    assert "to-stderr" in ran.err
+    text = "".join(f"{number:07d}\n" for number in range(100_000))
+    assert (await real.kubectl("exec", "-i", "web-0", "--", "cat", stdin=text)).ok() == text
+    (tmp_path / "here").write_text(text)
+    (await real.kubectl("cp", str(tmp_path / "here"), "web-0:/tmp/there")).ok()
+    assert (await real.kubectl("exec", "web-0", "--", "md5sum", "/tmp/there")).ok().split()[0] == (
+        hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+    )
+    async with on_a_terminal(
+        real.kubectl, "exec", "-it", "web-0", "--", "sh", rows=33, columns=77
+    ) as terminal:
+        await terminal.type("until [ \"$(stty size)\" = '33 77' ]; do sleep 0.05; done; echo si''zed\n")
+        await terminal.until("sized")
+        await terminal.type("exit 5\n")
+        assert await terminal.code() == 5
+    refused = await real.kubectl("exec", "web-0", "--", "no-such-program")
+    assert refused.code != 0
+    assert "no-such-program" in refused.err
+
+
+async def test_one_can_attach_to_a_pod(real: RealPlane) -> None:
+    (await real.kubectl("apply", "-f", str(EXAMPLE))).ok()
+    await until_ready(real, "web")
+    async with real.kubectl.started("attach", "web-0") as attached:
+        assert attached.stdout is not None
+        said = "sh -c 'echo heard > /proc/1/fd/1'"
+
+        async def heard() -> bool:
+            await real.kubectl("exec", "web-0", "--", "sh", "-c", said)
+            try:
+                return await asyncio.wait_for(attached.stdout.readline(), 2) == b"heard\n"
+            except TimeoutError:
+                return False
+
+        await eventually(heard)

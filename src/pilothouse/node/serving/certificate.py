@@ -69,7 +69,7 @@ class ServingCertificate:
             # Each connection's certificate is checked afresh.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
-            if self._authorities:
+            if self._authorities.strip():
                 context.load_verify_locations(cadata=self._authorities.decode())
             self._context = context
             self._load_or_make(context)

@@ -1,8 +1,8 @@
 """The node's HTTPS server. Paths are a kubelet's:
 
     GET /containerLogs/{namespace}/{pod}/{container}?follow=true&tailLines=20
-    GET /exec/{namespace}/{pod}/{container}?command=sh&input=1&output=1&tty=1        a WebSocket
-    GET /attach/{namespace}/{pod}/{container}?output=1                               a WebSocket
+    GET /exec/{namespace}/{pod}/{container}?command=sh&input=1&output=1&tty=1        a WebSocket, or SPDY
+    GET /attach/{namespace}/{pod}/{container}?output=1                               the same
     GET /pods    GET /healthz    GET /metrics    GET /metrics/resource
 
     door = listening("127.0.0.1", 10250)
@@ -29,6 +29,8 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.node.serving.callers import Callers, Unanswered
 from pilothouse.node.serving.pages import Pages, Place, Refused
 from pilothouse.node.serving.sessions import Sessions
+from pilothouse.node.serving.spdy_socket import PROTOCOL, SpdySocket
+from pilothouse.node.serving.talking import Socket
 
 HEARTBEAT_SECONDS = 30.0
 """How often a client that says nothing is asked whether it is there."""
@@ -37,6 +39,8 @@ BACKLOG = 128
 LONGEST_MESSAGE = 4 * 1024 * 1024
 TEXT = "text/plain; charset=utf-8"
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+SPDY = "SPDY/3.1"
+VERSIONS = "X-Stream-Protocol-Version"
 _OPEN = frozenset({"/healthz"})
 
 Figures = Callable[[], Awaitable[str]]
@@ -166,13 +170,15 @@ class Door:
         self,
         request: web.Request,
         options: StreamOptions,
-        session: Callable[[WebSocket, Place, StreamOptions], Awaitable[None]],
+        session: Callable[[Socket, Place, StreamOptions], Awaitable[None]],
     ) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").upper() == SPDY:
+            return await self._talk_spdy(request, options, session)
         answer = web.WebSocketResponse(
             protocols=PROTOCOLS, heartbeat=HEARTBEAT_SECONDS, max_msg_size=LONGEST_MESSAGE
         )
         if not answer.can_prepare(request):
-            raise Refused(400, "only WebSockets are spoken here, and this is no request for one")
+            raise Refused(400, f"WebSockets and {SPDY} are spoken here, and this is no request for one")
         await answer.prepare(request)
         try:
             await session(WebSocket(answer), _place(request), options)
@@ -180,6 +186,38 @@ class Door:
             log.debug("%s: the client went away", request.path)
         finally:
             await answer.close()
+        return answer
+
+    async def _talk_spdy(
+        self,
+        request: web.Request,
+        options: StreamOptions,
+        session: Callable[[Socket, Place, StreamOptions], Awaitable[None]],
+    ) -> web.StreamResponse:
+        """The same with a real kube-apiserver."""
+        transport = request.transport
+        if PROTOCOL not in request.headers.getall(VERSIONS, ()) or transport is None:
+            raise Refused(403, f"of the versions offered in {VERSIONS} none is {PROTOCOL}")
+        head = {"Connection": "Upgrade", "Upgrade": SPDY, VERSIONS: PROTOCOL}
+        answer = web.StreamResponse(status=101, headers=head)
+        answer.force_close()
+        writer = await answer.prepare(request)
+        if writer is None:
+            return answer
+
+        async def write(data: bytes) -> None:
+            await writer.write(data)
+
+        socket = SpdySocket(write, options, hold=transport.pause_reading, release=transport.resume_reading)
+        # aiohttp's parser has nothing more to say on this connection; what comes goes to whoever is named here.
+        request.protocol.set_parser(socket)  # type: ignore[arg-type]
+        try:
+            await socket.opened()
+            await session(socket, _place(request), options)
+        except (ConnectionError, TimeoutError):
+            log.debug("%s: the client went away", request.path)
+        finally:
+            await socket.close()
         return answer
 
 
