@@ -39,6 +39,9 @@ START_SECONDS = 60.0
 KILL_SECONDS = 10.0
 """How long the kernel may take to end what was killed, and the shim to write it down."""
 
+_FRUGAL = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "262144"}
+"""What a shim took for a burst of output it gives back. Its program gets an environment of its own."""
+
 
 class StillRunning(Exception):
     """Killed, and yet not gone: something in it hangs in the kernel."""
@@ -221,7 +224,7 @@ def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[byt
                 stdout=writer,
                 stderr=log,
                 start_new_session=True,
-                env={},
+                env=_FRUGAL,
             )
     except BaseException:
         os.close(reader)

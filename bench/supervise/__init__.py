@@ -1,0 +1,1 @@
+"""What a container costs beside its program."""
