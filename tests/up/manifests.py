@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 
-def stateful_set(name: str = "web", replicas: int = 1, script: str = "", **spec: Any) -> str:
+def stateful_set(name: str = "web", replicas: int = 1, script: str = "", grace: int = 5, **spec: Any) -> str:
     """A set of shells, which end when they are told to."""
     command = script or "trap 'exit 0' TERM; echo began; while :; do sleep 0.1; done"
     container = {"name": "sh", "image": "host/sh", "command": ["sh", "-c", command], **spec}
@@ -20,7 +20,7 @@ def stateful_set(name: str = "web", replicas: int = 1, script: str = "", **spec:
             "selector": {"matchLabels": {"app": name}},
             "template": {
                 "metadata": {"labels": {"app": name}},
-                "spec": {"terminationGracePeriodSeconds": 5, "containers": [container]},
+                "spec": {"terminationGracePeriodSeconds": grace, "containers": [container]},
             },
         },
     }

@@ -86,3 +86,18 @@ async def test_pods_that_are_kept_go_on_and_are_taken_up(plane: UpPlane, how: st
     plane.start()
     after = await pod_once(plane)
     assert program_of(plane, after) == pid
+
+
+async def test_who_is_in_a_hurry_does_not_wait_for_the_grace_of_pods(plane: UpPlane) -> None:
+    stubborn = "trap '' TERM; while :; do sleep 0.1; done"
+    await plane.kubectl("apply", "-f", "-", stdin=stateful_set(script=stubborn, grace=600))
+    pid = program_of(plane, await pod_once(plane))
+    assert plane.process is not None
+    plane.process.popen.send_signal(signal.SIGINT)
+
+    async def stopping() -> bool:
+        return plane.role("node")["state"] == "stopping"
+
+    await eventually(stopping)
+    assert plane.stop(signal.SIGINT) == 0, plane.output
+    assert not lives(pid)

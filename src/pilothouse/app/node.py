@@ -113,7 +113,20 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
             await _until(stop, together(work))
         if ends_pods:
-            await end_pods(settings.data, containers, clock, patience=STOP_SECONDS)
+            await _end_pods(settings, clock, stop)
+
+
+async def _end_pods(settings: NodeSettings, clock: Clock, stop: Stop) -> None:
+    """Have all pods end in their own time, or at once when somebody is in a hurry."""
+    ending = asyncio.create_task(end_pods(settings.data, containers, clock, patience=STOP_SECONDS))
+    hurried = asyncio.create_task(stop.hurried.wait())
+    await asyncio.wait((ending, hurried), return_when=asyncio.FIRST_COMPLETED)
+    hurried.cancel()
+    if not ending.done():
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+        ending = asyncio.create_task(end_pods(settings.data, containers, clock, patience=0))
+    await ending
 
 
 def _door(options: NodeOptions) -> socket.socket:

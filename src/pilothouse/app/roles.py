@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -154,7 +155,7 @@ class Keeper:
 
     async def _live(self) -> int:
         """One process, from its start to its end; its status."""
-        _keep_small(self._log)
+        self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         theirs, ours = os.pipe()
         self.health.lines.clear()
         try:
@@ -210,8 +211,8 @@ def _ending(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"status {code}"
 
 
-def _keep_small(log: Path) -> None:
-    """A log that has grown large is put aside before the next process goes on with it."""
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > LARGEST_LOG:
-        log.replace(log.with_suffix(".log.1"))
+def keep_small(log: Path, largest: int = LARGEST_LOG) -> None:
+    """Put aside what a large log holds. Whoever writes to it has it open for appending, and goes on with the empty file."""
+    if log.exists() and log.stat().st_size > largest:
+        shutil.copyfile(log, log.with_suffix(".log.1"))
+        os.truncate(log, 0)

@@ -26,7 +26,7 @@ from pilothouse.app import memory, up_folder
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.default_classes import make_default_classes
 from pilothouse.app.options import StartError
-from pilothouse.app.roles import Keeper, Role, RoleFailed
+from pilothouse.app.roles import Keeper, Role, RoleFailed, keep_small
 from pilothouse.app.stopping import Stop
 from pilothouse.app.up_folder import Report, RoleReport
 
@@ -34,6 +34,8 @@ READY_SECONDS = 60.0
 """How long everything may take to be there."""
 LEFTOVERS_SECONDS = 30.0
 """How long what a killed ``up`` left behind may take to end."""
+LOGS_SECONDS = 60.0
+"""How often somebody looks whether a log has grown too large."""
 GRACE = {"node": 150.0, "controller-manager": 20.0, "apiserver": 40.0}
 """Seconds to stop in, in order of stopping. Pods have their own time to end, within the node's."""
 
@@ -99,6 +101,7 @@ class _Up:
         }
         asked = asyncio.create_task(stop.asked.wait())
         starting = asyncio.create_task(self._start())
+        tending = asyncio.create_task(self._tend_logs())
         try:
             await asyncio.wait((starting, asked, *living), return_when=asyncio.FIRST_COMPLETED)
             if starting.done() and not starting.cancelled():
@@ -109,6 +112,7 @@ class _Up:
             raise StartError(str(problem)) from None
         finally:
             starting.cancel()
+            tending.cancel()
             await self._stop(stop)
             ended = await asyncio.gather(*living, return_exceptions=True)
             asked.cancel()
@@ -138,6 +142,12 @@ class _Up:
         self._ready = time.time() - self._options.began
         memory.settle()
         self._write_report()
+
+    async def _tend_logs(self) -> None:
+        while True:
+            for name in self._keepers:
+                keep_small(self._log(name))
+            await asyncio.sleep(LOGS_SECONDS)
 
     async def _stop(self, stop: Stop) -> None:
         hurrying = asyncio.create_task(self._hurry(stop))

@@ -46,9 +46,13 @@ def create(ttl: float, description: str, server: str, kubeconfig: Path | None, d
         made = asyncio.run(make(reached, url, lifetime=ttl or None, description=description))
     click.echo(str(made))
     if _is_local(url):
+        from pilothouse.app.addresses import outward_address
+
+        port = url.rpartition(":")[2]
         click.echo(
-            f"{url} can be reached from this machine alone. Start the API server with --listen 0.0.0.0:6443, and name "
-            "an address that others reach with --server, for a token that works elsewhere.",
+            f"{url} can be reached from this machine alone. For a token that works elsewhere, start the server with "
+            f"--listen 0.0.0.0:{port} and name an address that others reach: --server https://"
+            f"{outward_address() or 'ADDRESS'}:{port}",
             err=True,
         )
 

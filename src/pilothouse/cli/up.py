@@ -75,6 +75,7 @@ def _welcome(report: Report, folder: DataFolder) -> None:
     """One screen: where it is, how to use it, what to do next."""
     example = Path("examples/kubernetes/hello.yaml")
     data = "" if _is_default(folder.path) else f" --data {folder.path}"
+    program = _program()
     lines = [
         f"Pilothouse is up at {report.url}; the node {report.node} was ready after {report.ready:.1f} s.",
         "",
@@ -83,13 +84,24 @@ def _welcome(report: Report, folder: DataFolder) -> None:
         "  kubectl get nodes",
         *([f"  kubectl apply -f {example.resolve()}"] if example.exists() else []),
         "",
-        f"  pilothouse status{data}",
-        f"  pilothouse token create{data}    # for another machine to join",
+        f"  {program} status{data}",
+        f"  {program} token create{data}    # for another machine to join",
         "",
-        f"Ctrl-C or `pilothouse down{data}` stops it"
+        f"Ctrl-C or `{program} down{data}` stops it"
         f"{', and leaves pods running' if report.keep else ', pods too'}. The data stays in {folder.path}.",
     ]
     click.echo("\n".join(lines))
+
+
+def _program() -> str:
+    """The word by which the reader runs this program, who may not have it on the path."""
+    import shutil
+
+    called = Path(sys.argv[0]).absolute()
+    if called.name == "__main__.py":
+        return f"{sys.executable} -m pilothouse"
+    found = shutil.which("pilothouse")
+    return "pilothouse" if found is not None and Path(found).absolute() == called else str(called)
 
 
 def _is_default(path: Path) -> bool:
