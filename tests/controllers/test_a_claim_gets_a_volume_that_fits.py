@@ -96,6 +96,14 @@ def test_a_volume_is_asked_for_where_there_is_a_provisioner() -> None:
     assert [type(one) for one in again] == [Wait]
 
 
+def test_a_claim_for_storage_of_nodes_needs_a_class_that_waits_for_a_node() -> None:
+    hasty = storage_class("hasty", provisioner="pilothouse.io/loop")
+    (wait,) = seen(claims, claim(storageClassName="hasty"), hasty)
+    assert isinstance(wait, Wait)
+    assert wait.reason == "NoNodeChosen"
+    assert "WaitForFirstConsumer" in (wait.remedy or "")
+
+
 def test_a_claim_without_a_class_gets_the_default_one_and_one_with_an_empty_class_none() -> None:
     default = annotated(storage_class("std"), **{"storageclass.kubernetes.io/is-default-class": "true"})
     (patch,) = seen(claims, claim(), default, MADE)

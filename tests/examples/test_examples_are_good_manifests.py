@@ -12,7 +12,7 @@ from pilothouse.api.registry import resources
 from pilothouse.apiserver.catalog import Catalog
 
 FOLDER = Path(__file__).parent.parent.parent / "examples"
-FILES = sorted(FOLDER.glob("*.yaml"))
+FILES = sorted(FOLDER.rglob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -161,6 +161,7 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
         data=settings.data,
         clock=clock,
         rng=random.Random(),
+        tiers=settings.tiers,
         allocatable=look(settings).allocatable,
     )
 

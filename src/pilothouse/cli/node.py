@@ -9,7 +9,7 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.cli.lifeline import lifeline_flag
-from pilothouse.cli.parameters import Listen
+from pilothouse.cli.parameters import Listen, Tier
 from pilothouse.cli.staying import log_to_stderr, verbose_flag
 from pilothouse.cli.store_flags import data_flag
 
@@ -97,6 +97,14 @@ class Taints(click.ParamType[tuple[dict[str, str], ...]]):
 @click.option(
     "--stop-pods", is_flag=True, help="End all pods when told to stop; else the next agent takes them up."
 )
+@click.option(
+    "--tier",
+    "tiers",
+    type=Tier(),
+    multiple=True,
+    metavar="NAME=FOLDER",
+    help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
+)
 @lifeline_flag
 @verbose_flag("Log more; twice for much more.")
 def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: Any) -> None:
@@ -157,6 +165,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         labels=flags["node_labels"],
         taints=flags["register_with_taints"],
         stop_pods=flags["stop_pods"],
+        tiers=dict(flags["tiers"]),
     )
     return NodeOptions(
         access=access,

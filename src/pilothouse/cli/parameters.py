@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,6 +26,24 @@ class Duration(click.ParamType[float]):
         if seconds < 0:
             self.fail(f"{value!r} is negative", param, ctx)
         return seconds
+
+
+class Tier(click.ParamType[tuple[str, Path]]):
+    """``NAME=FOLDER``; in the program, the two."""
+
+    name = "name=folder"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Path]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, folder = value.partition("=")
+        if not equals or not name or not folder.startswith("/"):
+            self.fail(f"{value!r} is not a tier: write NAME=FOLDER, the folder from / on", param, ctx)
+        if name == "default":
+            self.fail("the tier default is in the data folder: choose another name", param, ctx)
+        return name, Path(folder)
 
 
 class Listen(click.ParamType[tuple[str, int]]):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.parameters import Listen
+from pilothouse.cli.parameters import Listen, Tier
 from pilothouse.cli.store_flags import data_flag
 
 if TYPE_CHECKING:
@@ -39,9 +39,24 @@ if TYPE_CHECKING:
     help="Range of the pods' addresses; else each gets one of loopback.",
 )
 @click.option(
+    "--tier",
+    "tiers",
+    type=Tier(),
+    multiple=True,
+    metavar="NAME=FOLDER",
+    help="A folder for volumes of classes with the parameter tier: NAME; any number of times.",
+)
+@click.option(
     "--keep", is_flag=True, help="Leave pods running when told to stop; the next `up` takes them up."
 )
-def up(data: Path, listen: tuple[str, int], name: str, pod_cidr: str, keep: bool) -> None:
+def up(
+    data: Path,
+    listen: tuple[str, int],
+    name: str,
+    pod_cidr: str,
+    tiers: tuple[tuple[str, Path], ...],
+    keep: bool,
+) -> None:
     """Run a whole control plane: API server, controllers, and this machine as a node.
 
     Ctrl-C, or `pilothouse down`, stops all of it, pods too; what they keep stays, and the next `up` goes on from there.
@@ -63,7 +78,12 @@ def up(data: Path, listen: tuple[str, int], name: str, pod_cidr: str, keep: bool
             node=check_node_name(name or kept or default_node_name()),
             keep=keep,
             # The node is reached where the server is: from this machine alone, or from others too.
-            node_flags=("--listen", f"{host}:0", *(("--pod-cidr", pod_cidr) if pod_cidr else ())),
+            node_flags=(
+                "--listen",
+                f"{host}:0",
+                *(("--pod-cidr", pod_cidr) if pod_cidr else ()),
+                *(f"--tier={tier}={folder}" for tier, folder in tiers),
+            ),
             began=_process_start(),
         )
         asyncio.run(run(options, say=lambda line: click.echo(line, err=True), welcome=_welcome))

@@ -39,6 +39,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts that pods may not have: allocatable is capacity without them."""
     pids: int | None = 8192
     """Processes and threads that a container may have; None for as many as the machine can."""
+    tiers: Mapping[str, Path] = {}
+    """Folders for volumes beside the one in the data folder, by the names that storage classes have for them."""
     unschedulable: bool = False
     """Whether the Node is cordoned when it is made."""
     stop_pods: bool = False

@@ -152,9 +152,11 @@ _POD_SECURITY: Final[dict[str, Verdict]] = {
     "supplementalGroupsPolicy": _no(
         "groups of the image's own /etc/group are not looked up", "Strict", _one_of("Strict")
     ),
-    "fsGroup": _roughly("as runAsUser"),
+    "fsGroup": _roughly(
+        "set where the node agent is root; else all of a pod is the agent's user, whose its volumes are"
+    ),
     "sysctls": _no("kernel settings are the node's"),
-    "fsGroupChangePolicy": _roughly("ownership is always set when a volume is mounted"),
+    "fsGroupChangePolicy": _YES,
     "seccompProfile": _roughly(_NO_FILTER),
     "appArmorProfile": _roughly(_NO_APPARMOR),
     "seLinuxChangePolicy": _no("nodes set no SELinux labels", applies=_given),
@@ -276,7 +278,7 @@ SECTIONS: Final[dict[str, dict[str, Verdict]]] = {
             "HugePages",
             lambda value: str(value).startswith("HugePages"),
         ),
-        "sizeLimit": _roughly("checked now and then: a pod that uses more is evicted"),
+        "sizeLimit": _roughly("looked at three times a minute: a pod that uses more is evicted"),
     },
     "api.core.v1.VolumeProjection": {
         "secret": _YES,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.local_volumes import PROVISIONERS
 from pilothouse.api.nouns import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.storage.matching import (
@@ -168,6 +169,13 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
         if node is not None:
             yield _choose_again(claim, f"no volume that fits is left on node {node.name}")
         yield Wait("NoVolume", because=f"no volume of class {storage_class.name} fits", remedy=wanted)
+        return
+    if node is None and provisioner in PROVISIONERS:
+        yield Wait(
+            "NoNodeChosen",
+            because=f"a volume of {provisioner} is made on the node where its pod runs, and class {storage_class.name} does not wait for one",
+            remedy="use a class with volumeBindingMode: WaitForFirstConsumer",
+        )
         return
     because = f"Waiting for a volume to be created by the provisioner {provisioner!r}, or by hand"
     if claim.annotations.get(PROVISIONER) != provisioner:

@@ -76,7 +76,8 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
                     for entry in _tar_entries(archive_):
                         taking.take(entry)
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as problem:
-            raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {problem}") from None
+            why = str(problem).partition("\n")[0].rstrip(":")
+            raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {why}") from None
     taking.check_links()
     if not taking.entries:
         raise UnpackError(

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.cli.running import pilothouse
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    source = tmp_path / "redis-7.2"
+    (source / "bin").mkdir(parents=True)
+    (source / "bin" / "redis-server").write_text("#!/bin/sh\n")
+    with tarfile.open(tmp_path / "redis.tar.gz", "w:gz") as made:
+        made.add(source, "redis-7.2")
+    return tmp_path / "redis.tar.gz"
+
+
+def test_an_image_is_imported_listed_and_removed(archive: Path, tmp_path: Path):
+    data = str(tmp_path / "data")
+    flags = [
+        "--strip-components",
+        "1",
+        "--entrypoint",
+        "bin/redis-server",
+        "--env",
+        "LANG=C",
+        "--cmd",
+        "--port",
+        "--cmd",
+        "1",
+    ]
+    done = pilothouse("image", "import", "redis:7.2", str(archive), "--data", data, *flags)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "imported redis:7.2: 2 files, 10 B, seen by pods at /opt/redis\n"
+    [record] = json.loads(pilothouse("image", "list", "--data", data, "-o", "json").stdout)
+    assert record["name"] == "redis:7.2"
+    assert record["manifest"]["entrypoint"] == ["/opt/redis/bin/redis-server"]
+    assert record["manifest"]["cmd"] == ["--port", "1"]
+    assert record["manifest"]["env"]["LANG"] == "C"
+    head, row = pilothouse("image", "list", "--data", data).stdout.splitlines()
+    assert head.split() == ["NAME", "SIZE", "FILES", "IMPORTED", "SEEN", "AT", "DIGEST"]
+    assert row.startswith("redis:7.2  10 B  2      ")
+    assert pilothouse("image", "remove", "redis:7.2", "--data", data).stdout == "removed redis:7.2\n"
+    assert json.loads(pilothouse("image", "list", "--data", data, "-o", "json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("import", "not an image", "ARCHIVE"), "is no image reference: expected the form NAME:TAG"),
+        (("import", "redis:7", "NONE"), "does not exist"),
+        (("import", "redis:7", "TEXT"), "is no tar or zip archive"),
+        (("import", "redis:7", "ARCHIVE", "--env", "LANG"), "'LANG' is not NAME=VALUE"),
+        (("import", "redis:7", "ARCHIVE", "--mount-at", "/usr"), "would hide the node's own files"),
+        (
+            ("import", "host/redis:7", "ARCHIVE"),
+            "names that begin with host/ are programs of the node itself",
+        ),
+        (("remove", "redis:7"), "there is no image redis:7; there are: none"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(archive: Path, tmp_path: Path, arguments: tuple[str, ...], said: str):
+    text = tmp_path / "text"
+    text.write_text("hello")
+    names = {"ARCHIVE": str(archive), "TEXT": str(text), "NONE": str(tmp_path / "none")}
+    words = [names.get(word, word) for word in arguments]
+    done = pilothouse("image", *words, "--data", str(tmp_path / "data"))
+    assert done.returncode != 0
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert said in last
+    assert "Traceback" not in done.stderr
