@@ -190,13 +190,7 @@ async def test_a_service_is_reached_at_its_address_while_it_has_endpoints(api: A
         )
 
         async def greeted() -> bool:
-            try:
-                reader, writer = await asyncio.open_connection(*at)
-            except ConnectionRefusedError:
-                return False
-            said = await reader.read()
-            writer.close()
-            return said == b"hello"
+            return await heard(*at) == b"hello"
 
         await eventually(greeted)
         assert network.problems == []
@@ -206,6 +200,54 @@ async def test_a_service_is_reached_at_its_address_while_it_has_endpoints(api: A
             return not await greeted()
 
         await eventually(refused)
+
+
+async def heard(address: str, port: int) -> bytes:
+    """What is said at a place; nothing if nobody listens."""
+    try:
+        reader, writer = await asyncio.open_connection(address, port)
+    except ConnectionRefusedError:
+        return b""
+    said = await reader.read()
+    writer.close()
+    return said
+
+
+async def test_host_ports_and_node_ports_are_open_at_the_node_for_as_long_as_they_are_wanted(
+    api: Api, tmp_path: Path
+) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    host_port = free_port()
+    one = await bound(api, "p", ports=[{"containerPort": 8080, "hostPort": host_port}])
+    async with networking(api, tmp_path) as network:
+        address = await network.assign(one)
+        server = await asyncio.start_server(greet, address, 8080)
+        async with server:
+            ports = [{"name": "web", "port": 80, "protocol": "TCP"}]
+            tree = service("web", namespace="default", address="", ports=ports, type="NodePort").thawed()
+            made = await api.create(Service, tree)
+            node_port = made.spec["ports"][0]["nodePort"]
+            targets = [{"name": "web", "port": 8080, "protocol": "TCP"}]
+            await api.create(
+                EndpointSlice, slice_of("web", endpoint(address), namespace="default", ports=targets)
+            )
+            for port in (host_port, node_port):
+
+                async def greeted(port: int = port) -> bool:
+                    return await heard("127.0.0.1", port) == b"hello"
+
+                await eventually(greeted)
+            await network.release(one.uid)
+            await api.delete(Service, "web", "default")
+            for port in (host_port, node_port):
+
+                async def closed(port: int = port) -> bool:
+                    return await heard("127.0.0.1", port) == b""
+
+                await eventually(closed)
 
 
 async def test_another_machine_beside_one_on_loopback_is_told_in_the_nodes_condition(
