@@ -62,7 +62,7 @@ async def furnished(api: Api, replicas: int = 3) -> dict[str, Object]:
         pods = await ready_pods(api)
         return pods if len(pods) == replicas else None
 
-    return await eventually(all_ready, seconds=90)
+    return await eventually(all_ready, seconds=150)
 
 
 def stateful_set(replicas: int, *, name: str, labels: dict[str, str], spec: Tree) -> Tree:
@@ -85,7 +85,7 @@ async def test_pods_reach_pods_by_address_by_name_and_through_a_service(fleet_of
         async def all_there() -> bool:
             return await ready_nodes(api) == {"m1", "m2", "m3"}
 
-        await eventually(all_there, seconds=60)
+        await eventually(all_there, seconds=120)
         pods = await furnished(api)
         assert {pod.spec["nodeName"] for pod in pods.values()} == {"m1", "m2", "m3"}
         node_of = {node.name: node for node in fleet.nodes}
@@ -100,7 +100,7 @@ async def test_pods_reach_pods_by_address_by_name_and_through_a_service(fleet_of
                     async def so() -> bool:
                         return fleet.said(node, addresses[name], line) == expected
 
-                    await eventually(so, seconds=30)
+                    await eventually(so, seconds=60)
 
                 await asked(f"ask {addresses[other]} {PORT}", who)
                 for host in (
@@ -149,14 +149,14 @@ async def test_pods_and_names_stay_while_an_agent_is_dead_and_follow_once_one_is
             found = (await ready_pods(api)).get("db-1")
             return found if found is not None and found.uid != other.uid else None
 
-        successor = await eventually(another, seconds=60)
+        successor = await eventually(another, seconds=120)
         assert successor.status["podIP"] != other.status["podIP"]
         node.start("--stop-pods")
 
         async def followed() -> bool:
             return fleet.said(beside, pod.status["podIP"], asked) == f"db-1 {successor.uid}"
 
-        await eventually(followed, seconds=30)
+        await eventually(followed, seconds=60)
         after = await ready_pods(api)
         assert after["db-0"].uid == pod.uid
         assert after["db-0"].status["podIP"] == pod.status["podIP"]
@@ -176,7 +176,7 @@ async def test_pods_come_up_while_a_member_of_the_store_is_dead(fleet_of_three: 
                 found = (await ready_pods(api)).get("db-2")
                 return found is not None and found.uid != before["db-2"].uid
 
-            await eventually(anew, seconds=90)
+            await eventually(anew, seconds=150)
         finally:
             leader.begin()
             leader.wait_until_healthy()
@@ -205,7 +205,7 @@ async def test_a_cable_that_is_pulled_for_a_moment_costs_nothing(fleet_of_three:
             return said == f"db-1 {successor.uid}"
 
         # Its agent learns what it missed, and nobody took its pods for lost.
-        await eventually(caught_up, seconds=60)
+        await eventually(caught_up, seconds=120)
         after = await ready_pods(api)
         assert after["db-0"].uid == pod.uid
         assert len(node.talkers()) == 1
@@ -241,7 +241,7 @@ async def kept(api: Api) -> Object:
         pod = await api.find(Pod, "kept-0", "default")
         return pod if pod is not None and pod.is_true("Ready") and not pod.deleting else None
 
-    return await eventually(ready, seconds=60)
+    return await eventually(ready, seconds=120)
 
 
 async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_it_is_back(
@@ -268,7 +268,7 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
             return pod.deleting and pod.uid == stranded.uid
 
         # It may still run there, so nobody takes its place until somebody says that the machine is gone.
-        await eventually(leaving, seconds=30)
+        await eventually(leaving, seconds=60)
         await api.delete(Node, lost.name)
 
         async def moved() -> dict[str, Object] | None:
@@ -287,7 +287,7 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
             said = fleet.said(asking, elsewhere.status["podIP"], line)
             return said == f"{stranded.name} {moved_pod.uid}"
 
-        await eventually(found_anew, seconds=30)
+        await eventually(found_anew, seconds=60)
         # What has its data there waits for the machine.
         waiting = await api.get(Pod, "kept-0", "default")
         assert waiting.uid != keeping.uid
@@ -300,7 +300,7 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
         async def back() -> bool:
             return await ready_nodes(api) == everyone
 
-        await eventually(back, seconds=90)
+        await eventually(back, seconds=150)
         kept_again = await kept(api)
         assert kept_again.spec["nodeName"] == lost.name
         assert fleet.said(lost, kept_again.status["podIP"], "recall") == "me"
@@ -308,7 +308,7 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
         async def nothing_twice() -> bool:
             return len(lost.talkers()) == 1
 
-        await eventually(nothing_twice, seconds=30)
+        await eventually(nothing_twice, seconds=60)
         now = await ready_pods(api)
         assert {name: pod.uid for name, pod in now.items()} == {name: pod.uid for name, pod in after.items()}
         assert sum(len(node.talkers()) for node in fleet.nodes) == 4
@@ -320,11 +320,11 @@ async def test_a_machine_that_is_cut_off_is_given_up_and_has_nothing_twice_when_
             pods = await ready_pods(api)
             return pods.get("db-3") if len(pods) == 4 else None
 
-        newest = await eventually(fourth, seconds=60)
+        newest = await eventually(fourth, seconds=120)
         assert newest.spec["nodeName"] == lost.name
 
         async def reached_by_name() -> bool:
             said = fleet.said(asking, elsewhere.status["podIP"], f"ask db-3.members {PORT}")
             return said == f"db-3 {newest.uid}"
 
-        await eventually(reached_by_name, seconds=30)
+        await eventually(reached_by_name, seconds=60)
