@@ -25,6 +25,7 @@ from tests.kit.processes import Process
 from tests.kit.servers import Target
 
 PODS = "10.88.1.0/24"
+STORAGE = Path(__file__).parents[2] / "examples" / "kubernetes" / "node-storage.yaml"
 
 
 @dataclass
@@ -77,18 +78,22 @@ def kubernetes(folder: Path) -> Iterator[RealPlane]:
 
 def _allow(server: KubeServer, folder: Path) -> None:
     """What a node of ours needs beside what Kubernetes lets every node do: what kube-proxy and a provisioner of volumes need."""
-    for role in ("system:node-proxier", "system:persistent-volume-provisioner"):
-        binding: dict[str, Any] = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"nodes-{role.rpartition(':')[2]}"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
-        }
-        file = folder / f"{binding['metadata']['name']}.json"
-        file.write_text(json.dumps(binding))
-        words = [str(newest().path), "--kubeconfig", str(server.target.kubeconfig), "apply", "-f", str(file)]
-        subprocess.run(words, check=True, capture_output=True, timeout=60)
+    binding: dict[str, Any] = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "nodes-node-proxier"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "system:node-proxier",
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
+    }
+    file = folder / "nodes-node-proxier.json"
+    file.write_text(json.dumps(binding))
+    kubectl = [str(newest().path), "--kubeconfig", str(server.target.kubeconfig)]
+    words = [*kubectl, "apply", "-f", str(file), "-f", str(STORAGE)]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
 
 
 @contextlib.contextmanager
