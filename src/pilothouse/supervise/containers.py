@@ -135,7 +135,7 @@ class Container:
 
 
 async def start(folder: Path, launch: Launch, *, seconds: float = START_SECONDS) -> Container:
-    """Run it, and return when its program has been loaded. Raises LaunchError."""
+    """Run it, and return when its program has been loaded. Raises LaunchError, and OSError if the folder can't be written."""
     if (state := records.prepare(folder, launch)) is not None:
         return Container(folder, state)
     reader, shim = _spawn_shim(folder, launch)

@@ -20,6 +20,7 @@ import time
 from pilothouse.supervise.shim import becoming, kernel, view
 from pilothouse.supervise.shim.following import Program, follow
 from pilothouse.supervise.shim.logs import Files
+from pilothouse.supervise.shim.refusing import NAMESPACES as NAMESPACES_HELP
 from pilothouse.supervise.shim.refusing import Refusal
 
 TYPE_CHECKING = False
@@ -62,6 +63,10 @@ def main() -> None:
         program = _start(launch, f'"shim_pid":{pid},"shim_ticks":{ticks}')
     except Refusal as refusal:
         _say(answer, f"{refusal.reason}\n{refusal.message}")
+        os._exit(1)
+    except OSError as error:
+        where = f"{sys.argv[1]}/{error.filename}: " if error.filename else ""
+        _say(answer, f"MachineRefused\n{where}{error.strerror}")
         os._exit(1)
     _say(answer, "started\n")
     os.close(answer)
@@ -197,8 +202,7 @@ def _enter_user_namespace(user: UserShape | None) -> None:
     except OSError as error:
         raise Refusal(
             "ViewRefused",
-            f"no namespaces of its own: {error.strerror}; run the node as root, "
-            "or allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces)",
+            f"no namespaces of its own: {error.strerror}; {NAMESPACES_HELP}",
         ) from None
 
 
@@ -214,9 +218,7 @@ def _score(value: int | None) -> None:
 
 def _reserve_exit() -> None:
     """Space for the exit record, taken while there is some: it must be writable when the disk is full."""
-    descriptor = os.open("exit.json.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    os.write(descriptor, b" " * 512)
-    os.close(descriptor)
+    _write_file("exit.json.new", b" " * 512)
 
 
 def _locked(lock: int) -> bool:
@@ -232,11 +234,20 @@ def _locked(lock: int) -> bool:
 
 
 def _write(name: str, text: str) -> None:
-    draft = name + ".new"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    os.write(descriptor, text.encode())
-    os.close(descriptor)
-    os.rename(draft, name)
+    _write_file(name + ".new", text.encode())
+    os.rename(name + ".new", name)
+
+
+def _write_file(name: str, content: bytes) -> None:
+    """Raises OSError with its name, which a failing write would not have."""
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(descriptor, content) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from None
+    finally:
+        os.close(descriptor)
 
 
 def _boot() -> str:

@@ -87,34 +87,47 @@ class Files:
         if not stat.S_ISREG(found.st_mode):
             self._max_bytes = sys.maxsize  # A device or pipe: never to be renamed.
 
-    def write(self, records: bytes) -> None:
-        """Whole records. Raises OSError; then those in the file are whole, and the others aren't there."""
-        if self._descriptor < 0:
-            self.open()
-        while records:
-            now, records = self._fitting(records)
-            if not now:
-                self._rotate()
-                continue
-            try:
-                written = 0
-                while written < len(now):
-                    written += os.write(self._descriptor, now[written:] if written else now)
-                    self.moved = time.monotonic()
-            except OSError:
-                os.ftruncate(self._descriptor, self._size)
-                raise
-            self._size += written
+    def write(self, records: bytes) -> tuple[bytes, str]:
+        """Whole records; those for which there was no room, and why. What is in the file is whole in any case."""
+        try:
+            if self._descriptor < 0:
+                self.open()
+            while records:
+                now = self._fitting(records)
+                if not now:
+                    self._rotate()
+                    continue
+                taken, why = self._append(now)
+                records = records[taken:]
+                if why:
+                    return records, why
+        except OSError as error:
+            return records, str(error.strerror)
+        return b"", ""
 
-    def _fitting(self, records: bytes) -> tuple[bytes, bytes]:
-        """Those that still go into this file, and the rest; an empty file takes at least one."""
+    def _append(self, records: bytes) -> tuple[int, str]:
+        """How many bytes of them, and why not all."""
+        written, why = 0, ""
+        try:
+            while written < len(records):
+                written += os.write(self._descriptor, records[written:] if written else records)
+                self.moved = time.monotonic()
+        except OSError as error:
+            why = str(error.strerror)
+            written = records.rfind(b"\n", 0, written) + 1
+            os.ftruncate(self._descriptor, self._size + written)
+        self._size += written
+        return written, why
+
+    def _fitting(self, records: bytes) -> bytes:
+        """Those that still go into this file; an empty one takes at least one."""
         room = self._max_bytes - self._size
         if len(records) <= room:
-            return records, b""
+            return records
         end = records.rfind(b"\n", 0, max(room, 0)) + 1
         if not end and not self._size:
             end = records.index(b"\n") + 1
-        return records[:end], records[end:]
+        return records[:end]
 
     def _rotate(self) -> None:
         """The new file is opened last: a crash in between leaves every line in some file."""
@@ -197,10 +210,11 @@ class Log:
         if lost:
             notice = f" stderr F pilothouse: {lost} lines of output were dropped here: {why}\n"
             records = self._moments.now() + notice.encode() + records
-        try:
-            self._files.write(records)
-        except OSError as error:
-            self._dropped += records.count(b"\n") - bool(lost)
-            self._why = f"{error.strerror}"
-        else:
-            self._dropped -= lost
+        left, why = self._files.write(records)
+        if len(left) < len(records):
+            self._dropped -= lost  # The notice is in the log.
+        elif lost:
+            left = left[left.index(b"\n") + 1 :]
+        if why:
+            self._dropped += left.count(b"\n")
+            self._why = why

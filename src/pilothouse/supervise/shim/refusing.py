@@ -10,3 +10,10 @@ class Refusal(Exception):
         super().__init__(message)
         self.reason = reason
         self.message = message
+
+
+NAMESPACES = (
+    "run the node as root, or allow unprivileged user namespaces: sysctl user.max_user_namespaces, "
+    "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, whichever this machine has"
+)
+"""What helps where the kernel refuses a view."""

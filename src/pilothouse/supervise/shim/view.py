@@ -22,7 +22,7 @@ import os
 import stat
 
 from pilothouse.supervise.shim import kernel
-from pilothouse.supervise.shim.refusing import Refusal
+from pilothouse.supervise.shim.refusing import NAMESPACES, Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def build(view: ViewShape, scratch: str) -> None:
     try:
         _socket.sethostname(view["hostname"])
     except OSError as error:
-        raise Refusal("ViewRefused", f"can't be named {view['hostname']}: {error.strerror}") from None
+        raise Refusal(
+            "ViewRefused", f"can't be named {view['hostname']}: {error.strerror}{_help(error)}"
+        ) from None
     mounts, hidden = view["mounts"], view["hidden"]
     sources = [_open_source(each) for each in mounts]
     tree = _Tree(read_only=view["read_only_root"])
@@ -54,7 +56,9 @@ def build(view: ViewShape, scratch: str) -> None:
         for path in hidden:
             tree.hide(path)
     except OSError as error:
-        raise Refusal("ViewRefused", f"can't make its view, at {error.filename}: {error.strerror}") from None
+        raise Refusal(
+            "ViewRefused", f"can't make its view, at {error.filename}: {error.strerror}{_help(error)}"
+        ) from None
     if not any(os.path.normpath(each["target"]) == "/dev/shm" for each in mounts):
         mounts = [_SHM, *mounts]
         sources = [-1, *sources]
@@ -72,6 +76,10 @@ _SHM: MountShape = {
     "size": None,
     "is_file": False,
 }
+
+
+def _help(error: OSError) -> str:
+    return f"; {NAMESPACES}" if error.errno in (errno.EPERM, errno.EACCES) else ""
 
 
 def _open_source(mount: MountShape) -> int:
