@@ -3,7 +3,8 @@
     for bug in BUGS:
         bug.scenario              # to simulate
 
-Each is an ordinary scenario with one thing changed: a controller that decides otherwise, or a client that says less than ours.
+Each is an ordinary scenario with one thing changed: a controller that decides otherwise, a client that says less than ours, or
+a part of the runtime that is taken out.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 import msgspec
+import pytest
 
 from pilothouse.api.objects import Object
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import Answer, Call, Stream, Transport
 from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.expecting import Expectations
 from pilothouse.runtime.intents import Delete, Intent, Patch, SetStatus, Update
 from pilothouse.runtime.world import World
 from pilothouse.sim.fleet import Scenario
@@ -32,6 +35,8 @@ class Bug(NamedTuple):
     shows: str
     """What its failure says: any other is a bug that nobody has put in."""
     scenario: Scenario
+    spoil: Callable[[pytest.MonkeyPatch], None] = lambda _: None
+    """Takes out a part of the runtime."""
 
 
 def _deciding(scenario: str, controller: str, wrong: Callable[[Controller], Controller]) -> Scenario:
@@ -63,6 +68,20 @@ class _Changing:
 def _without_fence(call: Call) -> Call:
     headers = {name: value for name, value in call.headers.items() if name.lower() != HEADER.lower()}
     return dataclasses.replace(call, headers=headers)
+
+
+def _of_any_object(call: Call) -> Call:
+    """A deletion that names nothing but a name."""
+    if call.method != "DELETE" or not call.body:
+        return call
+    options = msgspec.json.decode(call.body)
+    options.pop("preconditions", None)
+    return dataclasses.replace(call, body=msgspec.json.encode(options))
+
+
+def _expecting_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Whatever the caches show is good enough to decide."""
+    patch.setattr(Expectations, "missing", lambda self, key, followed: frozenset())
 
 
 def _intents(change: Callable[[Intent], Intent]) -> Callable[[Controller], Controller]:
@@ -150,5 +169,16 @@ BUGS = (
         "a budget says something new each time",
         "and no end",
         _deciding("budgets", "disruption-budgets", _intents(_restless)),
+    ),
+    Bug(
+        "a decision does not wait for what the last one wrote",
+        "no node has more than it can take",
+        SCENARIOS["places"],
+        _expecting_nothing,
+    ),
+    Bug(
+        "a deletion does not say of which object",
+        "what has a living owner stays",
+        _saying("owners", _of_any_object),
     ),
 )

@@ -12,6 +12,12 @@ WITHIN = 1000
 
 
 def found(bug: Bug, within: int = WITHIN) -> Failed:
+    with pytest.MonkeyPatch.context() as patch:
+        bug.spoil(patch)
+        return _found(bug, within)
+
+
+def _found(bug: Bug, within: int) -> Failed:
     for seed in range(within):
         try:
             simulate(bug.scenario, seed=seed, weather=STORMY)

@@ -6,8 +6,8 @@
     Given(fortune.happened[:3])              # the same again, with nothing but these
 
 A *mishap* has an address: the twelfth write of manager m0, the fortieth piece of its watches, the second 95. So a run can be
-told again with fewer of them, which is how a failure is shrunk to what it takes. Delays and wrong clocks are no mishaps but
-weather: they come from the seed alone.
+told again with fewer of them, which is how a failure is shrunk to what it takes. Delays, and clocks that are wrong from the
+beginning, are no mishaps but weather: they come from the seed alone.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Fault(Enum):
     PARTITION = "can't reach the server"
     RESTART = "goes down and comes up again"
     FORGET = "forgets its history"
+    CLOCK = "has its clock set"
     UNPLUG = "is unplugged"
 
 
@@ -63,10 +64,11 @@ class Mishap(msgspec.Struct, frozen=True):
     """Counted from 0, through all lives of the process; of a ``SECOND`` the second."""
     fault: Fault
     seconds: float = 0.0
-    """How long it lasts, where it does."""
+    """How long it lasts, where it does; of a ``CLOCK`` by how much it is set."""
 
     def __str__(self) -> str:
-        lasting = f", for {self.seconds:.0f}s" if self.seconds else ""
+        word = "by" if self.fault is Fault.CLOCK else "for"
+        lasting = f", {word} {self.seconds:.0f}s" if self.seconds else ""
         if self.place is Place.SECOND:
             return f"at {self.number}s {self.who} {self.fault.value}{lasting}"
         return f"{self.place.value} {self.number} of {self.who} {self.fault.value}{lasting}"
@@ -142,6 +144,7 @@ _LASTING = {
     Fault.RESTART: (0.0, 20.0),
     Fault.UNPLUG: (5.0, 120.0),
     Fault.HELD: (2.0, 40.0),
+    Fault.CLOCK: (-60.0, 60.0),
 }
 
 
@@ -252,6 +255,7 @@ def _troubles(rng: Random, every: float, managers: Sequence[str], nodes: Sequenc
         (Fault.PAUSE, managers),
         (Fault.PAUSE, managers),
         (Fault.PARTITION, managers),
+        (Fault.CLOCK, managers),
         (Fault.RESTART, ("server",)),
         (Fault.FORGET, ("server",)),
     ]

@@ -73,6 +73,8 @@ class Scenario(msgspec.Struct, frozen=True):
     managers: int = 2
     nodes: int = 2
     pilots: int = 0
+    habits: Habits = Habits()
+    """How the nodes take their time, and how often what they start fails."""
     through: Callable[[], Through] | None = None
     """Something of the scenario's own between managers and server, such as a bug."""
 
@@ -224,6 +226,8 @@ class Fleet:
                 manager.storm.part()
                 await asyncio.sleep(mishap.seconds)
                 manager.storm.rejoin()
+            case Fault.CLOCK:
+                manager.clock.skew += mishap.seconds
             case other:
                 raise ValueError(f"{other} does not strike a manager")
 
@@ -284,7 +288,7 @@ class Fleet:
     def _node(self, name: str, seed: int) -> ModelNode:
         rng = random.Random(f"{name} {seed}")
         subnet = f"127.8.{int(name[1:]) + 1}"
-        return ModelNode(self.server.api(name), name, self.clock, rng, Habits(), subnet=subnet)
+        return ModelNode(self.server.api(name), name, self.clock, rng, self._scenario.habits, subnet=subnet)
 
     def _plug(self, name: str) -> None:
         present = self._plugged.get(name)

@@ -15,7 +15,7 @@ from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.sim.fleet import Action, Scenario
 from pilothouse.sim.scenarios.doing import SPACE, create
-from pilothouse.sim.scenarios.sets import set_users, sets_settled
+from pilothouse.sim.scenarios.sets import FRAIL, set_users, sets_settled
 
 
 def budget_users(rng: Random) -> Sequence[Action]:
@@ -47,4 +47,5 @@ BUDGETS = Scenario(
     budget_users,
     budgets_settled,
     every(),
+    habits=FRAIL,
 )

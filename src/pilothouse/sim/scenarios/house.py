@@ -23,6 +23,7 @@ from pilothouse.sim.scenarios.namespaces import namespace_users, namespaces_sett
 from pilothouse.sim.scenarios.nodes import nodes_settled
 from pilothouse.sim.scenarios.owners import owner_users, owners_settled
 from pilothouse.sim.scenarios.services import service_users, services_settled
+from pilothouse.sim.scenarios.sets import FRAIL
 
 
 def house_users(rng: Random) -> Sequence[Action]:
@@ -61,4 +62,5 @@ HOUSE = Scenario(
     house_settled,
     every(),
     managers=3,
+    habits=FRAIL,
 )

@@ -10,7 +10,7 @@ from pilothouse.controllers.promises import every
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.sim.fleet import Scenario
-from pilothouse.sim.scenarios.sets import set_users, sets_settled
+from pilothouse.sim.scenarios.sets import FRAIL, set_users, sets_settled
 
 
 async def nodes_settled(api: Api) -> str:
@@ -28,4 +28,5 @@ NODES = Scenario(
     nodes_settled,
     every(),
     nodes=2,
+    habits=FRAIL,
 )

@@ -33,7 +33,9 @@ def owner_users(rng: Random) -> Sequence[Action]:
         kind = rng.random()
         if kind < 0.35:
             doing.append(Action(after, f"create {name} of {other}", _child(name, [other])))
-        elif kind < 0.6:
+        elif kind < 0.5:
+            doing.append(Action(after, f"replace {name} by one of {other}", _replace(name, other)))
+        elif kind < 0.7:
             doing.append(Action(after, f"have {name} belong to {other} too", _adopt(name, other)))
         else:
             how: Propagation = rng.choice(("Background", "Foreground", "Orphan"))
@@ -75,6 +77,27 @@ def _child(name: str, parents: Sequence[str]) -> Do:
             if await api.find(_kind(name), name, SPACE) is None:
                 break
             await asyncio.sleep(0.2)
+        return await api.create(_kind(name), {"metadata": metadata})
+
+    return do
+
+
+def _replace(name: str, parent: str) -> Do:
+    """Those that it belongs to are deleted, and before anybody else gets to it, it is made again for somebody who lives."""
+
+    async def do(api: Api) -> Object | None:
+        child = await api.find(_kind(name), name, SPACE)
+        found = await api.find(_kind(parent), parent, SPACE)
+        if child is None or not child.owners or found is None or found.deleting or name <= parent:
+            return None
+        heads = [await api.find(_kind(owner["name"]), owner["name"], SPACE) for owner in child.owners]
+        going = [head for head in heads if head is not None and head.uid != found.uid]
+        if len(going) != len(heads) or any(head.owners for head in going):
+            return None
+        for head in going:
+            await api.delete(_kind(head.name), head.name, SPACE, propagation="Background", uid=head.uid)
+        await api.delete(_kind(name), name, SPACE, uid=child.uid)
+        metadata = {"name": name, "namespace": SPACE, "ownerReferences": [_owner(found)]}
         return await api.create(_kind(name), {"metadata": metadata})
 
     return do

@@ -13,6 +13,7 @@ from pilothouse.controllers.promises import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.sim.fleet import Action, Scenario
+from pilothouse.sim.nodes import Habits
 from pilothouse.sim.scenarios.doing import SPACE, Do, create, given_space
 
 
@@ -106,10 +107,14 @@ def _set(name: str, replicas: int, policy: str) -> Tree:
     }
 
 
+FRAIL = Habits(failing=0.15)
+"""Of what nodes start, some fails, and has to be made again."""
+
 SETS = Scenario(
     "sets",
     (stateful_sets, garbage, service_accounts),
     set_users,
     sets_settled,
     (*PROMISES["stateful-sets"], *PROMISES["garbage"]),
+    habits=FRAIL,
 )
