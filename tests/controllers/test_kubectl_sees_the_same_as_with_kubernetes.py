@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from tests.controllers.cases import CASES, Case, Keep, Run, Same, Until
 from tests.kit.kubectl import Kubectl, Output
 from tests.kit.managers import manager
-from tests.kit.model_kubelet import model_kubelet
 from tests.kit.processes import Process
 from tests.kit.servers import Target
 from tests.kit.waiting import eventually
@@ -21,6 +21,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
+from pilothouse.sim.node import PROMPT, joined
 
 pytestmark = pytest.mark.long
 
@@ -32,6 +33,7 @@ THEIRS = (
     "serviceaccount-controller",
     "statefulset-controller",
 )
+HABITS = msgspec.structs.replace(PROMPT, unready="broken")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,8 @@ async def api(target: Target, managed: Process) -> AsyncIterator[Api]:
     access = load(target.kubeconfig)
     async with HttpTransport.open(access, SystemClock(), agent="pilothouse-test") as transport:
         api = Api(transport, Random(1), manager="test")
-        async with model_kubelet(api):
+        # Kubernetes' controllers are run without its scheduler.
+        async with joined(api, "model-node", habits=HABITS, takes_all=True):
             yield api
 
 

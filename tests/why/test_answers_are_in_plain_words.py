@@ -106,6 +106,11 @@ def test_what_keeps_an_object_from_going_is_named() -> None:
     assert "is being deleted, since 60s; it stays until example.com/backup let it go" in text
 
 
+def test_kinds_have_the_right_article() -> None:
+    cluster = Known("navigator.jetstack.io/v1beta1", "ElasticsearchCluster", "default", "es")
+    assert "no controller decides about an ElasticsearchCluster" in told(cluster, deciders=())
+
+
 def test_nothing_known_says_why() -> None:
     assert "no controller decides about a StatefulSet" in told(a_set(), deciders=())
     assert "whose own controllers decide" in told(a_set(), foreign=("stateful-sets",))

@@ -153,10 +153,10 @@ def _read(record: Tree) -> str:
 def _why_unknown(findings: Findings, now: float) -> Iterator[str]:
     kind = findings.about.kind
     if not findings.deciders:
-        yield f"no controller decides about a {kind}, so nothing is on record"
+        yield f"no controller decides about {_one(kind)}, so nothing is on record"
     elif findings.foreign:
         yield (
-            f"this is a real Kubernetes, whose own controllers decide about a {kind}; "
+            f"this is a real Kubernetes, whose own controllers decide about {_one(kind)}; "
             f"ours ({', '.join(findings.foreign)}) stay off, and theirs leave no record: see `kubectl describe`"
         )
     elif not findings.records_kept:
@@ -208,3 +208,8 @@ def _when(moment: str, now: float) -> str:
 
 def _indented(lines: Iterator[str]) -> list[str]:
     return [f"  {line}" for line in lines]
+
+
+def _one(kind: str) -> str:
+    """With its article, by the sound that English gives to its first letter."""
+    return f"{'an' if kind[:1] in 'AEIO' else 'a'} {kind}"

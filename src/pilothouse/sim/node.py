@@ -28,11 +28,18 @@ PROMPT = Habits(starting=(0.05, 0.2), stopping=(0.05, 0.2))
 
 
 @asynccontextmanager
-async def joined(api: Api, *names: str, habits: Habits = PROMPT) -> AsyncIterator[list[ModelNode]]:
-    """These nodes are there within the context. They stay registered after it, as machines that were switched off."""
+async def joined(
+    api: Api, *names: str, habits: Habits = PROMPT, takes_all: bool = False
+) -> AsyncIterator[list[ModelNode]]:
+    """These nodes are there within the context. They stay registered after it, as machines that were switched off.
+
+    ``takes_all`` is for a server without a scheduler: see ``ModelNode``.
+    """
     clock = SystemClock()
     nodes = [
-        ModelNode(api, name, clock, random.Random(name), habits, subnet=f"10.88.{number}")
+        ModelNode(
+            api, name, clock, random.Random(name), habits, subnet=f"10.88.{number}", takes_all=takes_all
+        )
         for number, name in enumerate(names)
     ]
     tasks = [asyncio.create_task(node.run(), name=node.name) for node in nodes]

@@ -10,6 +10,7 @@ join a real server just as well, for suites that need pods which are ready and n
 from __future__ import annotations
 
 import asyncio
+import logging
 from random import Random
 from typing import Final
 
@@ -23,6 +24,7 @@ from pilothouse.base.times import format_time
 from pilothouse.client.cache import Difference
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
+from pilothouse.client.subresources import bind
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.errors import StatusError
@@ -30,6 +32,8 @@ from pilothouse.sim import heartbeats
 
 LEASES: Final = "kube-node-lease"
 _AGAIN: Final = 1.0
+
+log = logging.getLogger(__name__)
 
 
 class Habits(msgspec.Struct, frozen=True):
@@ -39,6 +43,8 @@ class Habits(msgspec.Struct, frozen=True):
     stopping: tuple[float, float] = (0.5, 3.0)
     failing: float = 0.0
     """How many of its starts end in a failed pod."""
+    unready: str = ""
+    """Pods with an image whose name begins so run, and never get ready; empty for none."""
 
 
 class ModelNode:
@@ -55,7 +61,9 @@ class ModelNode:
         labels: dict[str, str] | None = None,
         capacity: dict[str, str] | None = None,
         subnet: str = "127.8.1",
+        takes_all: bool = False,
     ) -> None:
+        """One that ``takes_all`` binds every pod that has no node to itself, and is cordoned, so that no scheduler does."""
         self.name = name
         self._api = api
         self._clock = clock
@@ -67,12 +75,17 @@ class ModelNode:
         self._given = 0
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._pods = Informer(api, Pod, rng, clock, fields=f"spec.nodeName={name}")
+        self._homeless = Informer(api, Pod, rng, clock, fields="spec.nodeName=") if takes_all else None
 
     async def run(self) -> None:
         """Be a node until cancelled."""
         await self._register()
         try:
-            await together({"pods": self._pods.run(), "heartbeat": self._beat(), "kubelet": self._keep()})
+            parts = {"pods": self._pods.run(), "heartbeat": self._beat(), "kubelet": self._keep()}
+            if self._homeless is not None:
+                self._homeless.subscribe(self._offered)
+                parts["homeless"] = self._homeless.run()
+            await together(parts)
         finally:
             for task in self._busy.values():
                 task.cancel()
@@ -92,7 +105,7 @@ class ModelNode:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": self.name, "labels": self._labels},
-            "spec": {},
+            "spec": {"unschedulable": True} if self._homeless is not None else {},
         }
         status = {"capacity": self._capacity, "allocatable": self._capacity, "conditions": [ready]}
         while True:
@@ -133,9 +146,28 @@ class ModelNode:
         finally:
             unsubscribe()
 
-    def _changed(self, difference: Difference) -> None:
+    def _offered(self, difference: Difference) -> None:
         pod = difference.new
         if pod is not None and pod.uid not in self._busy:
+            self._busy[pod.uid] = asyncio.ensure_future(self._bind(pod))
+
+    async def _bind(self, pod: Object) -> None:
+        try:
+            await bind(self._api, pod.name, pod.namespace, self.name, uid=pod.uid)
+        except (StatusError, TransportError) as problem:
+            log.info("%s: pod %s is not taken: %s", self.name, pod.name, problem)
+        finally:
+            self._busy.pop(pod.uid, None)
+            # What was heard of it meanwhile was left to this.
+            if (bound := self._pods.cache.get(pod.namespace, pod.name)) is not None:
+                self._attended(bound)
+
+    def _changed(self, difference: Difference) -> None:
+        if difference.new is not None:
+            self._attended(difference.new)
+
+    def _attended(self, pod: Object) -> None:
+        if pod.uid not in self._busy:
             task = asyncio.ensure_future(self._attend(pod.uid, pod.namespace, pod.name))
             task.set_name(f"{self.name} {pod.name}")
             self._busy[pod.uid] = task
@@ -161,7 +193,11 @@ class ModelNode:
         if pod.deleting:
             await asyncio.sleep(self._rng.uniform(*self._habits.stopping))
             await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=0)
-        elif pod.status.get("phase") in ("Succeeded", "Failed") or pod.is_true("Ready"):
+        elif (
+            pod.status.get("phase") in ("Succeeded", "Failed")
+            or pod.is_true("Ready")
+            or (pod.status.get("phase") == "Running" and self._never_ready(pod))
+        ):
             return False
         else:
             await asyncio.sleep(self._rng.uniform(*self._habits.starting))
@@ -176,8 +212,9 @@ class ModelNode:
     def _status(self, pod: Object, fails: bool) -> Tree:
         now = format_time(self._clock.now())
         conditions = list(pod.status.get("conditions") or ())
+        well = not fails and not self._never_ready(pod)
         for kind in ("Initialized", "ContainersReady", "Ready"):
-            told = {"type": kind, "status": "False" if fails else "True", "reason": "", "message": ""}
+            told = {"type": kind, "status": "True" if well else "False", "reason": "", "message": ""}
             conditions = with_condition(conditions, told, now=now)
         if fails:
             return {"phase": "Failed", "reason": "Error", "conditions": conditions}
@@ -187,6 +224,10 @@ class ModelNode:
             "podIP": pod.status.get("podIP") or self._address(),
             "startTime": pod.status.get("startTime") or now,
         }
+
+    def _never_ready(self, pod: Object) -> bool:
+        unready = self._habits.unready
+        return bool(unready) and any(one["image"].startswith(unready) for one in pod.spec["containers"])
 
     def _address(self) -> str:
         self._given += 1
