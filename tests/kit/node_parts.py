@@ -59,6 +59,7 @@ class PlainVolumes:
         self.prepared: list[str] = []
         self.released: list[str] = []
         self.excesses: dict[str, str] = {}
+        self.throttled: dict[str, tuple[Throttle, ...]] = {}
 
     async def prepare(self, pod: Object) -> dict[str, PlainVolume]:
         if self.problem is not None:
@@ -75,7 +76,7 @@ class PlainVolumes:
         return self.excesses.get(pod_uid, "")
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
-        return ()
+        return self.throttled.get(pod_uid, ())
 
     def mounts(
         self, pod: Object, container: Tree, prepared: Mapping[str, Prepared], env: Mapping[str, str]

@@ -15,7 +15,7 @@ from pilothouse.node.evicting import Candidate, victim
 from pilothouse.node.health import conditions, limits_condition, problems, shortages
 from pilothouse.node.machine import Room, look, room, without
 from pilothouse.node.settings import NodeSettings
-from pilothouse.supervise.limiting import Usage
+from pilothouse.supervise.limiting import Throttle, Usage
 from pilothouse.supervise.surveying import Allowance
 
 PLENTY = Room(
@@ -156,5 +156,18 @@ def test_pressure_is_a_condition_of_the_node_within_seconds(
         monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: PLENTY)
         await asyncio.sleep(11)
         assert not (await stage.api.get(Node, "n1")).is_true("DiskPressure")
+
+    stage.play(scene)
+
+
+def test_limits_of_volumes_that_change_are_those_of_running_containers(stage: Stage) -> None:
+    async def scene() -> None:
+        pod = await stage.pod({"containers": [app()]})
+        await stage.until(is_ready)
+        slower = (Throttle("7:0", write_operations=100),)
+        stage.volumes.throttled[pod.uid] = slower
+        await asyncio.sleep(11)
+        assert stage.groups.made[f"pods/{pod.uid}/app"].throttles == slower
+        assert len(stage.machine.launches) == 1
 
     stage.play(scene)

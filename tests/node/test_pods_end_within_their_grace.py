@@ -215,6 +215,21 @@ def test_hurrying_cuts_the_hook_short(stage: Stage) -> None:
     stage.play(scene)
 
 
+def test_hurrying_counts_also_for_what_a_probe_has_condemned(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = Play(stops_in=None)
+        stage.machine.answer("app", ("check",), lambda: 1)
+        probe = {"exec": {"command": ["check"]}, "failureThreshold": 1}
+        await stage.pod({"terminationGracePeriodSeconds": 600, "containers": [app(livenessProbe=probe)]})
+        await stage.until(is_ready)
+        await asyncio.sleep(5)
+        await stage.delete(grace=3)
+        await stage.until_gone(seconds=15)
+        assert [number for number, _ in signals(stage)] == [signal.SIGTERM, signal.SIGKILL]
+
+    stage.play(scene)
+
+
 def test_without_grace_there_is_no_hook(stage: Stage) -> None:
     async def scene() -> None:
         await stage.pod({"terminationGracePeriodSeconds": 0, "containers": [app(lifecycle=HOOK)]})

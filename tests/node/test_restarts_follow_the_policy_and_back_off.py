@@ -52,6 +52,12 @@ def test_ten_minutes_of_running_wipe_the_slate_clean() -> None:
     assert rest(pause, 1599.0, 1599.0) == 160
 
 
+def test_a_restart_that_was_decided_on_and_not_carried_out_waits_no_longer() -> None:
+    pause = Pause(40.0, since=1000.5)
+    assert rest(pause, finished=1000.0, now=1001.0) == 0
+    assert next_pause(pause, finished=1000.0, now=1001.0) == pause
+
+
 def test_a_container_that_fails_at_once_is_started_at_these_times(stage: Stage) -> None:
     async def scene() -> None:
         stage.machine.cast["app"] = Play(runs=0.0, code=1)

@@ -124,12 +124,14 @@ class Agent:
             unsubscribe()
 
     async def _evict(self) -> None:
-        """Have those pods end that take more than they may, and when memory runs short, who takes most."""
+        """Have those pods end that take more than they may, and when memory runs short, who takes most; and the others keep
+        to limits that have changed."""
         while True:
             await asyncio.sleep(EVICTIONS)
             for uid, keeper in tuple(self._keepers.items()):
                 if excess := self._parts.volumes.excess(uid):
                     keeper.evict("Evicted", excess)
+                keeper.limit_anew()
             shortage = shortages(room(self._settings.data)).get("MemoryPressure")
             chosen = victim(self._candidates()) if shortage else None
             if shortage and chosen is not None:

@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.kubernetes.pod_fields import refusals
-from pilothouse.api.nouns import ConfigMap, Secret
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import parse_time
@@ -27,14 +26,13 @@ from pilothouse.client.access import AccessError
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.composing import Setting, compose
-from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
 from pilothouse.node.folders import ContainerFolder, PodFolder
 from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, Wait, decide
 from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
 from pilothouse.node.lifecycle.roles import Part, parts
-from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, pod_group, unmeasured
+from pilothouse.node.limits import pod_group
 from pilothouse.node.minding import AGAIN, Minder, Ward, told
+from pilothouse.node.outfitting import Outfitter
 from pilothouse.node.parts import NotYet, Parts, Prepared
 from pilothouse.node.publishing import Publisher
 from pilothouse.node.security import Self
@@ -45,7 +43,6 @@ from pilothouse.node.whereabouts import Whereabouts
 from pilothouse.supervise.cgroups import GroupBusy
 from pilothouse.supervise.identifying import boot_id
 from pilothouse.supervise.launching import Launch
-from pilothouse.supervise.limiting import Throttle
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +83,10 @@ class Keeper:
         self._hurdle: Hurdle | None = None
         self._ending: Ending | None = None
         self._begun = 0.0
-        self._images = {
-            each["name"]: each["imageID"] for each in _container_statuses(pod) if each.get("imageID")
-        }
-        self._complaints: dict[str, list[str]] = {}
-        self._throttles: dict[str, tuple[Throttle, ...]] = {}
+        images = {each["name"]: each["imageID"] for each in _container_statuses(pod) if each.get("imageID")}
+        self._outfitter = Outfitter(
+            means.api, means.settings, means.parts, means.agent, means.allocatable, images
+        )
         self._released = False
         self._told_waits: dict[str, str] = {}
 
@@ -101,6 +97,7 @@ class Keeper:
         else:
             self.pod = pod
             self._publisher.saw(pod)
+            self._means.whereabouts.saw(pod)
         self._news.set()
 
     @property
@@ -230,13 +227,11 @@ class Keeper:
         before = self._publisher.current
         if self.gone or before.get("phase") in ENDED:
             return
-        facts = Facts(self._means.settings.address, self._address, dict(self._images), self._not_enforced())
-        self._publisher.put(status(situation, decision, facts, before, self._means.clock.now()))
-
-    def _not_enforced(self) -> str:
-        return "; ".join(
-            f"container {name}: {why}" for name, each in self._complaints.items() for why in each
+        outfitter = self._outfitter
+        facts = Facts(
+            self._means.settings.address, self._address, dict(outfitter.images), outfitter.not_enforced
         )
+        self._publisher.put(status(situation, decision, facts, before, self._means.clock.now()))
 
     def _situation(self) -> Situation:
         return Situation(
@@ -262,15 +257,13 @@ class Keeper:
                 self._end(ending)
 
     def _end(self, ending: Ending) -> None:
-        sooner = self._ending is not None and ending.grace < self._ending.grace
         self._ending = ending
         self._write_down(lambda: setattr(self._folder, "ending", ending))
         if self._preparing is not None:
             self._preparing.cancel()
         for minder in self._minders.values():
             minder.pod_ends()
-            if sooner:
-                minder.hasten(ending.since + ending.grace)
+            minder.hasten(ending.since + ending.grace)
 
     def _write_down(self, write: Callable[[], None]) -> None:
         """For what is better kept and not worth stopping for: a pod must be able to end though the disk is full."""
@@ -327,57 +320,13 @@ class Keeper:
                 await asyncio.sleep(AGAIN.after(failures))
 
     async def _compose(self, part: Part, folder: ContainerFolder, attempt: int) -> Launch:
-        means, pod = self._means, self.pod
-        image = means.parts.images.resolve(part.spec.get("image") or "")
-        self._images[part.name] = image.digest or image.name
-        sources = {source: await self._source(source) for source in sorted(wanted(part.spec))}
-        env = environment(
-            pod,
-            part.spec,
-            sources,
-            image.env,
-            address=self._address,
-            host=means.settings.address,
-            allocatable=means.allocatable(),
-            server=means.settings.server,
+        return await self._outfitter.compose(
+            self.pod, part, self._address, self._prepared or {}, folder, attempt
         )
-        setting = Setting(
-            agent=means.agent,
-            mounts=tuple(means.parts.addresses.mounts(pod, self._address)),
-            hidden=(str(means.settings.data),),
-        )
-        volumes = means.parts.volumes.mounts(pod, part.spec, self._prepared or {}, env)
-        groups = self._limit(part)
-        return compose(pod, part.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=groups)
-
-    def _limit(self, part: Part) -> tuple[str, ...]:
-        """The control groups of a container. Where they can't be had it runs without, and the pod says so."""
-        means, throttles = self._means, self._means.parts.volumes.throttles(self.pod.uid)
-        limits = limits_of(part.spec, pids=means.settings.pids, throttles=throttles)
-        self._throttles[part.name] = throttles
-        group = means.parts.groups.group(group_name(self.pod.uid, part.name))
-        try:
-            complaints = group.make(limits)
-        except OSError as problem:
-            self._complaints[part.name] = [*denied(limits, told(problem)), *unmeasured(part.spec)]
-            return ()
-        self._complaints[part.name] = [*broken_promises(complaints), *unmeasured(part.spec)]
-        return group.folders
 
     def limit_anew(self) -> None:
         """Have containers that run held to the limits that their volumes have by now."""
-        throttles = self._means.parts.volumes.throttles(self.pod.uid)
-        for part in parts(self.pod.spec):
-            if self._throttles.get(part.name, throttles) != throttles:
-                self._limit(part)
-
-    async def _source(self, source: Source) -> Object | None:
-        kind, name = source
-        try:
-            noun = ConfigMap if kind == CONFIG_MAP else Secret
-            return await self._means.api.find(noun, name, self.pod.namespace)
-        except (StatusError, TransportError, AccessError) as problem:
-            raise NotYet("CreateContainerConfigError", f"{kind} {name} can't be read: {problem}") from None
+        self._outfitter.limit_anew(self.pod)
 
     async def _ended(self, name: str) -> None:
         await self._minders[name].ended()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, Final
@@ -23,12 +22,10 @@ import msgspec
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
-from pilothouse.node.composing import stop_signal
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.hooks import Target, handle
 from pilothouse.node.last_words import last_words
 from pilothouse.node.lifecycle.deciding import Stop
-from pilothouse.node.lifecycle.ending import hook_time, left
 from pilothouse.node.lifecycle.instances import Ended, Running
 from pilothouse.node.lifecycle.judging import FAILED, PASSED, UNKNOWN
 from pilothouse.node.lifecycle.knowing import Hurdle, Seen
@@ -36,8 +33,8 @@ from pilothouse.node.lifecycle.restarting import next_pause
 from pilothouse.node.lifecycle.roles import Part
 from pilothouse.node.parts import Container, Containers, NotYet
 from pilothouse.node.probing import LIVENESS, READINESS, STARTUP, Probes
+from pilothouse.node.stopping import Stopping
 from pilothouse.node.whereabouts import Instances, Whereabouts
-from pilothouse.supervise.containers import StillRunning
 from pilothouse.supervise.launching import Exit, Launch, LaunchError
 
 AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
@@ -103,7 +100,7 @@ class Minder:
         self._tasks: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
         self._idle.set()
-        self._hook_limit: asyncio.Timeout | None = None
+        self._end: Stopping | None = None
 
     @property
     def name(self) -> str:
@@ -166,12 +163,9 @@ class Minder:
         self._group.create_task(self._stop(stop), name=f"stop {self.name}")
 
     def hasten(self, deadline: float) -> None:
-        """What is being stopped must have ended by then, which is sooner than it was told."""
-        if self._stopping is not None and self._container is not None:
-            if self._hook_limit is not None:
-                rest = max(0.0, deadline - self._clock.now())
-                self._hook_limit.reschedule(asyncio.get_running_loop().time() + rest)
-            self._group.create_task(self._kill(self._container, deadline), name=f"kill {self.name}")
+        """What is being stopped must have ended by then."""
+        if self._stopping is not None and self._end is not None:
+            self._end.hasten(deadline)
 
     def pod_ends(self) -> None:
         """No more probes but for readiness."""
@@ -280,7 +274,7 @@ class Minder:
         exit = await container.exited()
         for task in self._tasks[1:]:
             task.cancel()
-        self._container, self._probes, self._stopping = None, None, None
+        self._container, self._probes, self._stopping, self._end = None, None, None, None
         self._note(self._of_exit(exit))
         self._find()
         self._idle.set()
@@ -305,73 +299,16 @@ class Minder:
     async def _stop(self, stop: Stop) -> None:
         if self._starting is not None:
             await asyncio.wait((self._starting,))
-        container = self._container
-        if container is None:
+        if self._container is None:
             self._stopping = None
             self._ward.changed()
             return
-        if self._probes is not None:
-            self._probes.is_ending()
+        self.pod_ends()
         message = stop.because if stop.own else f"Stopping container {self.name}"
         self._ward.tell("Killing", message, False)
-        await self._pre_stop(container, stop)
-        await self._await_turn(stop)
-        number = signal.Signals[stop_signal(self._part.spec)]
-        await self._end(container, number, left(stop.grace, stop.since, self._clock.now()))
-
-    async def _end(self, container: Container, number: int, grace: float) -> None:
-        """Until it has ended. One that hangs in the kernel is told of, and killed again."""
-        failures = 0
-        while True:
-            try:
-                await container.stop(number, grace)
-                return
-            except StillRunning as problem:
-                failures += 1
-                self._ward.tell("FailedKillPod", str(problem), True)
-                await asyncio.sleep(AGAIN.after(failures))
-                grace = 0.0
-
-    async def _pre_stop(self, container: Container, stop: Stop) -> None:
-        hook = (self._part.spec.get("lifecycle") or {}).get("preStop")
-        time = hook_time(stop.grace, stop.since, self._clock.now())
-        if hook is None or time <= 0:
-            return
-        target = Target(container, self._part.spec, self._ward.address())
-        work = asyncio.ensure_future(handle(hook, target, time))
-        over = asyncio.ensure_future(container.exited())
-        try:
-            async with asyncio.timeout(time) as self._hook_limit:
-                await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
-            if work.done() and not work.result().well:
-                self._ward.tell("FailedPreStopHook", f"PreStopHook failed: {work.result().output}", True)
-        except TimeoutError:
-            self._ward.tell("FailedPreStopHook", f"PreStopHook did not end within {time:g}s", True)
-        finally:
-            self._hook_limit = None
-            for task in (work, over):
-                task.cancel()
-            await asyncio.gather(work, over, return_exceptions=True)
-
-    async def _await_turn(self, stop: Stop) -> None:
-        """Let those end first that have to, for as long as there is time."""
-        rest = hook_time(stop.grace, stop.since, self._clock.now())
-        if not stop.after or rest <= 0:
-            return
-        waits = [asyncio.ensure_future(self._ward.ended(name)) for name in stop.after]
-        try:
-            await asyncio.wait(waits, timeout=rest)
-        finally:
-            for wait in waits:
-                wait.cancel()
-
-    async def _kill(self, container: Container, deadline: float) -> None:
-        rest = deadline - self._clock.now()
-        if rest > 0:
-            over = asyncio.ensure_future(container.exited())
-            await asyncio.wait((over,), timeout=rest)
-            over.cancel()
-        await self._end(container, signal.SIGKILL, 0.0)
+        target = Target(self._container, self._part.spec, self._ward.address())
+        self._end = Stopping(target, stop, self._clock, ended=self._ward.ended, tell=self._ward.tell)
+        await self._end.run()
 
     def _unhealthy(self, kind: str, output: str) -> None:
         name = kind.removesuffix("Probe").capitalize()

@@ -12,6 +12,7 @@ asked after a random part of the period, so that a restarted agent does not ask 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
@@ -24,7 +25,8 @@ from pilothouse.node.lifecycle.roles import Part
 STARTUP, LIVENESS, READINESS = "startupProbe", "livenessProbe", "readinessProbe"
 _PERIOD: Final = 10.0
 _TIMEOUT: Final = 1.0
-_ERRORS: Final = (OSError, RuntimeError)
+
+log = logging.getLogger(__name__)
 
 Unhealthy = Callable[[str, str], None]
 """Told of each failure: which probe, and what it said."""
@@ -102,8 +104,9 @@ class Probes:
         timeout = float(probe.get("timeoutSeconds") or _TIMEOUT)
         try:
             outcome = await handle(probe, self._target, timeout)
-        except _ERRORS:
+        except Exception:
             # That we could not ask says nothing about the container.
+            log.exception("%s of container %s could not be asked", kind, self._part.name)
             return
         before = self._scores[kind]
         after = self._scores[kind] = judged(before, outcome.well, probe, outcome.output)

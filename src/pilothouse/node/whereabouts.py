@@ -92,6 +92,11 @@ class Whereabouts:
         _, containers = self._pods.get(pod.uid, (pod, {}))
         self._pods[pod.uid] = (pod, {**containers, container: instances})
 
+    def saw(self, pod: Object) -> None:
+        """For the pod's worker: a newer version of it has come."""
+        if pod.uid in self._pods:
+            self._pods[pod.uid] = (pod, self._pods[pod.uid][1])
+
     def drop(self, pod_uid: str) -> None:
         """For the pod's worker: nothing is left of it."""
         self._pods.pop(pod_uid, None)

@@ -41,7 +41,7 @@ def wanted_again(part: Part, ended: Ended, policy: str) -> bool:
 
 def rest(pause: Pause | None, finished: float, now: float) -> float:
     """Seconds until a container that ended then may be started again; 0 if it may."""
-    if pause is None or _is_old(pause, finished):
+    if pause is None or _is_old(pause, finished) or _is_granted(pause, finished):
         return 0.0
     return max(0.0, finished + pause.seconds - now)
 
@@ -50,8 +50,15 @@ def next_pause(pause: Pause | None, finished: float, now: float) -> Pause:
     """As it is started again: how long it will wait the next time."""
     if pause is None or _is_old(pause, finished):
         return Pause(FIRST, now)
+    if _is_granted(pause, finished):
+        return pause
     return Pause(min(pause.seconds * 2, LONGEST), now)
 
 
 def _is_old(pause: Pause, finished: float) -> bool:
     return finished - pause.since > FORGOTTEN
+
+
+def _is_granted(pause: Pause, finished: float) -> bool:
+    """Whether this very restart was decided on before, by an agent that did not live to carry it out."""
+    return pause.since > finished

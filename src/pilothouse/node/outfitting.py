@@ -1,0 +1,120 @@
+"""What the containers of one pod are given to run with: image, environment, mounts, control groups.
+
+outfitter = Outfitter(api, settings, parts, agent, allocatable, images)
+launch = await outfitter.compose(pod, part, address, prepared, folder, attempt)      # NotYet, if something is missing
+outfitter.images, outfitter.not_enforced          # what came of it, for the pod's status
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pilothouse.api.nouns import ConfigMap, Secret
+from pilothouse.api.objects import Object
+from pilothouse.client.access import AccessError
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.composing import Setting, compose
+from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
+from pilothouse.node.folders import ContainerFolder
+from pilothouse.node.lifecycle.roles import Part, parts
+from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, unmeasured
+from pilothouse.node.minding import told
+from pilothouse.node.parts import NotYet, Parts, Prepared
+from pilothouse.node.security import Self
+from pilothouse.node.settings import NodeSettings
+from pilothouse.supervise.launching import Launch
+from pilothouse.supervise.limiting import Throttle
+
+
+class Outfitter:
+    """Of one pod."""
+
+    def __init__(
+        self,
+        api: Api,
+        settings: NodeSettings,
+        parts: Parts,
+        agent: Self,
+        allocatable: Callable[[], Mapping[str, str]],
+        images: Mapping[str, str],
+    ) -> None:
+        """``images`` are those that an earlier agent has told of."""
+        self._api = api
+        self._settings = settings
+        self._parts = parts
+        self._agent = agent
+        self._allocatable = allocatable
+        self.images = dict(images)
+        """By container, what its image was found to be."""
+        self._complaints: dict[str, list[str]] = {}
+        self._throttles: dict[str, tuple[Throttle, ...]] = {}
+
+    @property
+    def not_enforced(self) -> str:
+        """Which limits are not enforced, and why; empty if all are."""
+        return "; ".join(
+            f"container {name}: {why}" for name, each in self._complaints.items() for why in each
+        )
+
+    async def compose(
+        self,
+        pod: Object,
+        part: Part,
+        address: str,
+        prepared: Mapping[str, Prepared],
+        folder: ContainerFolder,
+        attempt: int,
+    ) -> Launch:
+        """Raises ``NotYet``, or OSError for what the machine refuses."""
+        given, settings = self._parts, self._settings
+        image = given.images.resolve(part.spec.get("image") or "")
+        self.images[part.name] = image.digest or image.name
+        sources = {source: await self._source(pod, source) for source in sorted(wanted(part.spec))}
+        env = environment(
+            pod,
+            part.spec,
+            sources,
+            image.env,
+            address=address,
+            host=settings.address,
+            allocatable=self._allocatable(),
+            server=settings.server,
+        )
+        setting = Setting(
+            agent=self._agent,
+            mounts=tuple(given.addresses.mounts(pod, address)),
+            hidden=(str(settings.data),),
+        )
+        volumes = given.volumes.mounts(pod, part.spec, prepared, env)
+        groups = self._limit(pod, part)
+        return compose(pod, part.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=groups)
+
+    def limit_anew(self, pod: Object) -> None:
+        """Have containers that run held to the limits that their volumes have by now."""
+        throttles = self._parts.volumes.throttles(pod.uid)
+        for part in parts(pod.spec):
+            if self._throttles.get(part.name, throttles) != throttles:
+                self._limit(pod, part)
+
+    def _limit(self, pod: Object, part: Part) -> tuple[str, ...]:
+        """The control groups of a container. Where they can't be had it runs without, and the pod says so."""
+        throttles = self._parts.volumes.throttles(pod.uid)
+        limits = limits_of(part.spec, pids=self._settings.pids, throttles=throttles)
+        self._throttles[part.name] = throttles
+        group = self._parts.groups.group(group_name(pod.uid, part.name))
+        try:
+            complaints = group.make(limits)
+        except OSError as problem:
+            self._complaints[part.name] = [*denied(limits, told(problem)), *unmeasured(part.spec)]
+            return ()
+        self._complaints[part.name] = [*broken_promises(complaints), *unmeasured(part.spec)]
+        return group.folders
+
+    async def _source(self, pod: Object, source: Source) -> Object | None:
+        kind, name = source
+        try:
+            return await self._api.find(ConfigMap if kind == CONFIG_MAP else Secret, name, pod.namespace)
+        except (StatusError, TransportError, AccessError) as problem:
+            raise NotYet("CreateContainerConfigError", f"{kind} {name} can't be read: {problem}") from None
