@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.kit.kubectl import Binary, Kubectl, installed
@@ -24,7 +25,18 @@ async def node(plane: Plane, tmp_path: Path) -> AsyncIterator[StreamNode]:
         yield made
 
 
-@pytest.fixture(params=[each for each in installed() if each.minor >= OLDEST], ids=lambda each: each.version)
+SPEAKING = [each for each in installed() if each.minor >= OLDEST]
+
+
+def _chosen() -> list[Any]:
+    """Every kubectl that speaks WebSockets; the first and the last of them always, the others in long runs."""
+    return [
+        pytest.param(each, id=each.version, marks=[pytest.mark.long] if 0 < index < len(SPEAKING) - 1 else [])
+        for index, each in enumerate(SPEAKING)
+    ]
+
+
+@pytest.fixture(params=_chosen())
 def binary(request: pytest.FixtureRequest) -> Binary:
     found: Binary = request.param
     return found
