@@ -109,7 +109,7 @@ async def test_what_pods_lack_here_is_not_taken_for_a_missing_pod(http: Http, ns
     spec = {"containers": [{"name": "c", "image": "i"}]}
     (await http.post(pods, {"metadata": {"name": "p"}, "spec": spec})).expect(201)
 
-    answers = [await http.get(f"{pods}/p/log"), await http.post(f"{pods}/p/exec", {})]
+    answers = [await http.get(f"{pods}/p/portforward"), await http.post(f"{pods}/p/resize", {})]
 
     for answer in answers:
         assert (answer.status, answer.reason) == (404, "NotFound")

@@ -47,7 +47,7 @@ class PodStreams:
         pod = await self._pod(call)
         container = container_of(pod, call.params.get("container", ""))
         if not (pod.get("spec") or {}).get("nodeName"):
-            return Response(200, b"", TEXT)
+            return Response(204, b"", TEXT)
         node = await self._node_of(pod)
         asked = [(name, call.params[name]) for name in NAMES if call.params.get(name)]
         path = f"/containerLogs/{call.namespace}/{call.name}/{container}"
