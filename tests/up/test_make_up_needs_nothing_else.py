@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from tests.kit.kubectl import Kubectl, newest
 from tests.kit.processes import Process
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 async def test_one_command_brings_up_a_control_plane(tmp_path: Path) -> None:
     data = tmp_path / "data"
     env = {

@@ -56,6 +56,15 @@ async def test_ctrl_c_stops_all_of_it_and_the_next_up_goes_on(plane: UpPlane) ->
     assert (await plane.kubectl("get", "storageclass", "loop")).code == 1
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+async def test_whichever_way_it_is_told_to_stop(plane: UpPlane, number: signal.Signals) -> None:
+    await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
+    pid = program_of(plane, await pod_once(plane))
+    assert plane.stop(number) == 0, plane.output
+    assert not lives(pid)
+
+
 async def test_a_second_up_on_the_same_data_is_told_of_the_first(plane: UpPlane) -> None:
     second = plane.run("up", "--listen", "127.0.0.1:0")
     assert second.returncode == 1
@@ -63,6 +72,7 @@ async def test_a_second_up_on_the_same_data_is_told_of_the_first(plane: UpPlane)
     assert (await plane.kubectl("get", "nodes")).code == 0
 
 
+@pytest.mark.long
 async def test_down_stops_it_from_elsewhere(plane: UpPlane) -> None:
     await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
     pid = program_of(plane, await pod_once(plane))

@@ -96,6 +96,9 @@ class _Up:
             stop.asked.set()
 
         loop.add_signal_handler(signal.SIGUSR1, leave_pods)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            # The terminal is closed; whoever wants to outlive it says so with nohup.
+            loop.add_signal_handler(signal.SIGHUP, stop.asked.set)
         living = {
             asyncio.create_task(keeper.run(), name=name): name for name, keeper in self._keepers.items()
         }
