@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import site
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.kit.containers import needs_root
+from tests.kit.ordinary_user import ordinary_folder, run_as_nobody
 
-ROOT = Path(__file__).parents[2]
 QUICK = (
     "test_a_program_starts_as_asked.py",
     "test_limits_in_both_dialects.py",
@@ -23,74 +16,19 @@ QUICK = (
 )
 
 
-def interpreter(user: pwd.struct_passwd) -> str:
-    """One of our version that the user may execute: ours, or the system's."""
-    wanted = "import sys; print(sys.version_info[:2])"
-    for candidate in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
-        if shutil.which(candidate):
-            try:
-                said = subprocess.run(
-                    [candidate, "-c", wanted], user=user.pw_uid, stdout=subprocess.PIPE, text=True
-                )
-            except PermissionError:
-                continue
-            if said.stdout.strip() == str(sys.version_info[:2]):
-                return candidate
-    pytest.skip(
-        f"no Python 3.{sys.version_info.minor} that an ordinary user may execute; Debian has one as python3"
-    )
-
-
 @pytest.fixture
 def work() -> Iterator[Path]:
-    """A folder that nobody may reach: those above a test's own are for us alone, and every run of pytest sees to it again."""
-    user = pwd.getpwnam("nobody")
-    with tempfile.TemporaryDirectory(prefix="pilothouse-ordinary-") as folder:
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        yield Path(folder)
-
-
-def run_suite(work: Path, *arguments: str) -> None:
-    user = pwd.getpwnam("nobody")
-    done = subprocess.run(
-        [
-            interpreter(user),
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not long",
-            f"--basetemp={work}/t",
-            *arguments,
-        ],
-        user=user.pw_uid,
-        group=user.pw_gid,
-        extra_groups=(),
-        cwd=ROOT,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(work),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONPATH": ":".join([str(ROOT), str(ROOT / "src"), *site.getsitepackages()]),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:]
-    assert " passed" in done.stdout or "%]" in done.stdout
+    with ordinary_folder() as folder:
+        yield folder
 
 
 @needs_root
 def test_starting_works_without_privileges(work: Path) -> None:
-    run_suite(work, *(f"tests/supervise/{name}" for name in QUICK))
+    run_as_nobody(work, *(f"tests/supervise/{name}" for name in QUICK))
 
 
 @needs_root
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_everything_works_without_privileges(work: Path) -> None:
-    run_suite(work, "tests/supervise")
+    run_as_nobody(work, "tests/supervise")
