@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
@@ -74,8 +75,8 @@ class Watching:
     def __init__(self, kubeconfig: Any) -> None:
         self._kubeconfig = kubeconfig
 
-    async def rate(self, count: int) -> float:
-        """Statuses a second, from the first to the last of ``count``."""
+    async def rate(self, count: int, begun: Callable[[], None]) -> float:
+        """Statuses a second, from the first, when ``begun`` is called, to the last of ``count``."""
         loop = asyncio.get_running_loop()
         moments: dict[str, float] = {}
         everything = asyncio.Event()
@@ -87,6 +88,8 @@ class Watching:
             def changed(difference: Any) -> None:
                 new = difference.new
                 if new is not None and new.name not in moments and is_settled(new.status, new.spec):
+                    if not moments:
+                        begun()
                     moments[new.name] = loop.time()
                     if len(moments) == count:
                         everything.set()
