@@ -108,6 +108,7 @@ def follow(program: Program, launch: LaunchShape) -> None:
         for descriptor, events in pump.poll([], TICK_MS):
             pump.happened(descriptor, events)
     pump.end()
+    log.finish()
     while not log.empty and log.stalled < FLUSH_SECONDS:
         time.sleep(0.001)
 

@@ -20,16 +20,15 @@ import time
 from pilothouse.supervise.shim import becoming, kernel, view
 from pilothouse.supervise.shim.following import Program, follow
 from pilothouse.supervise.shim.logs import Files
-from pilothouse.supervise.shim.refusing import NAMESPACES as NAMESPACES_HELP
+from pilothouse.supervise.shim.namespaces import enter_namespaces
 from pilothouse.supervise.shim.refusing import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.shapes import LaunchShape, UserShape
+    from pilothouse.supervise.shim.shapes import LaunchShape
 
 LOCK_SECONDS = 2.0
 """Those who only look whether the folder is locked hold the lock for an instant."""
-NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
 
 
 def main() -> None:
@@ -85,7 +84,7 @@ def _start(launch: LaunchShape, shim: str) -> Program:
         raise Refusal(
             "LogRefused", f"can't write {error.filename or log['path']}: {error.strerror}"
         ) from None
-    # Orphans of the program come to us, and so does the program itself from the process between us (see _enter_namespaces).
+    # Orphans of the program come to us, and so does the program itself from the process between us (see `namespaces`).
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     program = Program(launch, files)
     told, telling = os.pipe()
@@ -127,12 +126,17 @@ def _child(launch: LaunchShape, program: Program, telling: int, going: int) -> N
     try:
         becoming.join(launch["cgroups"])
         _score(launch["oom_score_adj"])
-        mapped = _enter_namespaces(user, telling) if seen is not None else False
+        mapped = (
+            enter_namespaces(user, told_by=lambda pid: _say(telling, f"{pid}\n"))
+            if seen is not None
+            else False
+        )
         os.setsid()
         if launch["tty"]:
             becoming.take_terminal(program.inner[0])
         becoming.take_stdio(*program.inner)
         if seen is not None:
+            os.makedirs("root", 0o700, exist_ok=True)
             os.umask(0o022)
             view.build(seen, os.path.abspath("root"))
         becoming.become_user(user, launch["capabilities"], mapped=mapped)
@@ -163,47 +167,6 @@ def _end_if_alone(going: int) -> None:
     except BlockingIOError:
         return
     os._exit(1)
-
-
-def _enter_namespaces(user: UserShape | None, telling: int) -> bool:
-    """Into namespaces of our own; True if that took a user namespace, which knows one user.
-
-    A PID namespace begins with the next fork. The process in between tells the shim who its child is, ends, and leaves the child
-    to the shim: the shim itself could not start threads in a namespace that isn't its own.
-    """
-    os.makedirs("root", 0o700, exist_ok=True)
-    mapped = False
-    try:
-        kernel.unshare(NAMESPACES)
-    except OSError as error:
-        if error.errno != errno.EPERM:
-            raise Refusal("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
-        _enter_user_namespace(user)
-        mapped = True
-    if (pid := os.fork()) != 0:
-        _say(telling, f"{pid}\n")
-        os._exit(0)
-    return mapped
-
-
-def _enter_user_namespace(user: UserShape | None) -> None:
-    """Ours under the number that was asked for, or our own."""
-    uid, gid = os.geteuid(), os.getegid()
-    inner_uid, inner_gid = (user["uid"], user["gid"]) if user is not None else (uid, gid)
-    try:
-        kernel.unshare(NAMESPACES | kernel.CLONE_NEWUSER)
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{inner_uid} {uid} 1"),
-            ("gid_map", f"{inner_gid} {gid} 1"),
-        ):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    except OSError as error:
-        raise Refusal(
-            "ViewRefused",
-            f"no namespaces of its own: {error.strerror}; {NAMESPACES_HELP}",
-        ) from None
 
 
 def _score(value: int | None) -> None:

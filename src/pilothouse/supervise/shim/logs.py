@@ -179,19 +179,25 @@ class Log:
         return time.monotonic() - max(self._progress, self._files.moved) if self._queued else 0.0
 
     def accept(self, records: bytes) -> None:
-        if not records:
-            return
-        if self._queued >= 2 * QUEUED:
-            self._dropped += records.count(b"\n")
-            self._why = "the disk took nothing for too long"
-            return
-        if not self._queued:
-            self._progress = time.monotonic()
         with self._mutex:
+            if self._queued >= 2 * QUEUED:
+                self._dropped += records.count(b"\n")
+                self._why = "the disk took nothing for too long"
+                return
+            if not records:
+                return
+            if not self._queued:
+                self._progress = time.monotonic()
             self._queued += len(records)
             self._queue.append(records)
         if self._work.locked():
             self._work.release()
+
+    def finish(self) -> None:
+        """Nothing more comes: tell what is missing at the end."""
+        with self._mutex:
+            notice, self._dropped = self._notice(), 0
+        self.accept(notice)
 
     def _drain(self) -> None:
         while True:
@@ -199,22 +205,20 @@ class Log:
             while self._queue:
                 with self._mutex:
                     batch, self._queue = self._queue, []
+                    notice, dropped, self._dropped = self._notice(), self._dropped, 0
                 records = b"".join(batch)
-                self._put(records)
+                left, why = self._files.write(notice + records)
                 with self._mutex:
                     self._queued -= len(records)
+                    if why:
+                        # The notice itself, if it is among those left, is none of the program's lines.
+                        told = len(left) < len(notice) + len(records)
+                        self._dropped += left.count(b"\n") + (0 if told or not notice else dropped - 1)
+                        self._why = why
                 self._progress = time.monotonic()
 
-    def _put(self, records: bytes) -> None:
-        lost, why = self._dropped, self._why
-        if lost:
-            notice = f" stderr F pilothouse: {lost} lines of output were dropped here: {why}\n"
-            records = self._moments.now() + notice.encode() + records
-        left, why = self._files.write(records)
-        if len(left) < len(records):
-            self._dropped -= lost  # The notice is in the log.
-        elif lost:
-            left = left[left.index(b"\n") + 1 :]
-        if why:
-            self._dropped += left.count(b"\n")
-            self._why = why
+    def _notice(self) -> bytes:
+        if not self._dropped:
+            return b""
+        text = f" stderr F pilothouse: {self._dropped} lines of output were dropped here: {self._why}\n"
+        return self._moments.now() + text.encode()

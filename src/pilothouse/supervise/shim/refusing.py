@@ -12,7 +12,7 @@ class Refusal(Exception):
         self.message = message
 
 
-NAMESPACES = (
+HELP = (
     "run the node as root, or allow unprivileged user namespaces: sysctl user.max_user_namespaces, "
     "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, whichever this machine has"
 )

@@ -22,7 +22,16 @@ import os
 import stat
 
 from pilothouse.supervise.shim import kernel
-from pilothouse.supervise.shim.refusing import NAMESPACES, Refusal
+from pilothouse.supervise.shim.mounting import (
+    ancestors,
+    kept_flags,
+    look_like,
+    make_devices,
+    mount_proc,
+    mounts_below,
+    overlay,
+)
+from pilothouse.supervise.shim.refusing import HELP, Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +40,8 @@ if TYPE_CHECKING:
 MANY = 256
 """Entries from which on a folder gets an overlay rather than a mirror."""
 
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
-
 _MACHINE = "/.machine"
 """Where the machine's own tree is while the view is built."""
-_COVERS = "/.covers"
 
 OURS, MACHINES, VOLUME = "ours", "the machine's", "volume"
 
@@ -79,7 +85,7 @@ _SHM: MountShape = {
 
 
 def _help(error: OSError) -> str:
-    return f"; {NAMESPACES}" if error.errno in (errno.EPERM, errno.EACCES) else ""
+    return f"; {HELP}" if error.errno in (errno.EPERM, errno.EACCES) else ""
 
 
 def _open_source(mount: MountShape) -> int:
@@ -114,11 +120,11 @@ class _Tree:
         os.mkdir(scratch + _MACHINE, 0o700)
         os.mkdir(scratch + "/proc", 0o555)
         self._bind_all(machine, scratch, "", skip=("proc", "dev"))
-        _make_devices(scratch + "/dev")
+        make_devices(scratch + "/dev")
         os.close(machine)
         kernel.pivot_root(scratch, scratch + _MACHINE)
         os.chdir("/")
-        _mount_proc()
+        mount_proc(f"{_MACHINE}/proc")
         self._regions["/proc"] = MACHINES
         if self._read_only:
             self._closing.append("/")
@@ -128,7 +134,7 @@ class _Tree:
         path = os.path.realpath(path)
         if not os.path.isdir(path):
             return
-        for mounted in sorted(_mounts_below(path), reverse=True):
+        for mounted in sorted(mounts_below(path), reverse=True):
             try:
                 kernel.unmount(mounted)
             except OSError as error:
@@ -179,7 +185,7 @@ class _Tree:
         kernel.unmount(_MACHINE)
         os.rmdir(_MACHINE)
         for path, device in self._hidden.items():
-            if VOLUME in (self._regions.get(above) for above in _ancestors(path)) or not os.path.isdir(path):
+            if VOLUME in (self._regions.get(above) for above in ancestors(path)) or not os.path.isdir(path):
                 continue  # A volume lies over it.
             if os.stat(path).st_dev != device:
                 # An overlay over a folder above does not have what is mounted in it.
@@ -189,7 +195,7 @@ class _Tree:
             if self._is_covered(path):
                 continue
             kernel.mount(
-                "none", path, flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | _kept(path)
+                "none", path, flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kept_flags(path)
             )
 
     def _is_covered(self, path: str) -> bool:
@@ -229,13 +235,13 @@ class _Tree:
         """Make a folder of the machine ours to change, in this view alone."""
         machine = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
-            below = _mounts_below(path)
-            if len(os.listdir(path)) > MANY and _overlay(path):
+            below = mounts_below(path)
+            if len(os.listdir(path)) > MANY and overlay(path):
                 self._bind_mounts(machine, path, below)
             else:
                 was = os.fstat(machine)
                 kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
-                _look_like(path, was)
+                look_like(path, was)
                 self._bind_all(machine, path, path, skip=())
         finally:
             os.close(machine)
@@ -283,89 +289,5 @@ class _Tree:
                 kernel.make_read_only(target)
 
 
-def _make_devices(folder: str) -> None:
-    """The devices that every program may expect, and no others. In the machine's own folder root could remove them for all."""
-    os.mkdir(folder)
-    kernel.mount("tmpfs", folder, "tmpfs", kernel.MS_NOSUID, "mode=755,size=64m")
-    for name in DEVICES:
-        if os.path.exists(f"/dev/{name}"):
-            os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
-            kernel.mount(f"/dev/{name}", f"{folder}/{name}", flags=kernel.MS_BIND)
-    for name in ("pts", "mqueue"):
-        if os.path.isdir(f"/dev/{name}"):
-            os.mkdir(f"{folder}/{name}")
-            kernel.mount(f"/dev/{name}", f"{folder}/{name}", flags=kernel.MS_BIND | kernel.MS_REC)
-    os.mkdir(f"{folder}/shm")
-    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
-        os.symlink(f"/proc/self/fd{target}", f"{folder}/{name}")
-
-
 def _is_file(source: int) -> bool:
     return source >= 0 and not stat.S_ISDIR(os.fstat(source).st_mode)
-
-
-def _mount_proc() -> None:
-    """Of our own PID namespace. Inside other containers the kernel may refuse that; then the machine's is shown."""
-    try:
-        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    except PermissionError:
-        kernel.mount(f"{_MACHINE}/proc", "/proc", flags=kernel.MS_BIND | kernel.MS_REC)
-
-
-def _overlay(path: str) -> bool:
-    """Lay an empty writable layer over a folder; False if the kernel won't."""
-    if "," in path or ":" in path or "\\" in path:  # They mean something in mount options.
-        return False
-    os.mkdir(_COVERS, 0o700)
-    kernel.mount("tmpfs", _COVERS, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
-    try:
-        os.mkdir(f"{_COVERS}/upper")
-        os.mkdir(f"{_COVERS}/work")
-        _look_like(f"{_COVERS}/upper", os.stat(path))
-        options = f"lowerdir={path},upperdir={_COVERS}/upper,workdir={_COVERS}/work"
-        for more in ("", ",userxattr"):
-            try:
-                kernel.mount("overlay", path, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options + more)
-            except OSError:
-                continue
-            return True
-        return False
-    finally:
-        kernel.unmount(_COVERS)
-        os.rmdir(_COVERS)
-
-
-def _look_like(path: str, was: os.stat_result) -> None:
-    os.chmod(path, stat.S_IMODE(was.st_mode))
-    try:
-        os.chown(path, was.st_uid, was.st_gid)
-    except OSError as error:
-        # Its owner does not exist in our user namespace.
-        if error.errno not in (errno.EINVAL, errno.EPERM):
-            raise
-
-
-def _ancestors(path: str) -> list[str]:
-    found = []
-    while path != "/":
-        path = os.path.dirname(path)
-        found.append(path)
-    return found
-
-
-def _kept(path: str) -> int:
-    return os.statvfs(path).f_flag & (kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-
-
-def _mounts_below(path: str) -> list[str]:
-    """Mount points at `path` and below; the kernel writes blanks and the like in octal."""
-    found = []
-    with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            point = line.split(b" ")[4]
-            for escape, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-                point = point.replace(escape, plain)
-            name = os.fsdecode(point)
-            if name == path or name.startswith(path + "/"):
-                found.append(name)
-    return found
