@@ -12,6 +12,7 @@ from tests.kit.stream_node import NAME, Plane, StreamNode
 from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import Node, Pod
+from pilothouse.apiserver.node_calls import harmless
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.serving.certificate import ServingCertificate
 
@@ -154,3 +155,38 @@ async def test_a_pod_without_a_node_has_no_log_and_runs_nothing(kubectl: Kubectl
 async def _listens_at(node: StreamNode, port: int) -> None:
     status = {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
     await node.api.patch(Node, NAME, "", {"status": status}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("https://evil.example", 403), ("null", 403), ("https://{host}", 101), ("", 101)]
+)
+async def test_pages_of_other_sites_run_nothing(
+    plane: Plane, node: StreamNode, origin: str, status: int
+) -> None:
+    await node.start("web", "sleep 1000")
+    host = plane.server.target.url.removeprefix("https://")
+    headers = {"Origin": origin.format(host=host)} if origin else {}
+    url = f"https://{host}/api/v1/namespaces/default/pods/web/exec?stdout=1&command=true"
+    async with aiohttp.ClientSession() as session:
+        try:
+            async with session.ws_connect(
+                url, protocols=["v4.channel.k8s.io"], headers=headers, ssl=plane.server.target.trust()
+            ) as socket:
+                assert socket.protocol == "v4.channel.k8s.io"
+                found = 101
+        except aiohttp.WSServerHandshakeError as refused:
+            found = refused.status
+    assert found == status
+
+
+@pytest.mark.parametrize(
+    ("said", "passed_on"),
+    [
+        ("text/plain; charset=utf-8", "text/plain; charset=utf-8"),
+        ("application/json", "application/json"),
+        ("text/html", "application/octet-stream"),
+        ("image/svg+xml", "application/octet-stream"),
+    ],
+)
+def test_a_node_has_no_browser_show_its_pages(said: str, passed_on: str) -> None:
+    assert harmless(said) == passed_on

@@ -96,7 +96,8 @@ class NodeCalls:
             raise
         return Streaming(
             lambda sink: _pour(answer, sink),
-            answer.headers.get("Content-Type", TEXT),
+            harmless(answer.headers.get("Content-Type", TEXT)),
+            headers=(("X-Content-Type-Options", "nosniff"),),
             ends=ends,
             close=session.close,
         )
@@ -195,6 +196,12 @@ async def _relay(line: Line, reader: asyncio.StreamReader, writer: asyncio.Strea
         for each in both:
             each.cancel()
         await asyncio.gather(*both, return_exceptions=True)
+
+
+def harmless(content_type: str) -> str:
+    """What a node says its answer is, if no browser does anything with that: it would be done in the API server's name."""
+    media = content_type.partition(";")[0].strip().lower()
+    return content_type if media in ("text/plain", "application/json") else "application/octet-stream"
 
 
 def refusal(node: Endpoint, status: int, body: bytes) -> StatusError:

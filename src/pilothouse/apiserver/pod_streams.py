@@ -54,6 +54,7 @@ class PodStreams:
         return await self._nodes.read(node, path, asked, ends=not options.follow)
 
     async def _connect(self, call: Call) -> Answer:
+        refuse_other_sites(call)
         runs = call.subresource == "exec"
         options = StreamOptions.parse(call.request.query, runs=runs)
         pod = await self._pod(call)
@@ -81,6 +82,15 @@ class PodStreams:
         if found is None:
             raise errors.unavailable(f"node {name}, on which the pod is to run, is not registered", 0)
         return endpoint_of(codec.decode(found.value, found.revision))
+
+
+def refuse_other_sites(call: Call) -> None:
+    """Raise a 403 for what a page of another site has a browser ask. It would ask with the certificate of whoever looks at it."""
+    origin, host = call.request.headers.get("Origin", ""), call.request.headers.get("Host", "")
+    if origin and origin.partition("://")[2] != host:
+        raise errors.forbidden(
+            f"pods/{call.subresource}", "", call.name, f"a page of {origin} may not do that at {host}"
+        )
 
 
 def why_not_spoken(call: Call) -> str:
