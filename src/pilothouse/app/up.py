@@ -29,6 +29,8 @@ from pilothouse.app.options import StartError
 from pilothouse.app.roles import Keeper, Role, RoleFailed, keep_small
 from pilothouse.app.stopping import Stop
 from pilothouse.app.up_folder import Report, RoleReport
+from pilothouse.client.access import AccessError
+from pilothouse.client.asking import AskError
 
 READY_SECONDS = 60.0
 """How long everything may take to be there."""
@@ -70,6 +72,8 @@ async def run(options: UpOptions, *, say: Say, welcome: Callable[[Report, DataFo
 
 
 class _Up:
+    """The roles of one control plane, and what is told of them."""
+
     def __init__(self, options: UpOptions, folder: DataFolder, lock: int, say: Say) -> None:
         self._options = options
         self._folder = folder
@@ -99,9 +103,7 @@ class _Up:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # The terminal is closed; whoever wants to outlive it says so with nohup.
             loop.add_signal_handler(signal.SIGHUP, stop.asked.set)
-        living = {
-            asyncio.create_task(keeper.run(), name=name): name for name, keeper in self._keepers.items()
-        }
+        living = [asyncio.create_task(keeper.run(), name=name) for name, keeper in self._keepers.items()]
         asked = asyncio.create_task(stop.asked.wait())
         starting = asyncio.create_task(self._start())
         tending = asyncio.create_task(self._tend_logs())
@@ -111,7 +113,7 @@ class _Up:
                 starting.result()
                 welcome(self._report(), self._folder)
                 await asyncio.wait((asked, *living), return_when=asyncio.FIRST_COMPLETED)
-        except (RoleFailed, TimeoutError) as problem:
+        except (RoleFailed, TimeoutError, AskError, AccessError) as problem:
             raise StartError(str(problem)) from None
         finally:
             starting.cancel()
