@@ -114,6 +114,14 @@ def talker(**more: object) -> Tree:
     }
 
 
+def asked(machine: Machine, address: str, line: str) -> str:
+    """What the program of a pod at this address answers to a machine; empty if nobody does."""
+    try:
+        return machine.run(sys.executable, "-c", _ASK, address, str(PORT), line).strip()
+    except subprocess.CalledProcessError:
+        return ""
+
+
 @dataclass
 class FleetNode:
     """An agent on a machine."""
@@ -161,12 +169,9 @@ class Plane:
         async with HttpTransport.open(access, SystemClock(), agent="pilothouse-test") as transport:
             yield Api(transport, Random(1), manager="test")
 
-    def said(self, node: FleetNode, address: str, line: str, *, port: int = PORT) -> str:
-        """What is answered at an address when it is asked from a machine; empty if nobody answers."""
-        try:
-            return node.machine.run(sys.executable, "-c", _ASK, address, str(port), line).strip()
-        except subprocess.CalledProcessError:
-            return ""
+    def said(self, node: FleetNode, address: str, line: str) -> str:
+        """What a pod answers when it is asked from a node's machine; empty if nobody does."""
+        return asked(node.machine, address, line)
 
 
 @contextlib.contextmanager
