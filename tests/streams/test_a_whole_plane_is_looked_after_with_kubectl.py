@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from tests.kit.kubectl import Binary, Kubectl
-from tests.kit.planes import UpPlane
+from tests.kit.planes import UpPlane, as_ordinary_user
 from tests.kit.waiting import eventually
 from tests.metrics.scraped import Scraped
+from tests.streams.terminals import on_a_terminal
 from tests.up.manifests import stateful_set
 
 PATIENCE = 30.0
@@ -71,15 +72,15 @@ async def test_a_cordoned_node_takes_no_more_pods_and_a_drained_one_has_none(kub
     await running(kubectl)
 
 
-async def test_files_are_copied_into_the_pods_own_view(kubectl: Kubectl, tmp_path: Path) -> None:
+async def test_folders_are_copied_both_ways(kubectl: Kubectl, tmp_path: Path) -> None:
     await running(kubectl)
     folder = tmp_path / "folder"
     folder.mkdir()
     for name in ("a", "b"):
         (folder / name).write_text(name * 1000)
-    (await kubectl("cp", str(folder), "web-0:/tmp/copied")).ok()
-    assert (await kubectl("exec", "web-0", "--", "cat", "/tmp/copied/a")).ok() == "a" * 1000
-    (await kubectl("cp", "web-0:/tmp/copied", str(tmp_path / "back"))).ok()
+    (await kubectl("cp", str(folder), f"web-0:{tmp_path}/copied")).ok()
+    assert (await kubectl("exec", "web-0", "--", "cat", f"{tmp_path}/copied/a")).ok() == "a" * 1000
+    (await kubectl("cp", f"web-0:{tmp_path}/copied", str(tmp_path / "back"))).ok()
     assert (tmp_path / "back" / "b").read_text() == "b" * 1000
 
 
@@ -147,3 +148,28 @@ async def test_streams_end_with_the_server_and_pods_do_not(tmp_path: Path) -> No
         after = await running(kubectl)
         assert after["metadata"]["uid"] == before["metadata"]["uid"]
         assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+async def test_it_is_the_same_for_an_ordinary_user(tmp_path: Path) -> None:
+    try:
+        with as_ordinary_user() as (folder, command, env), UpPlane(folder, command=command, env=env) as plane:
+            kubectl = plane.kubectl
+            await running(kubectl)
+            assert (await kubectl("logs", "web-0")).ok() == "began\n"
+            ran = await kubectl(
+                "exec", "-i", "web-0", "--", "sh", "-c", "cat; hostname; exit 4", stdin="typed "
+            )
+            assert (ran.code, ran.out) == (4, "typed web-0\n")
+            (tmp_path / "here").write_text("copied")
+            (await kubectl("cp", str(tmp_path / "here"), f"web-0:{folder}/there")).ok()
+            assert (await kubectl("exec", "web-0", "--", "cat", f"{folder}/there")).ok() == "copied"
+            async with on_a_terminal(kubectl, "exec", "-it", "web-0", "--", "sh") as terminal:
+                await terminal.type("tty -s && echo yes-a''-terminal; exit 6\n")
+                await terminal.until("yes-a-terminal")
+                assert await terminal.code() == 6
+            figures = Scraped.read(
+                (await kubectl("get", "--raw", "/api/v1/nodes/n1/proxy/metrics")).ok().encode()
+            )
+            assert figures.value("container_memory_working_set_bytes", pod="web-0") > 0
+    except LookupError as problem:
+        pytest.skip(str(problem))
