@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.containers import Box, read_log
+from tests.kit.waiting import eventually
 
 from pilothouse.supervise.launching import LogPolicy
 
@@ -156,6 +157,11 @@ async def test_what_was_dropped_is_told(box: Box, tmp_path: Path) -> None:
 
     draining = threading.Thread(target=drain)
     draining.start()
+
+    async def room_again() -> bool:
+        return sum(map(len, received)) >= 2 << 20
+
+    await eventually(room_again)
     (tmp_path / "go").touch()
     await container.exited()
     await asyncio.to_thread(draining.join)
@@ -168,7 +174,7 @@ async def test_what_was_dropped_is_told(box: Box, tmp_path: Path) -> None:
     numbers = [int(text) for text in texts if text.isdigit()]
     assert numbers == sorted(numbers)
     assert len(numbers) + dropped == 1_000_000
-    assert texts[-1] == "last"
+    assert texts[-2:] == [notices[-1], "last"], "it is told where they are missing"
 
 
 async def test_output_handed_to_someone_outside_does_not_delay_the_end(bare: Box, tmp_path: Path) -> None:

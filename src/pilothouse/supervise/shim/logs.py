@@ -158,7 +158,6 @@ class Log:
         self._work.acquire()
         self._progress = time.monotonic()
         self._dropped = 0
-        self._why = ""
 
     def begin(self) -> None:
         """No fork may come after this."""
@@ -179,13 +178,15 @@ class Log:
         return time.monotonic() - max(self._progress, self._files.moved) if self._queued else 0.0
 
     def accept(self, records: bytes) -> None:
+        if not records:
+            return
         with self._mutex:
             if self._queued >= 2 * QUEUED:
                 self._dropped += records.count(b"\n")
-                self._why = "the disk took nothing for too long"
                 return
-            if not records:
-                return
+            if self._dropped:
+                records = self._notice(self._dropped, "the disk took nothing for too long") + records
+                self._dropped = 0
             if not self._queued:
                 self._progress = time.monotonic()
             self._queued += len(records)
@@ -194,31 +195,32 @@ class Log:
             self._work.release()
 
     def finish(self) -> None:
-        """Nothing more comes: tell what is missing at the end."""
-        with self._mutex:
-            notice, self._dropped = self._notice(), 0
-        self.accept(notice)
+        """Nothing more comes: tell what is missing at the end, if there is room for that by now."""
+        if self._dropped:
+            notice = self._notice(self._dropped, "the disk took nothing for too long")
+            self._dropped = 0
+            self.accept(notice)
 
     def _drain(self) -> None:
+        """In a thread of its own. What could not be written is told before what can be written next."""
+        unwritten, why = 0, ""
         while True:
             self._work.acquire()
             while self._queue:
                 with self._mutex:
                     batch, self._queue = self._queue, []
-                    notice, dropped, self._dropped = self._notice(), self._dropped, 0
                 records = b"".join(batch)
-                left, why = self._files.write(notice + records)
+                notice = self._notice(unwritten, why) if unwritten else b""
+                left, problem = self._files.write(notice + records)
+                if len(left) < len(notice) + len(records):
+                    unwritten = 0
+                if problem:
+                    unwritten += left[-len(records) :].count(b"\n")
+                    why = problem
                 with self._mutex:
                     self._queued -= len(records)
-                    if why:
-                        # The notice itself, if it is among those left, is none of the program's lines.
-                        told = len(left) < len(notice) + len(records)
-                        self._dropped += left.count(b"\n") + (0 if told or not notice else dropped - 1)
-                        self._why = why
                 self._progress = time.monotonic()
 
-    def _notice(self) -> bytes:
-        if not self._dropped:
-            return b""
-        text = f" stderr F pilothouse: {self._dropped} lines of output were dropped here: {self._why}\n"
+    def _notice(self, lines: int, why: str) -> bytes:
+        text = f" stderr F pilothouse: {lines} lines of output were dropped here: {why}\n"
         return self._moments.now() + text.encode()
