@@ -95,7 +95,8 @@ class Outfitter:
         """Have containers that run held to the limits that their volumes have by now."""
         throttles = self._parts.volumes.throttles(pod.uid)
         for part in parts(pod.spec):
-            if self._throttles.get(part.name, throttles) != throttles:
+            # What an earlier agent has set is not known: it is set again.
+            if self._throttles.get(part.name, ()) != throttles:
                 self._limit(pod, part)
 
     def _limit(self, pod: Object, part: Part) -> tuple[str, ...]:

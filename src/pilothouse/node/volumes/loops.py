@@ -131,11 +131,16 @@ class Loops:
     async def put_away(self, folder: Path) -> None:
         target = folder / self.inner
         async with self._turn:
-            if at(mounts(), target) is not None:
-                try:
+            try:
+                # More than once, if an agent was killed while its mount went on without it.
+                while at(mounts(), target) is not None:
                     unmount(target)
-                except OSError as problem:
-                    raise KeepingError(f"{target} can't be unmounted: {problem.strerror}") from None
+                if (folder / _DISK).exists() and (device := await _device(folder / _DISK)):
+                    await run("losetup", "--detach", device)
+            except OSError as problem:
+                raise KeepingError(f"{target} can't be unmounted: {problem.strerror}") from None
+            except CommandError as problem:
+                raise KeepingError(f"{target} can't be let go: {problem}") from None
 
     def device(self, folder: Path) -> str:
         mounted = at(mounts(), folder / self.inner)

@@ -31,6 +31,8 @@ from pilothouse.node.volumes.running_errands import Runner
 _AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=60.0)
 _SEEN: Final = 10.0
 """Seconds to wait for our own writes to come back."""
+_FILLING: Final = 30.0
+"""Seconds between two words about claims or volumes that can't be read."""
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +61,8 @@ class Storekeeper:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._claims.run())
             group.create_task(self._volumes.run())
-            await self._claims.synced()
-            await self._volumes.synced()
+            await self._filled(self._claims)
+            await self._filled(self._volumes)
             self._claims.follow(self._news.set)
             self._volumes.follow(self._news.set)
             while True:
@@ -71,6 +73,15 @@ class Storekeeper:
                         await self._news.wait()
                 except TimeoutError:
                     continue
+
+    async def _filled(self, informer: Informer) -> None:
+        while not informer.is_synced:
+            try:
+                async with asyncio.timeout(_FILLING):
+                    await informer.synced()
+            except TimeoutError:
+                kind, why = informer.noun.plural, informer.problem or "the server does not answer"
+                log.warning("no volumes are made here while %s can't be followed: %s", kind, why)
 
     def _begin(self, start: Callable[..., asyncio.Task[None]]) -> float | None:
         """Begin what can be begun; the seconds until something is to be tried again."""
