@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from pathlib import Path
 
 import pytest
 from tests.kit.played_machine import Play
@@ -157,5 +158,29 @@ def test_a_server_that_is_down_holds_up_no_container(stage: Stage) -> None:
         await stage.server.start()
         pod = await stage.until(lambda pod: container(pod).get("restartCount") == 1)
         assert is_ready(pod)
+
+    stage.play(scene)
+
+
+def test_a_part_that_breaks_is_told_and_the_pod_taken_up_again(stage: Stage) -> None:
+    async def scene() -> None:
+        adopt, failures = stage.machine.adopt, [3]
+
+        async def broken(folder: Path) -> object:
+            if failures[0]:
+                failures[0] -= 1
+                raise ValueError("a record that can't be read")
+            return await adopt(folder)
+
+        await stage.pod({"containers": [app()]})
+        await stage.until(is_ready)
+        stage.machine.adopt = broken  # type: ignore[method-assign,assignment]
+        await stage.restart_agent()
+        await stage.until(lambda pod: failures[0] == 0)
+        await stage.delete()
+        await stage.until_gone()
+        assert stage.machine.running == []
+        told = "error syncing pod: ValueError: a record that can't be read"
+        assert ("FailedSync", told) in await stage.events()
 
     stage.play(scene)

@@ -116,3 +116,36 @@ def test_a_pod_that_is_gone_is_forgotten_by_the_whereabouts(stage: Stage) -> Non
         assert await stage.api.find(Pod, "web-0", "default") is None
 
     stage.play(scene)
+
+
+def test_records_that_were_cut_short_are_done_without(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["app"] = [Play(runs=5.0, code=1), Play()]
+        pod = await stage.pod({"containers": [app()]})
+        await stage.until(lambda pod: container(pod).get("restartCount") == 1 and is_ready(pod))
+        folder = stage.settings.pods / pod.uid
+        for name in ("pod.json", "ending.json", "containers/app/pause.json"):
+            (folder / name).write_bytes(b"")
+        await power_cut(stage)
+        await stage.until(lambda pod: container(pod).get("restartCount") == 2 and is_ready(pod))
+        await stage.delete()
+        await stage.until_gone()
+
+    stage.play(scene)
+
+
+def test_a_folder_of_which_nothing_is_known_is_cleared_away(stage: Stage) -> None:
+    async def scene() -> None:
+        pod = await stage.pod({"containers": [app()]})
+        await stage.until(is_ready)
+        await stage.kill_agent()
+        await stage.delete(grace=0)
+        (stage.settings.pods / pod.uid / "pod.json").write_bytes(b"")
+        stage.start_agent()
+        await asyncio.sleep(5)
+        assert stage.machine.running == []
+        assert not (stage.settings.pods / pod.uid).exists()
+        assert pod.uid in stage.volumes.released
+        assert pod.uid in stage.addresses.released
+
+    stage.play(scene)

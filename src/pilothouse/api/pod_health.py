@@ -23,6 +23,10 @@ _REMEDIES: Final = {
     "ErrImagePull": "correct the image's name, or bring the image to the node",
     "ErrImageNeverPull": "bring the image to the node, or change imagePullPolicy",
     "InvalidImageName": "correct the image's name",
+    "FailedMount": "see to what the volume is made of: the claim, ConfigMap or Secret that is named",
+    "NodeStorageError": "make room on the disk of the node's data folder",
+    "NodePorts": "take another port, or end whoever has it",
+    "PodTerminating": "wait until the earlier pod of this name has ended, or see why it does not",
     "CreateContainerConfigError": "make the ConfigMap or Secret that the container refers to",
 }
 

@@ -14,10 +14,11 @@ import asyncio
 import fcntl
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import signal
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from pilothouse.aio.supervising import Supervisor
 from pilothouse.aio.together import together
@@ -29,7 +30,7 @@ from pilothouse.client.cache import Difference
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
 from pilothouse.node.evicting import Candidate, memory_request, sentence, victim
-from pilothouse.node.folders import pod_folders
+from pilothouse.node.folders import PodFolder, pod_folders
 from pilothouse.node.health import conditions, limits_condition, problems, shortages
 from pilothouse.node.keeping import Keeper, Means
 from pilothouse.node.limits import pod_group
@@ -41,6 +42,7 @@ from pilothouse.node.settings import NodeSettings
 from pilothouse.node.telling import Events
 from pilothouse.node.whereabouts import Whereabouts
 from pilothouse.runtime.telling import Teller
+from pilothouse.supervise.launching import Exit
 
 COMPONENT: Final = "kubelet"
 """By whom events are told: kubectl and people look for this name."""
@@ -117,6 +119,8 @@ class Agent:
                 if left is not None:
                     log.info("pod %s/%s is gone from the API; what is left of it ends", *left.key)
                     self._begin(left, gone=True)
+                else:
+                    self._take(folder.uid, self._clear(folder))
         unsubscribe = self._pods.subscribe(self._changed)
         try:
             await asyncio.get_running_loop().create_future()
@@ -156,9 +160,25 @@ class Agent:
             else:
                 keeper.saw(new)
 
+    async def _clear(self, folder: PodFolder) -> None:
+        """Away with a pod of which nothing is known any more, not even what it was."""
+        log.warning("%s is of no pod that is known; what runs there is killed", folder.path)
+        for name in folder.containers():
+            container = folder.container(name)
+            for number in container.attempts():
+                found = await self._parts.containers.adopt(container.attempt(number))
+                if found is not None and not isinstance(found, Exit):
+                    await found.stop(signal.SIGKILL, 0)
+        await self._parts.groups.group(pod_group(folder.uid)).remove()
+        await self._parts.volumes.release(folder.uid)
+        await self._parts.addresses.release(folder.uid)
+        folder.remove()
+
     def _begin(self, pod: Object, *, gone: bool) -> None:
-        uid = pod.uid
-        task = asyncio.get_running_loop().create_task(self._attend(pod, gone), name=f"pod {pod.name}")
+        self._take(pod.uid, self._attend(pod, gone))
+
+    def _take(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"pod {uid}")
         self._tasks[uid] = task
         task.add_done_callback(lambda _: self._tasks.pop(uid, None))
 
@@ -172,8 +192,9 @@ class Agent:
                 await keeper.run()
                 del self._keepers[pod.uid]
                 return
-            except Exception:
+            except Exception as bug:
                 failures += 1
+                self._events.tell(pod, "FailedSync", f"error syncing pod: {_root(bug)}", warning=True)
                 log.exception("pod %s/%s could not be kept; it is taken up again", *pod.key)
                 await asyncio.sleep(_AGAIN.after(failures))
                 pod, gone = keeper.pod, keeper.gone
@@ -205,3 +226,10 @@ def _sole(settings: NodeSettings) -> Iterator[None]:
                 f"another node agent has {settings.data}: stop it, or give this one a data folder of its own"
             ) from None
         yield
+
+
+def _root(bug: BaseException) -> str:
+    """What went wrong first, out of a group of failures."""
+    while isinstance(bug, BaseExceptionGroup):
+        bug = bug.exceptions[0]
+    return f"{type(bug).__name__}: {bug}"

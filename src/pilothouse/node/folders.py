@@ -12,6 +12,7 @@ Every file is written whole or not at all. A pod's folder appears with ``pod.jso
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from pilothouse.node.lifecycle.instances import Ended
 from pilothouse.node.lifecycle.knowing import Ending
 from pilothouse.node.lifecycle.restarting import Pause
 from pilothouse.node.volumes.removing import remove
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 KEPT = 2
@@ -179,4 +182,8 @@ def _read(path: Path, cls: type[T]) -> T | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=cls)
     except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as problem:
+        # A power failure may cut a file short. What is in here can be done without.
+        log.warning("%s can't be read, and is as if it were not there: %s", path, problem)
         return None
