@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -285,6 +286,41 @@ async def test_an_exec_probe_sees_what_the_container_sees(tmp_path: Path) -> Non
         assert not is_ready(await node.until(lambda pod: True))
         (tmp_path / "volumes" / pod.uid / "data" / "ready").touch()
         await node.until(is_ready)
+
+
+async def test_a_probe_that_takes_too_long_is_not_left_running(tmp_path: Path) -> None:
+    async with real_node(tmp_path) as node:
+        mark = f"4{os.getpid() % 10000:05d}.25"
+        probe = {"exec": {"command": ["sleep", mark]}, "periodSeconds": 1, "timeoutSeconds": 1}
+        pod = await node.pod({"containers": [shell(FOREVER, readinessProbe=probe)]})
+        await eventually(lambda: _unhealthy(node, pod))
+        await node.delete()
+        await node.until_gone()
+
+        async def gone() -> bool:
+            return not _running(mark)
+
+        await eventually(gone)
+
+
+async def test_a_hook_may_ask_over_http(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readline()).startswith(b"GET /bye "):
+            asked.set()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, real_node(tmp_path) as node:
+        port = server.sockets[0].getsockname()[1]
+        hooks = {"preStop": {"httpGet": {"path": "/bye", "host": "127.0.0.1", "port": port}}}
+        await node.pod({"containers": [shell(FOREVER, lifecycle=hooks)]})
+        await node.until(is_ready)
+        await node.delete()
+        await node.until_gone()
+        assert asked.is_set()
 
 
 SERVER = """

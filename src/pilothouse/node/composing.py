@@ -34,8 +34,6 @@ class Setting(msgspec.Struct, frozen=True):
     """By which names are found."""
     hidden: tuple[str, ...] = ()
     """Folders of the node itself, into which no container looks."""
-    isolates: bool = True
-    """Whether this machine lets a container have a view of its own."""
 
 
 def compose(
@@ -71,7 +69,7 @@ def compose(
         env=env,
         cwd=container.get("workingDir") or image.working_dir or "/",
         user=user,
-        view=view if setting.isolates else None,
+        view=view,
         cgroups=cgroups,
         oom_score_adj=oom_score(pod, container),
         stdin=bool(container.get("stdin")),
