@@ -101,3 +101,38 @@ async def test_who_is_in_a_hurry_does_not_wait_for_the_grace_of_pods(plane: UpPl
     await eventually(stopping)
     assert plane.stop(signal.SIGINT) == 0, plane.output
     assert not lives(pid)
+
+
+MOMENTS = {
+    "it has begun": lambda plane: (plane.data / "up.json").exists(),
+    "the server runs": lambda plane: plane.role("apiserver")["state"] == "running",
+    "the controllers run": lambda plane: plane.role("controller-manager")["state"] == "running",
+    "the node runs": lambda plane: plane.role("node")["state"] == "running",
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_killed_while_it_starts_it_leaves_nothing_behind_that_the_next_one_minds(
+    plane: UpPlane, moment: str
+) -> None:
+    await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
+    pod = await pod_once(plane)
+    pid = program_of(plane, pod)
+    plane.stop(signal.SIGKILL)
+    for _ in range(2):
+        process = plane.begin()
+        process.wait_until(lambda pid=process.pid: _so(plane, moment, pid), seconds=60)
+        process.kill()
+    plane.start()
+    after = await pod_once(plane)
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert program_of(plane, after) == pid
+    assert lives(pid)
+
+
+def _so(plane: UpPlane, moment: str, pid: int) -> bool:
+    """Whether this process has come so far. Its report is not there at first, and then for a while its predecessor's."""
+    try:
+        return bool(plane.report["pid"] == pid and MOMENTS[moment](plane))
+    except FileNotFoundError:
+        return False

@@ -7,10 +7,16 @@ stop_when_closed(stop, descriptor)      # within it: whoever looks after us is g
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 
 from pilothouse.app.stopping import Stop
+
+ALONE_SECONDS = 5.0
+"""How long a role may take to stop in order once nobody looks after it any more."""
+
+log = logging.getLogger(__name__)
 
 
 def await_word(descriptor: int) -> None:
@@ -31,6 +37,16 @@ def when_closed(descriptor: int, then: Callable[[], None]) -> None:
     def heard() -> None:
         if not os.read(descriptor, 64):
             loop.remove_reader(descriptor)
+            loop.call_later(ALONE_SECONDS, _leave)
             then()
 
     loop.add_reader(descriptor, heard)
+
+
+def _leave() -> None:
+    """Those whom it waits for, such as the server, may be gone as well; and whoever starts everything anew waits for its end."""
+    log.warning(
+        "nobody looks after this process any more, and it has not ended in %g s: it is left as it is",
+        ALONE_SECONDS,
+    )
+    os._exit(1)
