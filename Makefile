@@ -36,11 +36,13 @@ check: setup
 
 test: setup
 	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl
+	@scripts/tools/debian xfsprogs btrfs-progs || echo "without these the tests of filesystems are skipped"
 	@scripts/check static
 	$(PYTEST) -n $(WORKERS) -m "not long"
 
 test-long: setup kubernetes
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
+	@scripts/tools/debian || echo "without these the tests of filesystems and databases are skipped"
 	$(PYTEST) -n $(WORKERS) -m long --timeout=1800
 	@$(MAKE) --no-print-directory conformance
 

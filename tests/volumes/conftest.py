@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.kit.loopback import loopback
+from tests.kit.tools import MissingTool, find
 
 from pilothouse.api.nouns import ConfigMap, Namespace, Pod, Secret, ServiceAccount
 from pilothouse.api.objects import Object
@@ -56,6 +57,23 @@ def volumes(api: Api, data: Path, clock: ManualClock) -> Volumes:
 def root() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may mount and give files away")
+
+
+@pytest.fixture(scope="session")
+def mkfs() -> None:
+    """Filesystems can be made and mounted here."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount")
+    needed("mkfs.xfs", "mkfs.btrfs")
+
+
+def needed(*programs: str) -> None:
+    """Skips the test if one of these is not on this machine, and says how it would come here."""
+    for program in programs:
+        try:
+            find(program)
+        except MissingTool as missing:
+            pytest.skip(str(missing))
 
 
 class World:

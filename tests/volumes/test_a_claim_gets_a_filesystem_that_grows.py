@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.kit.tools import MissingTool, find
 from tests.kit.waiting import eventually
 from tests.volumes.plane import Plane, plane
 
@@ -18,15 +17,6 @@ from pilothouse.node.volumes.machine import at, mounts
 
 LOOP = "pilothouse.io/loop"
 MI = 1 << 20
-
-
-@pytest.fixture
-def mkfs(root: None) -> None:
-    for tool in ("mkfs.xfs", "mkfs.btrfs"):
-        try:
-            find(tool)
-        except MissingTool as missing:
-            pytest.fail(str(missing))
 
 
 def size(path: Path) -> int:

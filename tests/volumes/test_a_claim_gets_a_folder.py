@@ -201,6 +201,30 @@ async def test_an_agent_that_was_killed_at_any_step_is_carried_on_from(tmp_path:
         assert [one.name for one in (here.data / "volumes").iterdir()] == [path.parent.name]
 
 
+async def test_what_was_begun_for_a_claim_that_is_gone_is_taken_away_and_nothing_else(tmp_path: Path):
+    async with plane(tmp_path) as here:
+        await here.storage_class("kept", DIRECTORY, reclaimPolicy="Retain")
+        await here.claim("data", "1Gi", "kept")
+        path = await here.mounted(await here.pod("db", "data"))
+        await here.stop_node()
+        tier = path.parent.parent
+        begun, foreign = tier / "pvc-1234", tier / "lost+found"
+        retained = tier / "pvc-5678"
+        for folder in (begun, foreign, retained):
+            (folder / "data").mkdir(parents=True)
+        (retained / "announced").touch()
+        here.start_node()
+
+        async def swept() -> bool:
+            return not begun.exists()
+
+        await eventually(swept)
+        assert sorted(one.name for one in tier.iterdir()) == sorted(
+            ["lost+found", "pvc-5678", path.parent.name]
+        )
+        assert path.is_dir()
+
+
 async def _two(here: Plane) -> Plane:
     await here.storage_class("directory", DIRECTORY)
     await here.claim("data", "1Gi", "directory", accessModes=["ReadWriteOncePod"])

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from tests.kit.planes import UpPlane
-from tests.kit.tools import find
 from tests.kit.waiting import eventually
+from tests.volumes.conftest import needed
 
 from pilothouse.node.volumes.machine import mounts, under
 
@@ -63,10 +63,9 @@ DATABASES = [
 
 
 @pytest.fixture(params=DATABASES, ids=lambda one: one.name)
-def database(request: pytest.FixtureRequest, root: None) -> Database:
+def database(request: pytest.FixtureRequest, mkfs: None) -> Database:
     one: Database = request.param
-    for tool in (one.program, "mkfs.xfs"):
-        find(tool)
+    needed(one.program)
     return one
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from tests.kit.planes import UpPlane
-from tests.kit.tools import find
 from tests.kit.waiting import eventually
 
 from pilothouse.node.volumes.commands import run
@@ -31,10 +30,7 @@ POINTS: dict[str, Reached] = {
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpPlane]:
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount")
-    find("mkfs.xfs")
+def plane(tmp_path_factory: pytest.TempPathFactory, mkfs: None) -> Iterator[UpPlane]:
     with UpPlane(tmp_path_factory.mktemp("plane")) as plane:
         yield plane
 

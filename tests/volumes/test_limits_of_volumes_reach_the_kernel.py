@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from tests.kit.planes import UpPlane
-from tests.kit.tools import find
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise import cgroups
@@ -22,8 +21,7 @@ LOOP = "pilothouse.io/loop"
 
 
 @pytest.fixture
-def plane(tmp_path: Path, root: None) -> Iterator[UpPlane]:
-    find("mkfs.xfs")
+def plane(tmp_path: Path, mkfs: None) -> Iterator[UpPlane]:
     if why := cgroups.find("pilothouse/test").unavailable.get("io"):
         pytest.skip(f"this machine limits no I/O: {why}")
     with UpPlane(tmp_path) as plane:

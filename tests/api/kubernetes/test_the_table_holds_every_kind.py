@@ -109,8 +109,8 @@ def test_subresources_are_those_of_kubernetes() -> None:
 
     assert found == {
         "namespaces": {"status", "finalize"},
-        "nodes": {"status"},
-        "pods": {"status", "eviction", "binding"},
+        "nodes": {"status", "proxy"},
+        "pods": {"status", "eviction", "binding", "log", "exec", "attach"},
         "services": {"status"},
         "serviceaccounts": {"token"},
         "persistentvolumeclaims": {"status"},

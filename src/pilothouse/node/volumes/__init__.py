@@ -3,10 +3,13 @@
 ``preparing`` is the door: all volumes of a pod, made and kept up to date. Of what they are made:
 
     payloads, atomic_folder, tokens     config maps, secrets, fields of the pod and tokens as files, exchanged all at once
-    empty_dirs, host_paths, memory      folders of the pod's own, of the machine, and in memory
+    host_paths, memory                  folders of the machine, and in memory
     claims                              volumes that outlive pods: found, mounted, grown
-    provisioning, reclaiming            claims that want a volume on this node, and volumes that nobody wants any more
-    directories, loops, filesystems     how such a volume is kept: a folder, or a filesystem in a file
+    errands, running_errands, storekeeping
+                                        claims that want a volume on this node, and volumes that nobody wants any more
+    keeping, directories, loops, filesystems
+                                        how such a volume is kept: a folder, or a filesystem in a file
+    sweeping, removing                  what is taken away, and what never
     throttles                           how much a volume's users may read and write
     mounting, subpaths, ownership       where containers see them, and who may write
     usage                               how full they are, in kubelet's words

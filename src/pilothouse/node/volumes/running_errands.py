@@ -10,7 +10,8 @@ Each is a few steps that may all have been done before: by an earlier agent, whi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -40,12 +41,15 @@ from pilothouse.node.volumes.errands import (
 )
 from pilothouse.node.volumes.keeping import Keeper, KeepingError, Record, folder_of, read_record, write_record
 from pilothouse.node.volumes.removing import remove
+from pilothouse.node.volumes.sweeping import folders, is_marked, leftovers, mark
 from pilothouse.node.volumes.throttles import ThrottleError, throttle
 
 Tell = Callable[[Object, str, str, bool], None]
 """About an object: a reason, a message, and whether it is a warning."""
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _TIER: Final = "tier"
+
+log = logging.getLogger(__name__)
 
 
 class Runner:
@@ -123,6 +127,7 @@ class Runner:
             record = Record(folder.name, errand.provisioner, claim.uid, size, filesystem)
             await asyncio.to_thread(write_record, folder, record)
         volume = await self._announced(claim, storage_class, folder / keeper.inner, record)
+        await asyncio.to_thread(mark, folder)
         self._tell(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
         fields = claim_statuses.provisioned(claim.status)
         return (
@@ -130,6 +135,21 @@ class Runner:
             if claim_statuses.says_so(claim.status, fields)
             else [volume, await self._say(claim, fields)]
         )
+
+    async def sweep(self, claims: Collection[str], volumes: Collection[str]) -> None:
+        """Take away what was begun for claims that are gone, by the uids of all claims and the names of all volumes."""
+        found = await asyncio.to_thread(lambda: list(folders(self._tiers.values())))
+        for folder in found:
+            if folder.name in volumes and not is_marked(folder):
+                await asyncio.to_thread(mark, folder)
+        for folder in leftovers(found, claims, volumes):
+            log.info("%s was begun for a claim that is gone, and is taken away", folder)
+            try:
+                for keeper in self._keepers.values():
+                    await keeper.put_away(folder)
+                await asyncio.to_thread(remove, folder)
+            except (KeepingError, OSError) as problem:
+                log.warning("%s can't be taken away: %s", folder, problem)
 
     async def _class(self, claim: Object) -> Object:
         name = str(claim.annotations.get(_OLD_CLASS) or claim.spec.get("storageClassName") or "")

@@ -63,6 +63,10 @@ class Storekeeper:
             group.create_task(self._volumes.run())
             await self._filled(self._claims)
             await self._filled(self._volumes)
+            await self._runner.sweep(
+                {claim.uid for claim in self._claims.cache.list()},
+                {volume.name for volume in self._volumes.cache.list()},
+            )
             self._claims.follow(self._news.set)
             self._volumes.follow(self._news.set)
             while True:
