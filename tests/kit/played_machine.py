@@ -137,7 +137,7 @@ class PlayedContainer:
         cwd: str | None = None,
     ) -> PlayedEntered:
         self.entered.append((self._machine.clock.now(), tuple(argv)))
-        answer = self._machine.answers.get((self.name, tuple(argv)), Answer)()
+        answer = self._machine.answers.get((self.name, tuple(argv)), self._machine.otherwise)()
         if isinstance(answer, int):
             answer = Answer(answer)
         return PlayedEntered(answer.code, answer.output, answer.seconds)
@@ -152,6 +152,10 @@ class PlayedMachine:
     answers: dict[tuple[str, tuple[str, ...]], Callable[[], Answer | int]] = field(default_factory=dict)
     containers: dict[Path, PlayedContainer] = field(default_factory=dict)
     launches: list[PlayedContainer] = field(default_factory=list)
+    draw: Callable[[str], Play] = lambda name: Play()
+    """How an instance of a container behaves that is not in the cast."""
+    otherwise: Callable[[], Answer | int] = Answer
+    """What a program says that nobody has an answer for."""
 
     def answer(self, container: str, argv: tuple[str, ...], what: Callable[[], Answer | int]) -> None:
         self.answers[container, argv] = what
@@ -181,7 +185,7 @@ class PlayedMachine:
         return known if known is None or known.ended is None else known.ended
 
     def _play(self, name: str) -> Play:
-        given = self.cast.get(name, Play())
+        given = self.cast.get(name) or self.draw(name)
         if isinstance(given, Play):
             return given
         return given[min(len(self.named(name)), len(given) - 1)]
