@@ -15,6 +15,7 @@ from pilothouse.cli.encryption import encryption
 from pilothouse.cli.image import image
 from pilothouse.cli.join import join
 from pilothouse.cli.node import node
+from pilothouse.cli.pilot import pilot
 from pilothouse.cli.prometheus import prometheus_config
 from pilothouse.cli.status import status
 from pilothouse.cli.token import token
@@ -47,6 +48,7 @@ for command in (
     join,
     image,
     node,
+    pilot,
     prometheus_config,
     restore,
     status,

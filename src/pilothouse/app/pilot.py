@@ -1,0 +1,56 @@
+"""A pilot, put together from its parts and run until its database has ended.
+
+    code = await run(PilotOptions(application="redis", access=access, place=place))
+
+It runs on the stock event loop: it starts a process of its own and wants to hear of its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import pilothouse
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.access import Access
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.rest import Api
+from pilothouse.pilot.captain import GRACE, Captain
+from pilothouse.pilot.driving import Place
+from pilothouse.pilot.finding import find_driver
+from pilothouse.pilot.pages import serving
+from pilothouse.supervise.reaping import Reaper
+from pilothouse.supervise.signals import forwarding
+
+READY_PORT = 12001
+LIVE_PORT = 12000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PilotOptions:
+    """What the command's flags come to."""
+
+    application: str
+    access: Access
+    place: Place
+    ready_port: int = READY_PORT
+    live_port: int = LIVE_PORT
+    grace: float = GRACE
+
+
+async def run(options: PilotOptions) -> int:
+    """The exit code. Raises ``UnknownApplication``, and ``OSError`` where a port can't be had."""
+    driver = find_driver(options.application, options.place)
+    clock = SystemClock()
+    agent = f"pilothouse-pilot/{pilothouse.__version__}"
+    async with HttpTransport.open(options.access, clock, agent=agent) as transport:
+        api = Api(transport, Random(), manager="pilothouse-pilot")
+        captain = Captain(api, options.place, driver, clock, Random(), grace=options.grace)
+        questions = {options.ready_port: captain.readiness, options.live_port: captain.liveness}
+        async with (
+            serving(options.place.address, questions, captain.figures),
+            forwarding(captain.pass_on) as asked,
+            # As the first process of a container we are who orphans come to.
+            Reaper(mine=captain.owns).running(),
+        ):
+            return await captain.run(asked)

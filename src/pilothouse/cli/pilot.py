@@ -1,0 +1,126 @@
+"""``pilothouse pilot``: the process beside a database. It is what a container of a pod with a Pilot starts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pilothouse.cli.parameters import Duration
+
+_DATA = {"redis": "/data"}
+"""Where the data of each application is, unless it is said otherwise."""
+
+
+@click.group()
+def pilot() -> None:
+    """Run a database: wait for the Pilot of its name, start it as told, look after it, report."""
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option(
+            "--name", envvar="POD_NAME", help="Of the Pilot; else POD_NAME, or the name of the host."
+        ),
+        click.option("--namespace", envvar="POD_NAMESPACE", help="Else POD_NAMESPACE, or the account's own."),
+        click.option("--address", envvar="POD_IP", help="Where to listen; else POD_IP, or the host's own."),
+        click.option("--data", type=click.Path(path_type=Path), help="The folder of the database's data."),
+        click.option(
+            "--kubeconfig",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="How to reach the API server; else the pod's own account, or KUBECONFIG.",
+        ),
+        click.option("--ready-port", type=int, default=12001, show_default=True, help="Answers readiness."),
+        click.option("--live-port", type=int, default=12000, show_default=True, help="Answers liveness."),
+        click.option(
+            "--stop-grace",
+            type=Duration(),
+            default="25m",
+            show_default=True,
+            help="How long the database may take to stop before it is killed.",
+        ),
+        click.option("-v", "--verbose", count=True, help="Log more."),
+    ):
+        command = option(command)
+    return command
+
+
+@pilot.command()
+@_options
+def redis(**flags: Any) -> None:
+    """Run a Redis server."""
+    _run("redis", flags)
+
+
+@pilot.command("run")
+@click.argument("application")
+@_options
+def run_other(application: str, **flags: Any) -> None:
+    """Run a database whose driver another package brings."""
+    _run(application, flags)
+
+
+@pilot.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def install(folder: Path) -> None:
+    """Put a program ``pilothouse`` into a folder that starts this very installation, for a container that sees its files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "pilothouse"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pilothouse "$@"\n')
+    program.chmod(0o755)
+    click.echo(f"installed {program}")
+
+
+def _run(application: str, flags: dict[str, Any]) -> None:
+    import asyncio
+
+    from pilothouse.app.pilot import PilotOptions, run
+    from pilothouse.client.access import AccessError
+    from pilothouse.pilot.driving import Place
+    from pilothouse.pilot.finding import UnknownApplication
+
+    # By itself: what other commands log with brings the server along, and a pilot is to stay small.
+    level = logging.DEBUG if flags["verbose"] else logging.INFO
+    logging.basicConfig(
+        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    host = socket.gethostname()
+    data = flags["data"] or (Path(_DATA[application]) if application in _DATA else None)
+    if data is None:
+        raise click.UsageError("--data: say where the data of the database is")
+    try:
+        access = _access(flags["kubeconfig"])
+        options = PilotOptions(
+            application=application,
+            access=access,
+            place=Place(
+                name=flags["name"] or host,
+                namespace=flags["namespace"] or access.namespace or "default",
+                address=flags["address"] or socket.gethostbyname(host),
+                folder=data,
+                environ=dict(os.environ),
+            ),
+            ready_port=flags["ready_port"],
+            live_port=flags["live_port"],
+            grace=flags["stop_grace"],
+        )
+        code = asyncio.run(run(options))
+    except (AccessError, UnknownApplication, OSError) as problem:
+        raise click.ClickException(str(problem)) from None
+    raise SystemExit(code)
+
+
+def _access(kubeconfig: Path | None) -> Any:
+    from pilothouse.client import in_cluster
+    from pilothouse.client.kubeconfig import find, load
+
+    if kubeconfig is None and in_cluster.is_available(os.environ):
+        return in_cluster.load(os.environ)
+    return load(find(kubeconfig, Path("/etc/pilothouse/pilot.kubeconfig")))

@@ -1,0 +1,384 @@
+"""Carries out what ``living`` decides, for one instance: from waiting for its Pilot to the end of its database.
+
+    captain = Captain(api, place, driver, SystemClock(), Random())
+    code = await captain.run(asked)       # the exit code of this process; asked is who tells it to stop
+
+Three things go on at once, each kept running whatever happens to it: the life of the database, looking at it and reporting, and signs of life. None
+of them needs the API server once the database runs: while that is away, everything goes on with the last Pilot that was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from pilothouse.aio.supervising import Supervisor
+from pilothouse.api.nouns import Pilot
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import format_time
+from pilothouse.client.access import AccessError
+from pilothouse.client.informer import Informer
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.pilot import beating
+from pilothouse.pilot.child import Child
+from pilothouse.pilot.crew import Crew, has_crew
+from pilothouse.pilot.driving import Driver, HookFailed, NotYet, Observation, Phase, Place, Wish
+from pilothouse.pilot.exits import Exit
+from pilothouse.pilot.figures import figures
+from pilothouse.pilot.living import (
+    Anew,
+    Halt,
+    Launch,
+    Leave,
+    Life,
+    Names,
+    Rest,
+    RunHook,
+    decide,
+    gives_up,
+    why_stop,
+)
+from pilothouse.pilot.reporting import Reporter
+from pilothouse.pilot.telling import Known
+from pilothouse.runtime.telling import Teller
+from pilothouse.supervise.signals import Asked
+
+GRACE: Final = 1500.0
+"""Seconds for a database to stop in: one that is killed has to recover."""
+LOOK: Final = 5.0
+LOOK_CLOSELY: Final = 1.0
+"""Seconds between two looks at the database; the second while it changes."""
+_PHASES: Final[tuple[Phase, ...]] = ("PreStart", "PostStart", "PreStop", "PostStop")
+_AGAIN: Final = (0.5, 30.0)
+
+log = logging.getLogger(__name__)
+
+
+class Captain:
+    """Of one instance."""
+
+    def __init__(
+        self, api: Api, place: Place, driver: Driver, clock: Clock, rng: Random, *, grace: float = GRACE
+    ) -> None:
+        self._api = api
+        self._place = place
+        self._driver = driver
+        self._clock = clock
+        self._rng = rng
+        self._grace = grace
+        self._own = Informer(
+            api, Pilot, rng, clock, namespace=place.namespace, fields=f"metadata.name={place.name}"
+        )
+        self._own.subscribe(lambda _: self._stir())
+        self._reporter = Reporter(api, Teller(component="pilot", host=place.name), clock)
+        self._pilot: Object | None = None
+        self._restarts: int | None = None
+        self._life = Life()
+        self._child: Child | None = None
+        self._exit: Exit | None = None
+        self._seen: Observation | None = None
+        self._cluster: Tree | None = None
+        self._cluster_term: tuple[str, int] | None = None
+        self._trouble = ""
+        self._crew: Crew | None = None
+        self._beats = 0
+        self._found = asyncio.Event()
+        """The Pilot has been seen."""
+        self._wake = asyncio.Event()
+        self._news = asyncio.Event()
+
+    async def run(self, asked: Asked) -> int:
+        """Until the database has ended for good. Once in the life of this object."""
+        parts = Supervisor(
+            {"pilot": self._own.run, "crew": self._sail, "looking": self._look, "heartbeat": self._beat}
+        )
+        async with parts.running():
+            code = await self._live(asked)
+        if self._crew is not None:
+            await self._crew.release()
+        await self._last_word()
+        return code
+
+    def pass_on(self, number: int) -> None:
+        """A signal to the database, if it runs."""
+        if self._child is not None and self._life.is_running:
+            self._child.send(number)
+
+    def owns(self, pid: int) -> bool:
+        """Whether the end of this process is waited for here."""
+        return self._child is not None and pid == self._child.pid
+
+    def readiness(self) -> str:
+        """Why the database can't be used; empty if it can."""
+        known = self._known()
+        if known is None:
+            return f"there is no Pilot {self._place.name} yet"
+        if not self._life.is_running or self._life.stopping:
+            return known.trouble or f"the database does not run ({self._life.standing})"
+        if self._seen is None or not self._seen.ready:
+            return (self._seen.message if self._seen is not None else "") or "it has not answered yet"
+        return ""
+
+    def liveness(self) -> str:
+        """Why the whole container should be started anew; empty if it should not."""
+        if self._life.is_running and self._seen is not None and not self._seen.live:
+            return self._seen.message
+        return ""
+
+    def figures(self) -> str:
+        """For Prometheus."""
+        leads = self._crew is not None and self._crew.leads
+        return figures(self._place.name, self._known(), leads=leads, beats=self._beats, now=self._clock.now())
+
+    async def _live(self, asked: Asked) -> int:
+        while True:
+            wish = self._wish()
+            if wish is not None and self._life.is_running and wish.hash == self._life.hash:
+                self._life = self._life.confirmed(wish.generation)
+            restart = self._seen.restart if self._seen is not None else ""
+            act = decide(self._life, wish, asked=asked.urgency > 0, hooks=self._names(wish), restart=restart)
+            match act:
+                case Leave(code):
+                    return code
+                case Rest():
+                    await self._woken(asked)
+                case Anew():
+                    self._become(self._life.anew())
+                case Launch():
+                    assert wish is not None
+                    await self._persistently("PreStart", "Start", partial(self._launch, wish), asked)
+                case Halt(because):
+                    await self._halt(because, asked)
+                case RunHook(phase, name):
+                    await self._hook(phase, name, asked)
+
+    def _names(self, wish: Wish | None) -> Names:
+        if wish is None:
+            return {}
+        return {phase: [hook.name for hook in self._driver.hooks(phase, wish)] for phase in _PHASES}
+
+    async def _hook(self, phase: Phase, name: str, asked: Asked) -> None:
+        if phase == "PreStart" and self._life.standing == "Waiting":
+            self._become(self._life.preparing())
+        if phase == "PreStop" and not self._life.stopping:
+            # From here on it is not counted on, though it still runs.
+            reason = why_stop(self._life, self._wish(), asked=asked.urgency > 0) or "its driver asks for it"
+            self._become(self._life.halting(reason))
+
+        async def run() -> None:
+            wish = self._wish()
+            assert wish is not None
+            hook = next((each for each in self._driver.hooks(phase, wish) if each.name == name), None)
+            if hook is not None:
+                await hook.run()
+
+        if await self._persistently(phase, name, run, asked):
+            self._become(self._life.ran(phase, name))
+
+    async def _persistently(
+        self, phase: Phase, name: str, run: Callable[[], Awaitable[None]], asked: Asked
+    ) -> bool:
+        """Whether it is done or given up, and one may go on. False if everything has to be thought over."""
+        attempts, pause = 0, _AGAIN[0]
+        while True:
+            urgency = asked.urgency
+            try:
+                if not await _unless(run(), asked.wait(urgency + 1)):
+                    return (
+                        gives_up(phase, attempts, asked=True, urgency=asked.urgency) and phase != "PreStart"
+                    )
+                self._trouble = ""
+                return True
+            except NotYet as reason:
+                self._complain(f"{name}: {reason}")
+                pause = _AGAIN[0]
+            except HookFailed as problem:
+                attempts += 1
+                self._complain(f"{name} failed: {problem}")
+                log.warning("%s: %s failed: %s", phase, name, problem)
+                if self._pilot is not None:
+                    await self._reporter.tell(
+                        self._pilot, "ErrExecHook", f"{phase}: {name} failed: {problem}", warning=True
+                    )
+            stopping = asked.urgency > 0
+            if gives_up(phase, attempts, asked=stopping, urgency=asked.urgency):
+                return phase not in ("PreStart", "PostStart")
+            if not await _unless(asyncio.sleep(pause), asked.wait(asked.urgency + 1)) and phase == "PreStart":
+                return False
+            pause = min(pause * 2, _AGAIN[1])
+
+    async def _launch(self, wish: Wish) -> None:
+        child = Child.begin(self._driver.start(wish), self._clock, ended=self._stir)
+        self._child, self._seen = child, None
+        self._become(self._life.launched(wish))
+        log.info("the database runs as process %d", child.pid)
+        if self._pilot is not None:
+            await self._reporter.tell(self._pilot, "ProcessStarted", f"started process {child.pid}")
+
+    async def _halt(self, because: str, asked: Asked) -> None:
+        assert self._child is not None
+        self._become(self._life.halting(because))
+        log.info("the database is stopped: %s", because)
+        self._ended(await self._child.stop(asked, self._grace))
+
+    def _ended(self, exit: Exit) -> None:
+        self._exit, self._seen, self._cluster = exit, None, None
+        self._become(self._life.ended(clean=exit.clean))
+        if not exit.clean:
+            log.error("the database is down: %s", exit.sentence)
+
+    async def _woken(self, asked: Asked) -> None:
+        await _unless(self._wake.wait(), asked.wait(asked.urgency + 1))
+        self._wake.clear()
+        if self._life.is_running and self._child is not None and self._child.exit is not None:
+            self._ended(self._child.exit)
+
+    async def _look(self) -> None:
+        """Look at the database, do what a leader does, report; over and over."""
+        while True:
+            self._news.clear()
+            wish = self._wish()
+            if wish is not None and self._pilot is not None:
+                if self._life.is_running and not self._life.stopping:
+                    await self._observe(wish)
+                known = self._known()
+                assert known is not None
+                self._pilot = await self._reporter.report(self._pilot, known)
+            closely = self._seen is None or not self._seen.ready or (wish is not None and wish.decommission)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_CLOSELY if closely else LOOK):
+                    await self._news.wait()
+
+    async def _observe(self, wish: Wish) -> None:
+        child = self._child
+        seen = await self._driver.observe(wish)
+        facts: Tree | None = None
+        crew = self._crew
+        if crew is not None and crew.leads and seen.live:
+            term = crew.term
+            try:
+                facts = await self._driver.lead(wish, crew.pilots)
+            except HookFailed as problem:
+                log.warning("as leader: %s", problem)
+            if facts is not None and term is not None:
+                facts = self._dated(facts, term)
+        if child is not self._child or not self._life.is_running:
+            return
+        before, self._seen, self._cluster = self._seen, seen, facts
+        if seen.restart and (before is None or before.restart != seen.restart):
+            self._wake.set()
+
+    def _dated(self, facts: Tree, term: tuple[str, int]) -> Tree:
+        """With the moment since when it is so, in this term."""
+        before = {name: value for name, value in (self._cluster or {}).items() if name != "observedTime"}
+        if self._cluster is not None and before == facts and self._cluster_term == term:
+            return self._cluster
+        self._cluster_term = term
+        return {**facts, "observedTime": format_time(self._clock.now())}
+
+    async def _beat(self) -> None:
+        heart = beating.Heart(self._api, self._clock)
+        await self._found.wait()
+        while True:
+            assert self._pilot is not None
+            try:
+                await heart.beat(self._pilot)
+                self._beats += 1
+            except (StatusError, TransportError, AccessError) as problem:
+                log.warning("no sign of life could be given: %s", problem)
+            await asyncio.sleep(beating.EVERY)
+
+    async def _sail(self) -> None:
+        """Take part in choosing a leader, if this instance is one that does."""
+        await self._found.wait()
+        wish = self._wish()
+        assert wish is not None
+        assert self._pilot is not None
+        if not has_crew(self._pilot) or not self._driver.stands(wish):
+            await asyncio.Event().wait()
+        self._crew = self._crew or Crew(self._api, self._pilot, self._clock, self._rng, changed=self._stir)
+        await self._crew.run()
+
+    async def _last_word(self) -> None:
+        known = self._known()
+        if known is None or self._pilot is None:
+            return
+        if self._exit is not None and not self._exit.clean:
+            await self._reporter.tell(
+                self._pilot, "ProcessEnded", f"the database is down: {self._exit.sentence}", warning=True
+            )
+        with contextlib.suppress(StatusError, TransportError, AccessError):
+            # Others may have written meanwhile, and nobody watches for us any more.
+            self._pilot = await self._api.get(Pilot, self._place.name, self._place.namespace, deadline=5.0)
+        await self._reporter.report(self._pilot, known, anyway=True)
+
+    def _wish(self) -> Wish | None:
+        """What the Pilot says, as it was last seen."""
+        found = self._own.cache.get(self._place.namespace, self._place.name)
+        if found is not None and (self._pilot is None or found.revision >= self._pilot.revision):
+            self._pilot = found
+        if self._pilot is None:
+            return None
+        self._found.set()
+        if self._restarts is None:
+            before = self._pilot.status
+            self._restarts = int(before.get("restarts") or 0) - (0 if before.get("lastStartedTime") else 1)
+        crew = self._crew
+        return Wish.of(
+            self._pilot,
+            leads=crew is not None and crew.leads,
+            leader=crew.leader if crew is not None else "",
+        )
+
+    def _known(self) -> Known | None:
+        wish = self._wish()
+        if wish is None:
+            return None
+        child = self._child
+        return Known(
+            life=self._life,
+            wish=wish,
+            application=self._driver.application,
+            observation=self._seen,
+            pid=child.pid if child is not None else None,
+            started=child.started if child is not None else None,
+            restarts=max(0, (self._restarts or 0) + self._life.starts),
+            exit=self._exit,
+            trouble=self._trouble,
+            cluster=self._cluster,
+        )
+
+    def _become(self, life: Life) -> None:
+        self._life = life
+        self._news.set()
+
+    def _complain(self, trouble: str) -> None:
+        self._trouble = trouble
+        self._news.set()
+
+    def _stir(self) -> None:
+        self._wake.set()
+        self._news.set()
+
+
+async def _unless(work: Awaitable[object], interrupted: Awaitable[object]) -> bool:
+    """Do the work, unless interrupted first; whether it was done. Its failure is raised."""
+    doing, waiting = asyncio.ensure_future(work), asyncio.ensure_future(interrupted)
+    try:
+        await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+            return True
+        return False
+    finally:
+        for task in (doing, waiting):
+            task.cancel()
+        await asyncio.gather(doing, waiting, return_exceptions=True)

@@ -1,0 +1,134 @@
+"""The database as our child: its own process group, its output passed on, its end seen at once.
+
+    child = Child.begin(start, clock, ended=wake.set)
+    exit = await child.stop(asked, grace=60.0)        # the stop signal, and in the end SIGKILL
+    child.exit                                        # how it ended, or None
+
+Its output goes on to ours line by line, by a thread of its own: a reader who is slow holds up the database as in any pipe, and never the pilot.
+The end is seen by a descriptor of the process; nobody else waits for it (``pid in children``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import IO
+
+from pilothouse.base.clock import Clock
+from pilothouse.pilot.driving import HookFailed, Start
+from pilothouse.pilot.exits import Exit, judged, memory_kills
+from pilothouse.supervise.signals import Asked
+
+LINES = 50
+"""How many of the last lines are kept."""
+HURRIED = 10.0
+"""Seconds that are left to a database once its pilot was asked to stop a second time."""
+
+
+class Child:
+    """One run of a database."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], start: Start, clock: Clock, ended: Callable[[], None]
+    ) -> None:
+        self.pid = process.pid
+        self.started = clock.now()
+        self._process = process
+        self._start = start
+        self._clock = clock
+        self._tell = ended
+        self._asked_by: int | None = None
+        self._lines: deque[str] = deque(maxlen=LINES)
+        self._kills = memory_kills()
+        self._over = asyncio.Event()
+        self.exit: Exit | None = None
+        assert process.stdout is not None
+        self._pump = threading.Thread(target=self._pass_on, args=(process.stdout,), daemon=True)
+        self._pump.start()
+        self._descriptor = os.pidfd_open(process.pid)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._ended)
+
+    @classmethod
+    def begin(cls, start: Start, clock: Clock, *, ended: Callable[[], None]) -> Child:
+        """``ended`` is called once it has. Raises ``HookFailed`` for a program that can't be started."""
+        try:
+            process = subprocess.Popen(
+                start.argv,
+                env=dict(start.environ),
+                cwd=start.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as problem:
+            raise HookFailed(
+                f"{start.argv[0]} can't be started: {problem.strerror or problem}; is it in the image?"
+            ) from None
+        return cls(process, start, clock, ended)
+
+    def send(self, number: int) -> None:
+        """A signal to the database and all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    async def ended(self) -> Exit:
+        await self._over.wait()
+        assert self.exit is not None
+        return self.exit
+
+    async def stop(self, asked: Asked, grace: float) -> Exit:
+        """Ask it to stop, wait, and kill it when the time is over. Being asked again leaves it little of that."""
+        self._asked_by = self._start.stop_signal
+        with contextlib.suppress(ProcessLookupError):
+            # Its own children are its own to stop.
+            self._process.send_signal(self._start.stop_signal)
+        over = asyncio.ensure_future(self._over.wait())
+        hurry = asyncio.ensure_future(asked.wait(2))
+        try:
+            await asyncio.wait((over, hurry), timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            if hurry.done() and not over.done():
+                await asyncio.wait((over,), timeout=min(grace, HURRIED))
+            if not over.done():
+                self.send(signal.SIGKILL)
+            return await self.ended()
+        finally:
+            for task in (over, hurry):
+                task.cancel()
+            await asyncio.gather(over, hurry, return_exceptions=True)
+
+    def _ended(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        returncode = self._process.wait()
+        # What it has started must not outlive it, nor keep its output open.
+        self.send(signal.SIGKILL)
+        self._pump.join(timeout=1.0)
+        self.exit = judged(
+            returncode,
+            asked_by=self._asked_by,
+            clean_codes=self._start.clean_codes,
+            now=self._clock.now(),
+            log=list(self._lines),
+            out_of_memory=memory_kills() > self._kills,
+        )
+        self._over.set()
+        self._tell()
+
+    def _pass_on(self, output: IO[bytes]) -> None:
+        with output:
+            for line in output:
+                self._lines.append(line.decode(errors="replace").rstrip("\n"))
+                try:
+                    sys.stdout.buffer.write(line)
+                    sys.stdout.buffer.flush()
+                except (OSError, ValueError):
+                    # Nobody listens; the database must not wait for that.
+                    continue

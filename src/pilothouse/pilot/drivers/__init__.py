@@ -1,0 +1,1 @@
+"""What is known of each database. A driver knows its own and no other."""

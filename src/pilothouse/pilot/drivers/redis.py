@@ -1,0 +1,120 @@
+"""Redis: the smallest driver there is, and the example to follow.
+
+    spec:
+      application: redis
+      configuration: {settings: {maxmemory: 64mb, appendonly: "yes"}}
+
+Its settings are the lines of ``redis.conf``; where it listens and where its data is follows from the place. A single instance has nobody to give its
+data to, so a decommission is done when it is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.pilot.driving import Figure, Hook, HookFailed, Observation, Phase, Place, Start, Wish
+
+PORT: Final = 6379
+_SECONDS: Final = 3.0
+_FIGURES: Final = {
+    "used_memory": ("redis_memory_used_bytes", "Memory that Redis has allocated."),
+    "connected_clients": ("redis_connected_clients", "Clients that are connected."),
+    "total_commands_processed": ("redis_commands_processed", "Commands since the start."),
+}
+
+
+class Redis:
+    """One server."""
+
+    application = "redis"
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._port = int(place.environ.get("REDIS_PORT") or PORT)
+        self._file = place.folder / "redis.conf"
+
+    def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
+        if phase != "PreStart":
+            return ()
+        return (Hook("WriteConfiguration", lambda: self._write(wish)),)
+
+    def start(self, wish: Wish) -> Start:
+        return Start(
+            argv=("redis-server", str(self._file)),
+            environ={**self._place.environ, **wish.environment},
+            folder=str(self._place.folder),
+        )
+
+    async def observe(self, wish: Wish) -> Observation:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                info = parsed(await self._info())
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as problem:
+            return Observation(
+                ready=False, message=f"Redis does not answer: {problem or 'it takes too long'}"
+            )
+        loading = info.get("loading") == "1"
+        keys = sum(
+            int(text.partition("keys=")[2].partition(",")[0])
+            for name, text in info.items()
+            if is_database(name)
+        )
+        return Observation(
+            ready=not loading,
+            message="Redis is still loading its data" if loading else "",
+            version=info.get("redis_version", ""),
+            left=f"{keys} keys are left" if keys else "",
+            figures=tuple(
+                Figure(name, help, float(info[key])) for key, (name, help) in _FIGURES.items() if key in info
+            ),
+        )
+
+    def stands(self, wish: Wish) -> bool:
+        return False
+
+    async def lead(self, wish: Wish, peers: Sequence[Object]) -> Tree:
+        return {}
+
+    async def _write(self, wish: Wish) -> None:
+        try:
+            self._place.folder.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(lines(wish.settings, self._place, self._port))
+        except OSError as problem:
+            raise HookFailed(
+                f"{self._file} can't be written: {problem.strerror}; who runs Redis must own its data folder"
+            ) from None
+
+    async def _info(self) -> str:
+        reader, writer = await asyncio.open_connection(self._place.address, self._port)
+        try:
+            writer.write(b"INFO\r\n")
+            head = (await reader.readline()).decode()
+            if not head.startswith("$"):
+                raise ConnectionError(head.strip() or "the connection was closed")
+            return (await reader.readexactly(int(head[1:]))).decode()
+        finally:
+            writer.close()
+
+
+def make(place: Place) -> Redis:
+    return Redis(place)
+
+
+def lines(settings: Any, place: Place, port: int) -> str:
+    """``redis.conf``. What follows from the place can't be set otherwise."""
+    fixed = {"bind": place.address, "port": port, "dir": str(place.folder), "daemonize": "no"}
+    found = {**settings, **fixed}
+    return "".join(f"{name} {value}\n" for name, value in found.items())
+
+
+def parsed(info: str) -> dict[str, str]:
+    """The answer to INFO."""
+    pairs = (line.partition(":") for line in info.splitlines() if ":" in line and not line.startswith("#"))
+    return {name: value for name, _, value in pairs}
+
+
+def is_database(name: str) -> bool:
+    return name.startswith("db") and name[2:].isdigit()

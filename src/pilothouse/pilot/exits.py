@@ -1,0 +1,89 @@
+"""How a database ended: what the kernel says of it, in words and for the Pilot's status.
+
+exit = Exit(code=None, signal="SIGKILL", clean=False, out_of_memory=True, log=("...",))
+exit.sentence        # "it was killed by SIGKILL, for want of memory"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.api.objects import Tree
+from pilothouse.base.times import format_time
+
+_LONGEST_LINE = 500
+_COUNTS = (
+    (Path("/sys/fs/cgroup/memory.events"), "oom_kill"),
+    (Path("/sys/fs/cgroup/memory/memory.oom_control"), "oom_kill"),
+)
+"""Where the kernel counts, by the version of control groups, in a container's own view."""
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """The end of a database."""
+
+    time: float
+    clean: bool
+    code: int | None = None
+    signal: str = ""
+    out_of_memory: bool = False
+    log: tuple[str, ...] = ()
+    """The last lines it wrote."""
+
+    @property
+    def sentence(self) -> str:
+        ending = f"it was killed by {self.signal}" if self.signal else f"it ended with code {self.code}"
+        if self.out_of_memory:
+            ending += ", for want of memory: raise the memory limit, or lower the heap"
+        return ending
+
+    def tree(self) -> Tree:
+        """For ``status.lastExit``."""
+        found: Tree = {"time": format_time(self.time), "clean": self.clean}
+        if self.code is not None:
+            found["exitCode"] = self.code
+        if self.signal:
+            found["signal"] = self.signal
+        if self.out_of_memory:
+            found["outOfMemory"] = True
+        if self.log and not self.clean:
+            found["log"] = [line[:_LONGEST_LINE] for line in self.log]
+        return found
+
+
+def judged(
+    returncode: int,
+    *,
+    asked_by: int | None,
+    clean_codes: Iterable[int],
+    now: float,
+    log: Iterable[str] = (),
+    out_of_memory: bool = False,
+) -> Exit:
+    """An exit as Python tells it (negative for a signal). ``asked_by`` is the signal that it was asked to stop with."""
+    by_signal = -returncode if returncode < 0 else 0
+    clean = asked_by is not None and (by_signal == asked_by or returncode in (*clean_codes, 128 + asked_by))
+    return Exit(
+        time=now,
+        clean=clean,
+        code=None if by_signal else returncode,
+        signal=signal.Signals(by_signal).name if by_signal else "",
+        out_of_memory=out_of_memory and by_signal == signal.SIGKILL,
+        log=tuple(log),
+    )
+
+
+def memory_kills() -> int:
+    """How many processes of this container the kernel has killed for want of memory so far."""
+    for file, key in _COUNTS:
+        with contextlib.suppress(OSError):
+            for line in file.read_text().splitlines():
+                name, _, count = line.partition(" ")
+                if name == key:
+                    return int(count)
+    return 0

@@ -1,0 +1,163 @@
+"""What a Pilot's status says, made from what is known: a pure function over the status that was there.
+
+    status = told(pilot, Known(life=life, observation=seen, ...), now)
+    if worth_writing(pilot.status, status, since=30.0): ...
+
+What others have said (``PodPresent``) and other applications' parts are kept. ``Ready`` is said anew whatever a controller made of our silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.times import format_time
+from pilothouse.meta.conditions import with_condition, without_condition
+from pilothouse.pilot.driving import Observation, Wish
+from pilothouse.pilot.exits import Exit
+from pilothouse.pilot.living import Life
+
+COUNTS_EVERY: Final = 30.0
+"""Seconds between two writes that tell of nothing but another number of documents."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a pilot knows of its instance."""
+
+    life: Life
+    wish: Wish
+    application: str
+    observation: Observation | None = None
+    pid: int | None = None
+    started: float | None = None
+    restarts: int = 0
+    exit: Exit | None = None
+    trouble: str = ""
+    """What is in the way, such as a hook that fails."""
+    cluster: Tree | None = None
+    """What the leading pilot knows of the whole; None if this is not the one."""
+
+
+def told(pilot: Object, known: Known, now: float) -> Tree:
+    """The whole status."""
+    life, seen = known.life, known.observation
+    status: Tree = {
+        **pilot.status,
+        "observedGeneration": known.wish.generation,
+        "phase": life.standing,
+        "restarts": known.restarts,
+    }
+    if life.starts:
+        status["configuration"] = {"generation": life.generation, "hash": life.hash}
+    if known.started is not None:
+        status["lastStartedTime"] = format_time(known.started)
+    if known.exit is not None:
+        status["lastExit"] = known.exit.tree()
+    if seen is not None and seen.version:
+        status["version"] = seen.version
+    if known.application in ("elasticsearch", "cassandra"):
+        status[known.application] = _application(pilot, known)
+    status["conditions"] = _conditions(pilot, known, now)
+    return status
+
+
+def worth_writing(before: Mapping[str, Any], after: Mapping[str, Any], *, since: float) -> bool:
+    """Whether the change is one that somebody waits for. ``since`` is how long ago the last write was."""
+    if before == after or _without_heartbeat(before) == _without_heartbeat(after):
+        return False
+    if since >= COUNTS_EVERY or _leaves(after):
+        return True
+    return _without_counts(before) != _without_counts(after)
+
+
+def _application(pilot: Object, known: Known) -> Tree:
+    before = pilot.status.get(known.application) or {}
+    seen = known.observation
+    part = {name: value for name, value in before.items() if name != "cluster"}
+    if seen is not None:
+        part |= seen.status
+    if not known.life.is_running:
+        # Of a database that is down nobody knows what it holds.
+        part = {name: value for name, value in part.items() if name not in ("documents", "shards")}
+    if known.cluster is not None:
+        part["cluster"] = known.cluster
+    return part
+
+
+def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
+    life, seen, moment = known.life, known.observation, format_time(now)
+    conditions: list[Tree] = list(pilot.status.get("conditions") or ())
+    generation = known.wish.generation
+
+    def say(kind: str, holds: bool, reason: str, message: str, **more: Any) -> None:
+        nonlocal conditions
+        said = {
+            "type": kind,
+            "status": "True" if holds else "False",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": generation,
+            **more,
+        }
+        conditions = with_condition(conditions, said, now=moment)
+
+    if life.is_running:
+        say("Started", True, "ProcessStarted", f"The database runs as process {known.pid}.")
+    elif life.has_ended:
+        say("Started", False, "ProcessEnded", "The database has ended.")
+    else:
+        say("Started", False, life.standing, known.trouble or "The database is about to be started.")
+    if known.exit is not None and not life.is_running:
+        reason = "Stopped" if known.exit.clean else "Crashed"
+        say("Stopped", True, reason, f"The database is down: {known.exit.sentence}.")
+    elif life.is_running:
+        say("Stopped", False, "Running", "")
+    ready = life.is_running and not life.stopping and seen is not None and seen.ready
+    why = known.trouble or (seen.message if seen is not None else "") or _not_ready(life)
+    say(
+        "Ready",
+        ready,
+        "Ready" if ready else "NotReady",
+        "" if ready else why,
+        lastHeartbeatTime=moment,
+    )
+    if not known.wish.decommission:
+        return without_condition(conditions, "Decommissioned")
+    if not life.is_running or seen is None:
+        say("Decommissioned", False, "Unknown", "The database is down, so nobody knows what is left on it.")
+    elif seen.left:
+        say("Decommissioned", False, "NodeDecommissioning", seen.left)
+    else:
+        say("Decommissioned", True, "NodeDecommissioned", "Nothing of the cluster's data is here.")
+    return conditions
+
+
+def _not_ready(life: Life) -> str:
+    if life.stopping:
+        return f"It is being stopped: {life.stopping}."
+    return "It has not answered yet." if life.is_running else "The database does not run."
+
+
+def _leaves(status: Mapping[str, Any]) -> bool:
+    """One that is being emptied is looked at closely."""
+    return any(each.get("type") == "Decommissioned" for each in status.get("conditions") or ())
+
+
+def _without_heartbeat(status: Mapping[str, Any]) -> Tree:
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
+        for each in status.get("conditions") or ()
+    ]
+    return {**status, "conditions": conditions}
+
+
+def _without_counts(status: Mapping[str, Any]) -> Tree:
+    found = _without_heartbeat(status)
+    if found.get("elasticsearch"):
+        found["elasticsearch"] = {
+            name: value for name, value in found["elasticsearch"].items() if name != "documents"
+        }
+    return found

@@ -1,0 +1,165 @@
+"""A pilot with a real database: it waits for its Pilot, starts it as told, restarts it for another configuration, tells how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.kit import tools
+from tests.kit.loopback import loopback
+from tests.kit.processes import free_port
+from tests.kit.waiting import eventually
+
+from pilothouse.api.nouns import CoreEvent, Lease, Pilot
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.rest import Api
+from pilothouse.pilot.captain import Captain
+from pilothouse.pilot.driving import Place
+from pilothouse.pilot.finding import UnknownApplication, find_driver
+from pilothouse.supervise.signals import Asked
+
+NAME = "cache-0"
+
+
+@dataclass
+class Bridge:
+    api: Api
+    captain: Captain
+    asked: Asked
+    running: asyncio.Task[int]
+    folder: Path
+
+    async def pilot(self, is_so: Callable[[Object], bool]) -> Object:
+        """The Pilot, once it is so."""
+
+        async def looked() -> Object | None:
+            found = await self.api.get(Pilot, NAME, "default")
+            return found if is_so(found) else None
+
+        return await eventually(looked)
+
+    async def make(self, **settings: Any) -> None:
+        await self.api.create(
+            Pilot,
+            {
+                "apiVersion": Pilot.api_version,
+                "kind": Pilot.kind,
+                "metadata": {"name": NAME, "namespace": "default"},
+                "spec": {"application": "redis", "configuration": {"settings": settings}},
+            },
+        )
+
+
+@asynccontextmanager
+async def bridge(folder: Path) -> AsyncIterator[Bridge]:
+    program = tools.find("redis-server")
+    environ = {"PATH": f"{program.parent}:{os.environ['PATH']}", "REDIS_PORT": str(free_port())}
+    place = Place(NAME, "default", "127.0.0.1", folder, environ)
+    async with loopback() as transport:
+        api = Api(transport, Random(1), manager="test")
+        captain = Captain(api, place, find_driver("redis", place), SystemClock(), Random(1))
+        asked = Asked()
+        running = asyncio.create_task(captain.run(asked))
+        try:
+            yield Bridge(api, captain, asked, running, folder)
+        finally:
+            asked.ask()
+            asked.ask()
+            await running
+
+
+def process(pilot: Object) -> int:
+    message = str((pilot.condition("Started") or {}).get("message"))
+    return int(message.rstrip(".").rpartition(" ")[2])
+
+
+async def test_nav_P24_P25_P26_from_waiting_to_a_clean_end(tmp_path: Path) -> None:
+    async with bridge(tmp_path) as at:
+        assert at.captain.readiness() == f"there is no Pilot {NAME} yet"
+        await at.make(maxmemory="32mb")
+        ready = await at.pilot(lambda pilot: pilot.is_true("Ready"))
+        assert ready.status["phase"] == "Running"
+        assert ready.status["version"]
+        assert ready.status["restarts"] == 0
+        assert "maxmemory 32mb" in (tmp_path / "redis.conf").read_text()
+        assert at.captain.readiness() == ""
+        assert "redis_memory_used_bytes" in at.captain.figures()
+        events = await at.api.list(CoreEvent, "default")
+        assert "ProcessStarted" in [each.tree["reason"] for each in events.objects]
+        at.asked.ask()
+        assert await at.running == 0
+        stopped = await at.pilot(lambda pilot: pilot.is_true("Stopped"))
+        assert stopped.status["lastExit"]["clean"] is True
+        assert not stopped.is_true("Ready")
+        with pytest.raises(ProcessLookupError):
+            os.kill(process(ready), 0)
+
+
+async def test_another_configuration_restarts_it_in_place(tmp_path: Path) -> None:
+    async with bridge(tmp_path) as at:
+        await at.make(maxmemory="32mb")
+        first = await at.pilot(lambda pilot: pilot.is_true("Ready"))
+        patch = {"spec": {"configuration": {"settings": {"maxmemory": "48mb"}}}}
+        changed = await at.api.patch(Pilot, NAME, "default", patch)
+        again = await at.pilot(
+            lambda pilot: (
+                pilot.is_true("Ready")
+                and pilot.at("status", "configuration", "generation") == changed.generation
+            )
+        )
+        assert again.status["restarts"] == 1
+        assert again.status["configuration"]["hash"] != first.status["configuration"]["hash"]
+        assert process(again) != process(first)
+        assert "maxmemory 48mb" in (tmp_path / "redis.conf").read_text()
+
+
+async def test_a_database_that_is_killed_is_reported_and_ends_the_pilot(tmp_path: Path) -> None:
+    async with bridge(tmp_path) as at:
+        await at.make()
+        ready = await at.pilot(lambda pilot: pilot.is_true("Ready"))
+        os.kill(process(ready), signal.SIGKILL)
+        assert await at.running == 1
+        ended = await at.pilot(lambda pilot: pilot.is_true("Stopped"))
+        assert ended.status["lastExit"]["signal"] == "SIGKILL"
+        assert ended.status["lastExit"]["clean"] is False
+        assert ended.status["lastExit"]["log"]
+        events = await at.api.list(CoreEvent, "default")
+        told = [each.tree for each in events.objects if each.tree["reason"] == "ProcessEnded"]
+        assert told
+        assert told[0]["type"] == "Warning"
+        assert "SIGKILL" in told[0]["message"]
+
+
+async def test_nav_P28_a_hook_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.write_text("in the way")
+    async with bridge(data) as at:
+        await at.make()
+        waiting = await at.pilot(
+            lambda pilot: "failed" in str((pilot.condition("Ready") or {}).get("message"))
+        )
+        assert waiting.status["phase"] == "PreStart"
+        data.unlink()
+        await at.pilot(lambda pilot: pilot.is_true("Ready"))
+
+
+async def test_it_shows_signs_of_life(tmp_path: Path) -> None:
+    async with bridge(tmp_path) as at:
+        await at.make()
+        await at.pilot(lambda pilot: pilot.is_true("Ready"))
+        lease = await eventually(lambda: at.api.find(Lease, f"pilot-{NAME}", "default"))
+        assert lease.spec["holderIdentity"] == NAME
+
+
+def test_an_application_that_nobody_knows_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UnknownApplication, match="redis"):
+        find_driver("oracle", Place("a", "b", "127.0.0.1", tmp_path, {}))

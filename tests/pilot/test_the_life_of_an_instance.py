@@ -1,0 +1,186 @@
+"""What a pilot decides to do next, and what it says of an end: nothing before its Pilot, hooks once, restarts by hash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilothouse.api.nouns import Pilot
+from pilothouse.api.objects import Object
+from pilothouse.pilot.driving import Observation, Wish
+from pilothouse.pilot.exits import judged
+from pilothouse.pilot.living import Anew, Halt, Launch, Leave, Life, Names, Rest, RunHook, decide, gives_up
+from pilothouse.pilot.telling import Known, told, worth_writing
+
+HOOKS: Names = {
+    "PreStart": ["WriteConfiguration", "InstallPlugins"],
+    "PostStart": ["Greet"],
+    "PreStop": ["Flush"],
+    "PostStop": ["Sweep"],
+}
+
+
+def wish(hash: str = "a", generation: int = 1, **spec: Any) -> Wish:
+    return Wish(generation, hash, spec)
+
+
+def prepared() -> Life:
+    return Life().preparing().ran("PreStart", "WriteConfiguration").ran("PreStart", "InstallPlugins")
+
+
+def running(hash: str = "a") -> Life:
+    return prepared().launched(wish(hash)).ran("PostStart", "Greet")
+
+
+def test_nav_P24_nothing_is_started_without_a_pilot() -> None:
+    assert decide(Life(), None, asked=False, hooks={}) == Rest()
+
+
+def test_nav_P25_hooks_come_first_then_the_database_then_its_hooks() -> None:
+    life = Life()
+    assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
+    life = life.ran("PreStart", "WriteConfiguration")
+    assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
+    assert decide(prepared(), wish(), asked=False, hooks=HOOKS) == Launch()
+    life = prepared().launched(wish())
+    assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PostStart", "Greet")
+    assert decide(running(), wish(), asked=False, hooks=HOOKS) == Rest()
+
+
+def test_nav_P26_asked_to_stop_it_stops_the_database_and_ends_after_it() -> None:
+    assert decide(running(), wish(), asked=True, hooks=HOOKS) == RunHook("PreStop", "Flush")
+    life = running().ran("PreStop", "Flush")
+    act = decide(life, wish(), asked=True, hooks=HOOKS)
+    assert isinstance(act, Halt)
+    life = life.halting(act.because).ended(clean=True)
+    assert decide(life, wish(), asked=True, hooks=HOOKS) == RunHook("PostStop", "Sweep")
+    assert decide(life.ran("PostStop", "Sweep"), wish(), asked=True, hooks=HOOKS) == Leave(0)
+
+
+def test_nav_P28_what_was_done_is_not_done_again_when_a_later_hook_fails() -> None:
+    life = Life().preparing().ran("PreStart", "WriteConfiguration")
+    assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
+    assert not gives_up("PreStart", 100, asked=False, urgency=0)
+
+
+def test_another_hash_restarts_the_database_in_place_with_all_its_hooks() -> None:
+    life = running("a").ran("PreStop", "Flush")
+    act = decide(life, wish("b", 2), asked=False, hooks=HOOKS)
+    assert isinstance(act, Halt)
+    assert "generation 2" in act.because
+    life = life.halting(act.because).ended(clean=True).ran("PostStop", "Sweep")
+    assert decide(life, wish("b", 2), asked=False, hooks=HOOKS) == Anew()
+    life = life.anew()
+    assert decide(life, wish("b", 2), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
+    assert life.starts == 1
+
+
+def test_the_same_hash_in_a_newer_generation_is_no_reason_to_restart() -> None:
+    assert decide(running("a"), wish("a", 9), asked=False, hooks=HOOKS) == Rest()
+
+
+def test_a_pilot_that_is_deleted_leaves_the_database_running() -> None:
+    assert decide(running(), None, asked=False, hooks=HOOKS) == Rest()
+
+
+def test_a_database_that_ends_by_itself_ends_the_pilot_with_a_code() -> None:
+    life = running().ended(clean=False).ran("PostStop", "Sweep")
+    assert decide(life, wish(), asked=False, hooks=HOOKS) == Leave(1)
+
+
+def test_a_database_that_had_to_be_killed_is_told_by_the_code() -> None:
+    life = running().halting("stop").ended(clean=False).ran("PostStop", "Sweep")
+    assert decide(life, wish(), asked=True, hooks=HOOKS) == Leave(1)
+
+
+def test_on_the_way_to_the_end_a_hook_that_fails_is_given_up() -> None:
+    assert not gives_up("PreStop", 1, asked=True, urgency=1)
+    assert gives_up("PreStop", 1, asked=True, urgency=2)
+    assert gives_up("PreStop", 3, asked=True, urgency=1)
+
+
+@pytest.mark.parametrize(
+    ("returncode", "asked_by", "clean", "code", "signal"),
+    [
+        (0, 15, True, 0, ""),
+        (143, 15, True, 143, ""),
+        (-15, 15, True, None, "SIGTERM"),
+        (-9, 15, False, None, "SIGKILL"),
+        (0, None, False, 0, ""),
+        (137, None, False, 137, ""),
+        (-11, None, False, None, "SIGSEGV"),
+    ],
+)
+def test_an_end_is_clean_if_it_was_asked_for_and_orderly(
+    returncode: int, asked_by: int | None, clean: bool, code: int | None, signal: str
+) -> None:
+    exit = judged(returncode, asked_by=asked_by, clean_codes=(0,), now=0.0)
+    assert (exit.clean, exit.code, exit.signal) == (clean, code, signal)
+
+
+def test_a_kill_for_want_of_memory_says_what_helps() -> None:
+    exit = judged(-9, asked_by=None, clean_codes=(0,), now=0.0, out_of_memory=True, log=["last"])
+    assert "memory limit" in exit.sentence
+    assert exit.tree()["outOfMemory"] is True
+    assert exit.tree()["log"] == ["last"]
+
+
+def pilot(**status: Any) -> Object:
+    tree = {
+        "apiVersion": Pilot.api_version,
+        "kind": Pilot.kind,
+        "metadata": {"name": "es-demo-data-0", "namespace": "default", "generation": 1},
+        "spec": {},
+    }
+    return Object(Pilot, {**tree, "status": status})
+
+
+def known(**fields: Any) -> Known:
+    defaults: dict[str, Any] = {"life": running(), "wish": wish(), "application": "elasticsearch", "pid": 7}
+    return Known(**{**defaults, **fields})
+
+
+def conditions(status: dict[str, Any]) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in status["conditions"]}
+
+
+def test_a_pilot_that_was_taken_for_silent_says_anew_that_it_is_ready() -> None:
+    before = pilot(
+        conditions=[{"type": "Ready", "status": "Unknown"}, {"type": "PodPresent", "status": "True"}]
+    )
+    status = told(before, known(observation=Observation(ready=True)), 10.0)
+    assert conditions(status) == {
+        "Ready": "True",
+        "PodPresent": "True",
+        "Started": "True",
+        "Stopped": "False",
+    }
+    assert worth_writing(before.status, status, since=0.0)
+
+
+def test_decommissioned_is_said_of_this_generation_once_nothing_is_left() -> None:
+    leaving = wish(generation=4, decommission=True)
+    status = told(pilot(), known(wish=leaving, observation=Observation(ready=True, left="2 shards")), 0.0)
+    assert conditions(status)["Decommissioned"] == "False"
+    status = told(pilot(), known(wish=leaving, observation=Observation(ready=True)), 0.0)
+    said = next(each for each in status["conditions"] if each["type"] == "Decommissioned")
+    assert (said["status"], said["observedGeneration"]) == ("True", 4)
+    status = told(pilot(**status), known(wish=wish(generation=5)), 0.0)
+    assert "Decommissioned" not in conditions(status)
+
+
+def test_another_number_of_documents_alone_waits_for_a_while() -> None:
+    def seen(documents: int) -> dict[str, Any]:
+        observation = Observation(ready=True, status={"documents": documents})
+        return told(pilot(), known(observation=observation), 0.0)
+
+    assert not worth_writing(seen(1), seen(2), since=5.0)
+    assert worth_writing(seen(1), seen(2), since=60.0)
+
+
+def test_facts_of_the_whole_cluster_go_with_the_lead() -> None:
+    facts = {"health": "Green", "observedTime": "2026-01-01T00:00:00Z"}
+    status = told(pilot(), known(cluster=facts), 0.0)
+    assert status["elasticsearch"]["cluster"] == facts
+    assert "cluster" not in told(pilot(**status), known(), 0.0).get("elasticsearch", {})
