@@ -14,7 +14,7 @@ from pilothouse.api.nouns import ConfigMap, Namespace, Pod, Secret, ServiceAccou
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.rest import Api
-from pilothouse.node.volumes.machine import mounts, under, unmount
+from pilothouse.node.volumes.machine import unmount_below
 from pilothouse.node.volumes.opening import open_volumes
 from pilothouse.node.volumes.preparing import Volumes
 
@@ -42,8 +42,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "node"
     folder.mkdir()
     yield folder
-    for mounted in under(mounts(), folder):
-        unmount(mounted.target, lazily=True)
+    unmount_below(folder)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from pilothouse.base.times import format_time
 from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Transport
-from pilothouse.node.volumes.machine import mounts, under, unmount
+from pilothouse.node.volumes.machine import unmount_below
 from pilothouse.node.volumes.opening import open_volumes
 from pilothouse.node.volumes.preparing import Volumes
 from pilothouse.runtime.leading import Alone
@@ -187,5 +187,4 @@ async def plane(folder: Path, tiers: dict[str, Path] | None = None) -> AsyncIter
             await here.stop_node()
             managing.cancel()
             await asyncio.gather(managing, return_exceptions=True)
-            for mounted in under(mounts(), folder):
-                unmount(mounted.target, lazily=True)
+            unmount_below(folder)

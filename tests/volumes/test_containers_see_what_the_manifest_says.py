@@ -15,7 +15,7 @@ from pilothouse.api.nouns import Pod, ServiceAccount
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.images.library import Library, LibraryError
-from pilothouse.node.volumes.machine import mounts, under, unmount
+from pilothouse.node.volumes.machine import unmount_below
 from pilothouse.node.volumes.opening import open_volumes
 
 
@@ -30,8 +30,7 @@ async def node(tmp_path: Path) -> AsyncIterator[RealNode]:
         await one.api.create(ServiceAccount, {"metadata": {"name": "default", "namespace": "default"}})
         one.start_agent()
         yield one
-    for mounted in under(mounts(), tmp_path):
-        unmount(mounted.target, lazily=True)
+    unmount_below(tmp_path)
 
 
 def ended(pod: Object) -> bool:

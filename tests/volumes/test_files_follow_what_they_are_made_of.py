@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from pathlib import Path
@@ -105,6 +106,33 @@ async def test_an_exchange_that_was_cut_short_is_finished_by_the_next(world: Wor
     await volumes.refresh()
     assert (path / "a").read_text() == "2"
     assert not (path / "..half").exists()
+
+
+async def test_an_exchange_that_lacks_its_last_step_gets_it(world: World, volumes: Volumes):
+    await world.config("app", {"a": "1", "b": "2"})
+    pod = await world.pod({"name": "c", "configMap": {"name": "app"}})
+    path = (await volumes.prepare(pod))["c"].path
+    (path / "b").unlink()
+    (path / "gone").symlink_to("..data/gone")
+    await volumes.refresh()
+    assert (path / "b").read_text() == "2"
+    assert not (path / "gone").is_symlink()
+
+
+async def test_nothing_is_written_for_a_pod_that_goes_while_its_files_are_looked_at(
+    api: Api, data: Path, clock: ManualClock, world: World, volumes: Volumes
+):
+    await world.secret("db", {"password": "x"})
+    pod = await world.pod(
+        {"name": "s", "secret": {"secretName": "db"}},
+        {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+    )
+    paths = [one.path for one in (await volumes.prepare(pod)).values()]
+    looking = asyncio.create_task(volumes.refresh())
+    await asyncio.sleep(0)
+    await volumes.release(pod.uid)
+    await looking
+    assert not any(path.exists() for path in paths)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ def replace(folder: Path, files: Mapping[str, File], owner: Owner, stamp: str) -
     folder.mkdir(parents=True, exist_ok=True)
     current = folder / DATA
     wanted = {path: (file.content, _mode(file, owner)) for path, file in files.items()}
+    names = {PurePosixPath(path).parts[0] for path in files}
     if current.is_symlink() and wanted == _present(current):
+        _link(folder, names)  # Whoever exchanged them may not have come this far.
         return False
     fresh = folder / f"..{stamp}"
     if fresh.exists():
@@ -54,7 +56,7 @@ def replace(folder: Path, files: Mapping[str, File], owner: Owner, stamp: str) -
     following.unlink(missing_ok=True)
     following.symlink_to(fresh.name)
     following.rename(current)
-    _link(folder, {PurePosixPath(path).parts[0] for path in files})
+    _link(folder, names)
     for left in folder.glob("..*"):
         if left.name not in (DATA, fresh.name):
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()

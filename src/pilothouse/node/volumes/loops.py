@@ -135,8 +135,8 @@ class Loops:
                 # More than once, if an agent was killed while its mount went on without it.
                 while at(mounts(), target) is not None:
                     unmount(target)
-                if (folder / _DISK).exists() and (device := await _device(folder / _DISK)):
-                    await run("losetup", "--detach", device)
+                if (folder / _DISK).exists():
+                    await _detach(folder / _DISK)
             except OSError as problem:
                 raise KeepingError(f"{target} can't be unmounted: {problem.strerror}") from None
             except CommandError as problem:
@@ -191,6 +191,17 @@ async def _device(disk: Path) -> str:
     """The loop device that a file is attached to; empty if it is to none."""
     found = await run("losetup", "--associated", str(disk), "--noheadings", "--output", "NAME")
     return found.split()[0] if found.split() else ""
+
+
+async def _detach(disk: Path) -> None:
+    """Have a file on no device, once nobody has it mounted: one may have been left by an agent that was killed before it mounted it."""
+    if device := await _device(disk):
+        try:
+            await run("losetup", "--detach", device)
+        except CommandError:
+            # The last mount took it along, a moment ago.
+            if await _device(disk) == device:
+                raise
 
 
 def _node(device: str) -> None:

@@ -3,6 +3,7 @@
     mount("/proc/self/fd/7", folder, flags=BIND)
     unmount(folder)
     under(mounts(), Path("/var/lib/pilothouse"))        # those at or below a folder, the innermost first
+    unmount_below(folder)
 
 The caller's own mount namespace is meant. A mount that is refused is an ``OSError`` with the folder in it.
 """
@@ -55,6 +56,17 @@ def unmount(target: Path, *, lazily: bool = False) -> None:
     if libc.umount2(os.fsencode(target), _LAZY if lazily else 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(target))
+
+
+def unmount_below(folder: Path) -> None:
+    """Have nothing mounted at or below a folder, though somebody may still have files open there. Raises OSError."""
+    for mounted in under(mounts(), folder):
+        try:
+            unmount(mounted.target, lazily=True)
+        except OSError:
+            # Somebody else may have been faster.
+            if at(mounts(), mounted.target) is not None:
+                raise
 
 
 def mounts() -> list[Mounted]:

@@ -10,23 +10,21 @@ run as its own user and have no more rights than it anyway.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from pilothouse.api.objects import Object, Tree
+from pilothouse.api.objects import Tree
 from pilothouse.node import parts
-from pilothouse.node.environment import Source, expanded
+from pilothouse.node.environment import expanded
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes.machine import BIND, at, mount, unmount
 from pilothouse.node.volumes.machine import mounts as mounted_now
 from pilothouse.node.volumes.subpaths import SubpathError, opened
 from pilothouse.supervise.launching import Mount
 
-Fetch = Callable[[str, Source], Awaitable[Object | None]]
-"""The config map or secret of a namespace."""
 _FAILED: Final = "CreateContainerConfigError"
 
 

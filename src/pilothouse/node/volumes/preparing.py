@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from pilothouse.api.nouns import ConfigMap, Pod, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
+from pilothouse.client.access import AccessError
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
@@ -39,7 +40,7 @@ from pilothouse.node.volumes.atomic_folder import Owner, replace
 from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.memory import Memory
 from pilothouse.node.volumes.mounting import Prepared
-from pilothouse.node.volumes.payloads import KINDS, needed, payload, sources_of, tokens_needed
+from pilothouse.node.volumes.payloads import KINDS, File, needed, payload, sources_of, tokens_needed
 from pilothouse.node.volumes.removing import remove, size_of
 from pilothouse.node.volumes.tokens import Tokens
 from pilothouse.node.volumes.usage import Gauge, VolumeUsage
@@ -48,6 +49,8 @@ from pilothouse.supervise.limiting import Throttle
 
 REFRESH: Final = 20.0
 _FAILED: Final = "FailedMount"
+Fetch = Callable[[str, Source], Awaitable[Object | None]]
+"""The config map or secret of a namespace."""
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +99,13 @@ class Volumes:
         found: dict[str, Prepared] = {}
         for volume in pod.spec.get("volumes") or ():
             try:
-                found[volume["name"]] = await self._one(pod, volume, self._fetched)
+                found[volume["name"]] = await self._one(pod, volume)
             except OSError as problem:
                 where = problem.filename or self._settings.pods
                 raise VolumeNotReady(
                     _FAILED, f'volume "{volume["name"]}": {where}: {problem.strerror}'
                 ) from None
-            except (StatusError, TransportError) as problem:
+            except (StatusError, TransportError, AccessError) as problem:
                 raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": {problem}') from None
         self._pods[pod.uid] = pod
         return found
@@ -163,9 +166,12 @@ class Volumes:
                 if any(kind == "downwardAPI" for volume in volumes for kind, _ in sources_of(volume)):
                     pod = await self._newest(pod)
                 for volume in volumes:
-                    if uid in self._pods and any(volume.get(kind) is not None for kind in KINDS):
-                        await self._one(pod, volume, fetched)
-            except (StatusError, TransportError, VolumeNotReady, OSError) as problem:
+                    if any(volume.get(kind) is not None for kind in KINDS):
+                        files = await self._files(pod, volume, fetched)
+                        # Nothing is written for a pod that was let go meanwhile: nobody would take it away.
+                        if uid in self._pods:
+                            self._write(pod, volume, files)
+            except (StatusError, TransportError, AccessError, VolumeNotReady, OSError) as problem:
                 log.warning("the volumes of pod %s/%s stay as they are: %s", pod.namespace, pod.name, problem)
             await self._measure(pod)
 
@@ -176,14 +182,14 @@ class Volumes:
     async def _measure(self, pod: Object) -> None:
         for volume in pod.spec.get("volumes") or ():
             limit = (volume.get("emptyDir") or {}).get("sizeLimit")
-            if not limit:
+            if not limit or pod.uid not in self._pods:
                 continue
             used = await asyncio.to_thread(size_of, self._empty_dir(pod, volume))
             if used > parse_quantity(limit).to_int() and pod.uid in self._pods:
                 text = f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{limit}".'
                 self._excesses[pod.uid] = text
 
-    async def _one(self, pod: Object, volume: Tree, fetch: mounting.Fetch) -> Prepared:
+    async def _one(self, pod: Object, volume: Tree) -> Prepared:
         group = ownership.group_of(pod) if self._settings.root else None
         if volume.get("emptyDir") is not None:
             path = self._empty_dir(pod, volume, make=True)
@@ -195,7 +201,7 @@ class Volumes:
         if (claim := volume.get("persistentVolumeClaim")) is not None:
             return await self._claims.prepare(pod, claim["claimName"], read_only=bool(claim.get("readOnly")))
         if any(volume.get(kind) is not None for kind in KINDS):
-            return await self._written(pod, volume, fetch)
+            return self._write(pod, volume, await self._files(pod, volume, self._fetched))
         kind = next((key for key in volume if key != "name"), "no source")
         raise VolumeNotReady(_FAILED, f'volume "{volume["name"]}": our nodes mount no {kind} volumes')
 
@@ -212,10 +218,12 @@ class Volumes:
             path.chmod(path.stat().st_mode | 0o777)
         return path
 
-    async def _written(self, pod: Object, volume: Tree, fetch: mounting.Fetch) -> Prepared:
+    async def _files(self, pod: Object, volume: Tree, fetch: Fetch) -> dict[str, File]:
         sources = {source: await fetch(pod.namespace, source) for source in needed(volume)}
         tokens = await self._tokens.all(pod, tokens_needed(volume))
-        files = payload(pod, volume, sources, tokens, self._settings.allocatable)
+        return payload(pod, volume, sources, tokens, self._settings.allocatable)
+
+    def _write(self, pod: Object, volume: Tree, files: Mapping[str, File]) -> Prepared:
         secret = any(kind in ("secret", "serviceAccountToken") for kind, _ in sources_of(volume))
         above = self._memory.folder(pod.uid) if secret else self._settings.pods / pod.uid / "volumes"
         owner = Owner(ownership.user_of(pod), ownership.group_of(pod)) if self._settings.root else Owner()

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pilothouse.node.volumes.machine import mounts, under, unmount
+from pilothouse.node.volumes.machine import unmount_below
 
 
 def remove(folder: Path) -> None:
     """Does nothing if there is no such folder. Raises OSError."""
-    for mounted in under(mounts(), folder):
-        unmount(mounted.target, lazily=True)
+    unmount_below(folder)
     if not folder.exists():
         return
     device = folder.lstat().st_dev

@@ -20,6 +20,7 @@ from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
+from pilothouse.client.access import AccessError
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
@@ -110,7 +111,7 @@ class Storekeeper:
             for written in await self._runner.run(errand):
                 await self._seen(written)
             self._failures.pop(key, None)
-        except (KeepingError, StatusError, TransportError, OSError) as problem:
+        except (KeepingError, StatusError, TransportError, AccessError, OSError) as problem:
             failures = self._failures.get(key, (0, 0.0))[0] + 1
             self._failures[key] = failures, self._clock.monotonic() + _AGAIN.after(failures)
             log.warning("%s: %s", _told(errand), problem)
@@ -123,7 +124,7 @@ class Storekeeper:
         try:
             for written in await self._runner.complain(errand, problem):
                 await self._seen(written)
-        except (StatusError, TransportError) as another:
+        except (StatusError, TransportError, AccessError) as another:
             log.warning("%s: what is wrong could not be told: %s", _told(errand), another)
 
     async def _seen(self, written: Object) -> None:

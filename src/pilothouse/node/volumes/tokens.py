@@ -18,6 +18,7 @@ import msgspec
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import parse_time
+from pilothouse.client.access import AccessError
 from pilothouse.client.rest import Api
 from pilothouse.client.subresources import mint_token
 from pilothouse.client.transport import TransportError
@@ -62,7 +63,7 @@ class Tokens:
             return held.token
         try:
             held = await self._minted(pod, wish, now)
-        except (StatusError, TransportError) as problem:
+        except (StatusError, TransportError, AccessError) as problem:
             if held is None or now >= held.expires:
                 raise
             # The old one is good for a while, and is asked for again with the next look.
