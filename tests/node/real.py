@@ -128,6 +128,7 @@ async def real_node(folder: Path, *, agent: bool = True) -> AsyncIterator[RealNo
     """A node that is there within the context."""
     async with loopback() as transport:
         node = RealNode(transport, folder)
+        groups = node.groups
         if agent:
             node.start_agent()
         try:
@@ -136,6 +137,7 @@ async def real_node(folder: Path, *, agent: bool = True) -> AsyncIterator[RealNo
             await node.stop_agent()
             for one in await node.left():
                 await one.stop(signal.SIGKILL, 0)
+            await groups.group(".").remove()
 
 
 def shell(script: str, name: str = "app", **more: Any) -> Tree:

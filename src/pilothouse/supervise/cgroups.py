@@ -116,7 +116,7 @@ class Group:
         found: set[int] = set()
         for folder in self._folders():
             for each in (folder, *_below(folder)):
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     found.update(int(line) for line in (each / "cgroup.procs").read_text().split())
         return found
 
@@ -268,7 +268,7 @@ def _removed(folder: Path) -> bool:
     for each in (*reversed(_below(folder)), folder):
         try:
             each.rmdir()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # It never came to be.
             continue
         except OSError:
             return False
