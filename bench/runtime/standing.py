@@ -20,6 +20,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
+from pilothouse.runtime.journal import LONGEST_PAUSE
 
 _AT_ONCE = 32
 _LEASES = ',resource="leases"'
@@ -50,7 +51,7 @@ def measured(server: Server, folder: Path, *, idle: float) -> dict[str, float]:
         while shown(process, "/readyz")[0] != 200:
             time.sleep(0.02)
         ready = time.monotonic()
-        _settle(process)
+        _settle(process, server)
         figures = {
             "s from the start of the process until it says where its pages are": spoke - began,
             "s from then until its caches are filled": ready - spoke,
@@ -61,19 +62,28 @@ def measured(server: Server, folder: Path, *, idle: float) -> dict[str, float]:
         used = _figure(process, "process_cpu_seconds_total") - seconds
         asked = {name: count - before.get(name, 0) for name, count in _requests(server).items()}
         leases = sum(count for name, count in asked.items() if _LEASES in name)
+        told = {name: count for name, count in asked.items() if count and _LEASES not in name}
         figures["% CPU while nothing changes"] = 100 * used / idle
         figures[f"requests in {idle:g} s about leases"] = leases
-        figures[f"other requests in {idle:g} s"] = sum(asked.values()) - leases
+        figures[f"other requests in {idle:g} s {told or ''}"] = sum(told.values())
         return figures
     finally:
         process.end()
 
 
-def _settle(process: Any) -> None:
-    """Wait until nothing is left to be decided, or to be written down a moment later."""
+def _settle(process: Any, server: Server) -> None:
+    """Wait until nothing is left to be decided, and nothing has been written down for longer than it is put off."""
     while sum(_values(shown(process, "/metrics")[1], "pilothouse_queue_depth")):
         time.sleep(0.5)
-    time.sleep(5)
+    before: dict[str, float] | None = None
+    while (found := _others(server)) != before:
+        before = found
+        time.sleep(2 * LONGEST_PAUSE)
+
+
+def _others(server: Server) -> dict[str, float]:
+    """Its count of requests that are not about leases."""
+    return {name: count for name, count in _requests(server).items() if _LEASES not in name}
 
 
 def _figure(process: Any, name: str) -> float:

@@ -33,6 +33,8 @@ from pilothouse.runtime.queue import WorkQueue
 from pilothouse.runtime.tallying import Tally
 from pilothouse.runtime.world import View, World
 
+AT_A_STRETCH = 16
+"""Decisions that are taken before others have their turn: the lease has to be renewed while thousands are."""
 LIVE = 1
 """The priority of what has just changed, over what was there when the engine started."""
 
@@ -113,6 +115,8 @@ class Engine:
         self._advanced = asyncio.Event()
         self._followed: dict[Noun, Callable[[], None]] = {}
         self._decides = False
+        self._begins = False
+        self._taken = 0
 
     @property
     def queue(self) -> WorkQueue[Key]:
@@ -121,7 +125,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """True if there is nothing to decide now; alarms may be set."""
-        return self._queue.idle and not any(self._parked.values())
+        return self._queue.idle and not self._begins and not any(self._parked.values())
 
     @property
     def parked(self) -> Mapping[Noun, Collection[Key]]:
@@ -130,14 +134,19 @@ class Engine:
 
     async def run(self, fence: FenceOf, since: float) -> None:
         """Decide and act until cancelled, with all in view that was written before a moment. Raises ``Deposed``."""
-        self._decides = True
-        self.follow()
+        self._decides = self._begins = True
         try:
+            for noun in tuple(self._caches()):
+                if cache := self._caches().get(noun):
+                    self._take_up(noun, cache)
+                # There may be thousands of each, and others have to have their turn.
+                await asyncio.sleep(0)
+            self._begins = False
             await self._filled(since)
             workers = range(self.controller.workers)
             await together({f"{self.controller.name} {number}": self._work(fence) for number in workers})
         finally:
-            self._decides = False
+            self._decides = self._begins = False
             for unsubscribe in self._followed.values():
                 unsubscribe()
             self._followed.clear()
@@ -155,12 +164,15 @@ class Engine:
             self._unpark(noun)
             self._advanced.set()
         for noun, cache in caches.items():
-            if noun in self._followed:
-                continue
-            # What is there is told at once, and may wait until what has just changed is decided about.
-            self._priority = 0
-            self._followed[noun] = cache.subscribe(self._hearer(noun))
-            self._priority = LIVE
+            self._take_up(noun, cache)
+
+    def _take_up(self, noun: Noun, cache: Cache) -> None:
+        if noun in self._followed:
+            return
+        # What is there is told at once, and may wait until what has just changed is decided about.
+        self._priority = 0
+        self._followed[noun] = cache.subscribe(self._hearer(noun))
+        self._priority = LIVE
 
     def _hearer(self, noun: Noun) -> Changed:
         controller = self.controller
@@ -206,6 +218,10 @@ class Engine:
                 await self._decide(key, fence)
             finally:
                 self._queue.done(key)
+            self._taken += 1
+            if self._taken % AT_A_STRETCH == 0:
+                # A decision to do nothing waits for nothing.
+                await asyncio.sleep(0)
 
     async def _filled(self, since: float) -> None:
         """Wait until the caches have been filled since then."""
