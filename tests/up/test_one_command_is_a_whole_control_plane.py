@@ -11,7 +11,7 @@ import pytest
 from tests.kit.planes import UpPlane, as_ordinary_user
 from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
-from tests.up.watching import is_mounted_below, lives, pod_once, program_of
+from tests.up.watching import in_memory, is_mounted_below, lives, pod_once, program_of
 
 
 async def test_the_printed_lines_work(plane: UpPlane) -> None:
@@ -101,7 +101,9 @@ async def test_an_ordinary_user_has_all_of_it_too() -> None:
             pod = await pod_once(plane)
             pid = program_of(plane, pod)
             assert os.stat(f"/proc/{pid}").st_uid != 0 or os.geteuid() != 0
+            assert in_memory(pod)
             assert plane.stop() == 0, plane.output
             assert not lives(pid)
+            assert not in_memory(pod)
     except LookupError as problem:
         pytest.skip(str(problem))

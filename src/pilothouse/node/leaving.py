@@ -4,13 +4,15 @@
 
 No agent may look after the folder meanwhile, or it would start again what ends here. Each container gets its preStop hook, its
 stop signal and its pod's grace, sidecars last, as when the pod is deleted. But nothing is written to the API: to the
-next agent it is as if the machine had been off, and it starts the containers again. What was mounted for pods is unmounted.
+next agent it is as if the machine had been off, and it starts the containers again. What was mounted for pods is unmounted, and what they had in
+memory is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from pilothouse.node.lifecycle.ending import grace_of, hook_time, left, turns
 from pilothouse.node.lifecycle.roles import Part, parts
 from pilothouse.node.parts import Container, Containers
 from pilothouse.node.volumes.machine import mounts, under, unmount
+from pilothouse.node.volumes.memory import memory_of
 from pilothouse.supervise.launching import Exit
 
 log = logging.getLogger(__name__)
@@ -32,6 +35,10 @@ async def end_pods(node: Path, containers: Containers, clock: Clock, *, patience
     """End everything that runs, each pod with its own grace but none with more than ``patience`` seconds."""
     endings = [_Ending(folder, containers, clock, patience) for folder in pod_folders(node / "pods")]
     counts = await asyncio.gather(*(ending.run() for ending in endings))
+    memory = memory_of(node, root=os.geteuid() == 0)
+    for folder in pod_folders(node / "pods"):
+        # Secrets in memory, which nobody needs until the pod is started again.
+        memory.release(folder.uid)
     for mounted in under(mounts(), node):
         try:
             unmount(mounted.target)
