@@ -175,29 +175,34 @@ class Agent:
         folder.remove()
 
     def _begin(self, pod: Object, *, gone: bool) -> None:
-        self._take(pod.uid, self._attend(pod, gone))
+        # Known at once and not when its task begins: the next change of the pod may come before that.
+        self._take(pod.uid, self._attend(self._keeper(pod, gone)))
+
+    def _keeper(self, pod: Object, gone: bool) -> Keeper:
+        keeper = Keeper(pod, self._means, predecessor=self._earlier, gone=gone)
+        self._keepers[pod.uid] = keeper
+        return keeper
 
     def _take(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"pod {uid}")
         self._tasks[uid] = task
-        task.add_done_callback(lambda _: self._tasks.pop(uid, None))
+        task.add_done_callback(lambda _: self._tasks.pop(uid) if self._tasks.get(uid) is task else None)
 
-    async def _attend(self, pod: Object, gone: bool) -> None:
+    async def _attend(self, keeper: Keeper) -> None:
         """Keep a pod until nothing of it is left, whatever goes wrong."""
         failures = 0
         while True:
-            keeper = Keeper(pod, self._means, predecessor=self._earlier, gone=gone)
-            self._keepers[pod.uid] = keeper
             try:
                 await keeper.run()
-                del self._keepers[pod.uid]
+                del self._keepers[keeper.pod.uid]
                 return
             except Exception as bug:
                 failures += 1
+                pod = keeper.pod
                 self._events.tell(pod, "FailedSync", f"error syncing pod: {_root(bug)}", warning=True)
                 log.exception("pod %s/%s could not be kept; it is taken up again", *pod.key)
                 await asyncio.sleep(_AGAIN.after(failures))
-                pod, gone = keeper.pod, keeper.gone
+                keeper = self._keeper(keeper.pod, keeper.gone)
 
     def _earlier(self, pod: Object) -> Keeper | None:
         """A pod of the same name that came before and still has something here."""
