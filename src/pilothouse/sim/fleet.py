@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 import msgspec
 
@@ -77,6 +77,8 @@ class Scenario(msgspec.Struct, frozen=True):
     """How the nodes take their time, and how often what they start fails."""
     through: Callable[[], Through] | None = None
     """Something of the scenario's own between managers and server, such as a bug."""
+    beside: Callable[[Server, LoopClock, random.Random], Coroutine[None, None, None]] | None = None
+    """Something of the scenario's own that runs along, such as a database and its pilots; it may raise ``Violated``."""
 
 
 class Fleet:
@@ -97,6 +99,7 @@ class Fleet:
         self._actions = actions
         self._fortune = fortune
         self._scenario = scenario
+        self._seed = seed
         self._reign = Reign(*LEASE)
         self.clock = LoopClock(loop)
         self.server = Server(self.clock, seed=seed, heard=self._heard)
@@ -139,17 +142,19 @@ class Fleet:
         witness = asyncio.ensure_future(self.witness.run())
         acting = asyncio.ensure_future(self._acts())
         pilots = [asyncio.ensure_future(pilot.run()) for pilot in self.pilots]
+        judges = [witness, *self._beside()]
         for name in self.nodes:
             self._plug(name)
         for manager in self.managers.values():
             manager.start()
         try:
-            await asyncio.wait((witness, acting), return_when=asyncio.FIRST_COMPLETED)
-            if witness.done():
-                await witness
+            await asyncio.wait((*judges, acting), return_when=asyncio.FIRST_COMPLETED)
+            for judge in judges:
+                if judge.done():
+                    await judge
             await acting
         finally:
-            await self._end(acting, witness, *pilots)
+            await self._end(acting, *judges, *pilots)
 
     async def _acts(self) -> None:
         trouble = asyncio.ensure_future(self._trouble())
@@ -284,6 +289,12 @@ class Fleet:
         for manager in self.managers.values():
             await manager.ended()
         await self.server.stop()
+
+    def _beside(self) -> list[asyncio.Future[None]]:
+        beside = self._scenario.beside
+        if beside is None:
+            return []
+        return [asyncio.ensure_future(beside(self.server, self.clock, random.Random(f"beside {self._seed}")))]
 
     def _node(self, name: str, seed: int) -> ModelNode:
         rng = random.Random(f"{name} {seed}")

@@ -43,6 +43,20 @@ def facts_of(pilots: Iterable[Object], lease: Object | None) -> Facts:
     if acquired and parse_time(said["observedTime"]) < parse_time(acquired) // 1:
         # What it saw when it led before.
         return Facts()
+    return _read(said)
+
+
+def latest_of(pilots: Iterable[Object]) -> Facts:
+    """What was last seen by anyone who led: good enough to be told, while nobody or somebody new leads."""
+    pilots = list(pilots)
+    if not any(pilot.is_true("Ready") for pilot in pilots):
+        return Facts()
+    said = [pilot.at("status", "elasticsearch", "cluster") for pilot in pilots]
+    seen = [one for one in said if one and one.get("observedTime")]
+    return _read(max(seen, key=lambda one: parse_time(one["observedTime"]))) if seen else Facts()
+
+
+def _read(said: Mapping[str, Any]) -> Facts:
     return Facts(
         health=said.get("health") or "",
         uuid=said.get("clusterUUID") or "",

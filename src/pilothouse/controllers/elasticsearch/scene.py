@@ -15,7 +15,7 @@ from pilothouse.api.navigator.labels import POOL_NAME, leader_lease
 from pilothouse.api.nouns import Lease, Pilot, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.asking import Pool, pools_of
-from pilothouse.controllers.elasticsearch.health import Facts, facts_of, why_not
+from pilothouse.controllers.elasticsearch.health import Facts, facts_of, latest_of, why_not
 from pilothouse.controllers.elasticsearch.nodes import Node, muster
 from pilothouse.runtime.intents import Intent, Wait
 from pilothouse.runtime.world import World
@@ -43,6 +43,9 @@ class Scene(msgspec.Struct, frozen=True, dict=True):
     nodes: tuple[Node, ...]
     pilots: tuple[Object, ...]
     facts: Facts
+    """What who leads has seen: what is decided by."""
+    latest: Facts
+    """What was last seen by anyone: what is told."""
     world: World
 
     @property
@@ -96,4 +99,5 @@ def look(cluster: Object, world: World) -> Scene:
     pilots = tuple(world.owned(Pilot, cluster))
     lease = world.find(Lease, cluster.namespace, leader_lease(cluster.name))
     nodes = muster(cluster, pools, sets, world)
-    return Scene(cluster, pools, sets, nodes, pilots, facts_of(pilots, lease), world)
+    facts, latest = facts_of(pilots, lease), latest_of(pilots)
+    return Scene(cluster, pools, sets, nodes, pilots, facts, latest, world)

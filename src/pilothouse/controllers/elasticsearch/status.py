@@ -27,7 +27,7 @@ _IMAGES: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPu
 
 def status_of(scene: Scene, step: Step | None, *, problem: str = "") -> Tree:
     """The status that a cluster should have. Fields that are others' stay."""
-    cluster, facts = scene.cluster, scene.facts
+    cluster, facts = scene.cluster, scene.latest
     staying = [node for node in scene.nodes if not node.leaving]
     status: Tree = {
         **cluster.status,
@@ -91,7 +91,7 @@ _Told = tuple[str, str, str, str]
 
 
 def _available(scene: Scene) -> _Told:
-    health = scene.facts.health
+    health = scene.latest.health
     if health in ("Green", "Yellow"):
         return "Available", "True", f"Health{health}", f"The cluster's health is {health}."
     if health == "Red":
@@ -128,7 +128,7 @@ def _degraded(scene: Scene, step: Step | None, problem: str) -> _Told:
     for node in scene.nodes:
         if found := _ailing(node):
             return "Degraded", "True", *found
-    if scene.facts.health == "Red":
+    if scene.latest.health == "Red":
         return "Degraded", "True", "HealthRed", "Some data can't be reached."
     return "Degraded", "False", AS_ASKED, "Nothing is amiss."
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios.budgets import BUDGETS
+from pilothouse.sim.scenarios.elastic import ELASTIC
 from pilothouse.sim.scenarios.house import HOUSE
 from pilothouse.sim.scenarios.joining import JOINING
 from pilothouse.sim.scenarios.namespaces import NAMESPACES
@@ -25,5 +26,5 @@ from pilothouse.sim.scenarios.volumes import VOLUMES
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     each.name: each
-    for each in (SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING, HOUSE)
+    for each in (SETS, OWNERS, NAMESPACES, SERVICES, BUDGETS, NODES, PLACES, VOLUMES, JOINING, ELASTIC, HOUSE)
 }
