@@ -20,12 +20,17 @@ import pytest
 from pilothouse.api.objects import Object
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.controllers.elasticsearch import rolling
+from pilothouse.controllers.elasticsearch.nodes import Node
+from pilothouse.controllers.elasticsearch.scene import Scene
+from pilothouse.meta.versions import Version
 from pilothouse.runtime.declaring import Controller
 from pilothouse.runtime.expecting import Expectations
 from pilothouse.runtime.intents import Delete, Intent, Patch, SetStatus, Update
 from pilothouse.runtime.world import World
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios import SCENARIOS
+from pilothouse.sim.scenarios.elastic import pools_of, story
 
 
 class Bug(NamedTuple):
@@ -141,7 +146,38 @@ def _restless(intent: Intent) -> Intent:
     return intent
 
 
+def _empty_or_not(patch: pytest.MonkeyPatch) -> None:
+    """Who is asked to go is taken to be empty."""
+    patch.setattr(Node, "is_decommissioned", property(lambda node: bool(node.pilot.spec.get("decommission"))))
+
+
+def _whatever_the_health(patch: pytest.MonkeyPatch) -> None:
+    """The next node is taken when its turn has come."""
+    patch.setattr(Scene, "why_not", lambda scene, node: None)
+
+
+def _back_and_forth(patch: pytest.MonkeyPatch) -> None:
+    """A version is a version."""
+    patch.setattr(rolling, "_furthest", lambda node: Version.parse("0"))
+
+
 BUGS = (
+    Bug(
+        "nodes are taken away before they are empty",
+        "the last good copy",
+        SCENARIOS["elastic"],
+        _empty_or_not,
+    ),
+    Bug("nobody waits for the node before", "are down at once", SCENARIOS["elastic"], _whatever_the_health),
+    Bug(
+        "versions go back",
+        "its folder was written by",
+        msgspec.structs.replace(
+            SCENARIOS["elastic"],
+            users=story(pools_of(2), (60, {"version": "7.17.29"}), (20, {"version": "7.17.9"})),
+        ),
+        _back_and_forth,
+    ),
     Bug(
         "an old leader's writes are not fenced off", "only who leads writes", _saying("sets", _without_fence)
     ),

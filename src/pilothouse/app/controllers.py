@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.disruption_budgets import disruption_budgets
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_lifecycle import node_lifecycle
 from pilothouse.controllers.node_requests import node_requests
+from pilothouse.controllers.pilots.collecting import collecting
+from pilothouse.controllers.pilots.creating import pilots
+from pilothouse.controllers.pilots.silence import silence
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
@@ -28,17 +33,22 @@ class UnknownController(ValueError):
 def all_controllers(authority: str) -> tuple[Controller, ...]:
     """Every one. ``authority`` is the PEM text by which pods know the API server."""
     return (
+        cassandra_clusters,
         claim_protection,
         claims,
+        collecting(),
         disruption_budgets,
+        elasticsearch_clusters,
         endpoints,
         garbage,
         namespaces,
         node_lifecycle,
         node_requests,
+        pilots,
         root_certificates(authority),
         scheduling,
         service_accounts,
+        silence(),
         stateful_sets,
         stranded_pods,
         volume_protection,

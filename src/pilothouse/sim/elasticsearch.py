@@ -185,7 +185,11 @@ class ModelElasticsearch:
             for name, member in self.members.items()
             if member.up and "data" in member.roles and name not in self.excluded and name not in shard.copies
         ]
-        return sorted(able, key=lambda name: (sum(name in one.copies for one in self.shards), name))
+        return sorted(able, key=lambda name: (self._load(name), name))
+
+    def _load(self, name: str) -> int:
+        coming = sum(one.building is not None and one.building.target == name for one in self.shards)
+        return coming + sum(name in one.copies for one in self.shards)
 
     def _live(self, shard: Shard) -> list[str]:
         return [name for name in self._good(shard) if self.is_up(name)]

@@ -18,6 +18,7 @@ from typing import Final
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR, POOL_NAME
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.asking import Pool, set_name
+from pilothouse.controllers.elasticsearch.health import AGAIN
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.stateful_sets.identity import ordinal_of
@@ -109,7 +110,12 @@ def _let_go(scene: Scene, pool: Pool, going: list[Node]) -> Step:
     ]
     said = "; ".join(_left_on(node) for node in left)
     because = f"{names} are to go when they are empty: {said}"
-    return Step(DRAINING, because, tuple(unmarked), None if unmarked else Wait(DRAINING, because=because))
+    return Step(
+        DRAINING,
+        because,
+        tuple(unmarked),
+        None if unmarked else Wait(DRAINING, because=because, seconds=AGAIN),
+    )
 
 
 def _may_go(scene: Scene, node: Node) -> bool:

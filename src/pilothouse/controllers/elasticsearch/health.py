@@ -10,7 +10,7 @@ back is told by ``members`` (ADR 10), never by a clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,9 @@ from pilothouse.api.objects import Object
 from pilothouse.base.times import parse_time
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.runtime.intents import Wait
+
+AGAIN: Final = 10.0
+"""Seconds after which to look again at what depends on who leads: of leases, which are renewed all the time, nobody is told."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -83,6 +86,7 @@ def why_not(facts: Facts, nodes: Iterable[Node], sets: Mapping[str, Object], tak
         return Wait(
             "HealthUnknown",
             because="nobody knows how the cluster is: no pilot leads, or the one that does has not reported yet",
+            seconds=AGAIN,
         )
     for node in nodes:
         if not node.is_decommissioned and facts.members.get(node.name) != node.started:

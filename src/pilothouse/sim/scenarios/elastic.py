@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod, StatefulSet
+from pilothouse.api.nouns import CassandraCluster, ElasticsearchCluster, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Tree
 from pilothouse.base.clock import Clock
 from pilothouse.client.rest import Api
+from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.pilots.collecting import collecting
@@ -34,7 +35,15 @@ def cluster_owner(rng: Random) -> Sequence[Action]:
     """Scales, upgrades, reverts, reconfigures, adds and removes pools, pauses, and deletes a Pilot."""
     pools = {"master": _pool("master", 3, "master"), "data": _pool("data", rng.randint(2, 3), "data")}
     version = 0
-    doing = [given_space(), Action(2, "create the cluster", create(ElasticsearchCluster, _cluster(pools)))]
+    doing = [
+        given_space(),
+        Action(
+            2,
+            "create the cluster",
+            create(ElasticsearchCluster, _cluster({"nodePools": list(pools.values())})),
+        ),
+    ]
+    doing.append(Action(1, "create a Cassandra cluster", create(CassandraCluster, _cassandra())))
     for _ in range(rng.randint(2, 5)):
         after = rng.uniform(1, 150)
         match rng.choice(
@@ -64,6 +73,22 @@ def cluster_owner(rng: Random) -> Sequence[Action]:
             case _:
                 doing += [_put(after, {"paused": True}), _put(rng.uniform(5, 60), {"paused": False})]
     return doing
+
+
+def story(first: Tree, *then: tuple[float, Tree]) -> Callable[[Random], Sequence[Action]]:
+    """An owner who knows what he wants: a cluster with these fields of its spec, and so many seconds later others."""
+
+    def owner(rng: Random) -> Sequence[Action]:
+        made = Action(2, "create the cluster", create(ElasticsearchCluster, _cluster(first)))
+        return [given_space(), made, *(_put(after, spec) for after, spec in then)]
+
+    return owner
+
+
+def pools_of(data: int = 3, masters: int = 3, *, extra: int = 0) -> Tree:
+    """The part of a spec that says how many nodes there are."""
+    pools = [_pool("master", masters, "master"), _pool("data", data, "data")]
+    return {"nodePools": [*pools, _pool("extra", extra, "data", "ingest")] if extra else pools}
 
 
 async def cluster_settled(api: Api) -> str:
@@ -117,12 +142,22 @@ def _patch(spec: Tree) -> Do:
     return lambda api: api.patch(ElasticsearchCluster, NAME, SPACE, {"spec": spec})
 
 
-def _cluster(pools: dict[str, Tree]) -> Tree:
+def _cluster(spec: Tree) -> Tree:
     return {
         "apiVersion": ElasticsearchCluster.api_version,
         "kind": ElasticsearchCluster.kind,
         "metadata": {"name": NAME, "namespace": SPACE},
-        "spec": {"version": _VERSIONS[0], "nodePools": list(pools.values())},
+        "spec": {"version": _VERSIONS[0], **spec},
+    }
+
+
+def _cassandra() -> Tree:
+    """Nobody acts on it, and it is told so."""
+    return {
+        "apiVersion": CassandraCluster.api_version,
+        "kind": CassandraCluster.kind,
+        "metadata": {"name": NAME, "namespace": SPACE},
+        "spec": {"version": "4.1.3", "nodePools": [{"name": "a", "replicas": 1}]},
     }
 
 
@@ -134,6 +169,7 @@ ELASTIC = Scenario(
     "elastic",
     (
         elasticsearch_clusters,
+        cassandra_clusters,
         pilots,
         # Soon enough that none is left when all has come to rest.
         collecting(30.0),
