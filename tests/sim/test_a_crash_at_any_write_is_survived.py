@@ -14,9 +14,13 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from pilothouse.api.nouns import ConfigMap, Namespace, Node
+from pilothouse.api.nouns import ConfigMap, Namespace, Node, Pilot
 from pilothouse.app.controllers import all_controllers
+from pilothouse.client.rest import Api
+from pilothouse.controllers.pilots.collecting import collecting
+from pilothouse.controllers.pilots.silence import silence
 from pilothouse.controllers.promises import PROMISES
+from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stranded_pods import stranded_pods
 from pilothouse.sim.faults import Fault, Mishap, Place
 from pilothouse.sim.fleet import Action, Scenario
@@ -63,10 +67,33 @@ def node_goes(rng: Random) -> Sequence[Action]:
     ]
 
 
+def pilot_is_left(rng: Random) -> Sequence[Action]:
+    """A Pilot without a pod: nobody hears of it, and in the end it goes."""
+    tree = {
+        "apiVersion": Pilot.api_version,
+        "kind": "Pilot",
+        "metadata": {"name": "p-0", "namespace": "default"},
+    }
+    return [
+        Action(15, "create the Pilot p-0", lambda api: api.create(Pilot, tree)),
+        Action(200, "look at the Pilots", lambda api: api.list(Pilot)),
+    ]
+
+
+async def no_pilots(api: Api) -> str:
+    left = (await api.list(Pilot, "default")).objects
+    return f"{left[0].name} is left" if left else ""
+
+
 _NODES = SCENARIOS["nodes"]
 RUNS = {
     **{name: Run(scenario) for name, scenario in SCENARIOS.items()},
     "namespace goes": Run(msgspec.structs.replace(SCENARIOS["namespaces"], users=namespace_goes)),
+    "pilot is left": Run(
+        Scenario(
+            "pilots", (collecting(120.0), silence(), service_accounts), pilot_is_left, no_pilots, nodes=0
+        )
+    ),
     "node goes": Run(
         msgspec.structs.replace(
             _NODES,
