@@ -279,3 +279,29 @@ def test_a_cluster_at_rest_is_left_alone() -> None:
     sea, test = one_cluster(plugins=[{"name": "analysis-icu"}])
     sea.sail(test)
     assert not wrote(sea.decided(test))
+
+
+def test_security_that_is_asked_for_is_not_passed_over_in_silence() -> None:
+    sea, test = one_cluster(security={"usersSecretName": "users"})
+    sea.sail(test)
+    assert sea.condition(test, "Secured") == ("False", "NotManaged")
+
+
+def test_a_pilot_is_told_who_it_is_and_where_its_data_is() -> None:
+    sea, test = one_cluster(pilotImage={"repository": "pilothouse", "tag": "1"})
+    sea.sail(test)
+    pod = sea.of(Pod, "es-test-mixed-0")
+    container = pod.spec["containers"][0]
+    assert container["command"] == [
+        "/shared/pilothouse",
+        "pilot",
+        "elasticsearch",
+        "--data",
+        "/usr/share/elasticsearch/data",
+    ]
+    assert [each["name"] for each in container["env"]] == ["POD_NAME", "POD_NAMESPACE", "POD_IP"]
+    assert pod.spec["initContainers"][0]["command"] == ["pilothouse", "pilot", "install", "/shared"]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
+        "/usr/share/elasticsearch/data",
+        "/shared",
+    }

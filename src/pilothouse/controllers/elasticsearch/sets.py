@@ -31,6 +31,12 @@ from pilothouse.controllers.elasticsearch.asking import (
 DATA: Final = "elasticsearch-data"
 """The volume, and the claim template, of a node's data."""
 _DATA_PATH: Final = "/usr/share/elasticsearch/data"
+_IDENTITY: Final = {
+    "POD_NAME": "metadata.name",
+    "POD_NAMESPACE": "metadata.namespace",
+    "POD_IP": "status.podIP",
+}
+"""By which a pilot knows whose it is, and where it listens."""
 _SHARED: Final = "shared"
 _SHARED_PATH: Final = "/shared"
 _STOPPING: Final = 1800
@@ -130,8 +136,8 @@ def _container(cluster: Object, pool: Pool, version: str) -> Tree:
         "name": "elasticsearch",
         "image": image_of(cluster, version),
         "imagePullPolicy": (given or {}).get("pullPolicy") or "IfNotPresent",
-        "command": [program, "pilot", "elasticsearch"],
-        "env": [_from_field("POD_NAME", "metadata.name"), _from_field("POD_NAMESPACE", "metadata.namespace")],
+        "command": [program, "pilot", "elasticsearch", "--data", _DATA_PATH],
+        "env": [_from_field(name, path) for name, path in _IDENTITY.items()],
         "ports": [{"name": "http", "containerPort": 9200}, {"name": "transport", "containerPort": 9300}],
         "readinessProbe": {
             "httpGet": {"path": "/", "port": READY_PORT},

@@ -3,7 +3,7 @@
     status_of(scene, step, trouble, now=world.now)
 
 ``Available``: it serves. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
-help. ``Paused``: it was, and is or is no longer.
+help. ``Paused``: it was, and is or is no longer. ``Secured``: security was asked for, of which nothing comes yet.
 """
 
 from __future__ import annotations
@@ -75,6 +75,15 @@ def _conditions(scene: Scene, step: Step | None, problem: str) -> list[Tree]:
     paused = bool(cluster.spec.get("paused"))
     told = [_available(scene), *_pausing(cluster), _progressing(cluster, step, problem, paused=paused)]
     told.append(_degraded(scene, step, problem))
+    if cluster.spec.get("security"):
+        told.append(
+            (
+                "Secured",
+                "False",
+                "NotManaged",
+                "No secrets are made or handed out: spec.security has no effect yet.",
+            )
+        )
     for kind, status, reason, message in told:
         condition = {
             "type": kind,
