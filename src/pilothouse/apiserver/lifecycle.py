@@ -148,6 +148,8 @@ def deletion(kind: Kind, options: DeleteOptions, now: float) -> Change:
     def change(live: Object) -> Any:
         check_preconditions(kind, live, uid=options.uid, revision=options.revision)
         metadata = dict(live["metadata"])
+        if why := kind.protected(live):
+            raise errors.forbidden(kind.plural, kind.group, metadata["name"], why)
         finalizers = _finalizers(metadata.get("finalizers") or [], options)
         grace = kind.grace(live, options.grace)
         if not finalizers and not grace and not kind.held(live):

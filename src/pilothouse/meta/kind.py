@@ -69,6 +69,10 @@ def _unchanged_completion(new: Object, old: Object | None) -> None:
     return None
 
 
+def _unprotected(obj: Object) -> str:
+    return ""
+
+
 def _never(obj: Object) -> bool:
     return False
 
@@ -131,6 +135,8 @@ class Kind:
     after the record of who manages which field, so no client is credited with it."""
     prepare_delete: Callable[[Object], None] = _unchanged
     """What the server itself sets when an object begins to go (a Namespace's phase)."""
+    protected: Callable[[Object], str] = _unprotected
+    """Why an object may not be deleted as it is, and what would have to be done first; empty if it may."""
     held: Callable[[Object], bool] = _never
     """Something besides ``metadata.finalizers`` keeps a terminating object (a Namespace's ``spec.finalizers``)."""
     grace: Callable[[Object, int | None], int] = _at_once

@@ -11,7 +11,7 @@ from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.conversion import convert, enter_stash, keep_stash
 from pilothouse.api.navigator.pilots import fill_in_decommission, follow_change
 from pilothouse.api.navigator.validation.cassandra import check_cassandra
-from pilothouse.api.navigator.validation.clusters import UpdateRules, check_pilot_image
+from pilothouse.api.navigator.validation.clusters import UpdateRules, check_pilot_image, protected
 from pilothouse.api.navigator.validation.elasticsearch import check_elasticsearch
 from pilothouse.api.navigator.validation.pilots import check_pilot
 from pilothouse.api.navigator.validation.stashes import check_no_stash, check_stash
@@ -120,6 +120,7 @@ ELASTICSEARCH_V1BETA1: Final = Kind(
     columns=(_VERSION, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, *_WIDE),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     validate=_validate_elasticsearch_v1beta1,
+    protected=protected,
     validate_name=names.label,
 )
 ELASTICSEARCH_V1ALPHA1: Final = Kind(
@@ -136,6 +137,7 @@ ELASTICSEARCH_V1ALPHA1: Final = Kind(
     prepare_create=enter_stash,
     prepare_update=keep_stash,
     validate=_validate_elasticsearch_v1alpha1,
+    protected=protected,
     validate_name=names.label,
 )
 CASSANDRA_V1BETA1: Final = Kind(
@@ -151,6 +153,7 @@ CASSANDRA_V1BETA1: Final = Kind(
     selectable={"spec.version": ".spec.version"},
     default=fill_in_racks,
     validate=_validate_cassandra_v1beta1,
+    protected=protected,
     validate_name=names.label,
 )
 CASSANDRA_V1ALPHA1: Final = Kind(
@@ -168,6 +171,7 @@ CASSANDRA_V1ALPHA1: Final = Kind(
     prepare_create=enter_stash,
     prepare_update=keep_stash,
     validate=_validate_cassandra_v1alpha1,
+    protected=protected,
     validate_name=names.label,
 )
 

@@ -39,6 +39,15 @@ def check_metadata(obj: Mapping[str, Any]) -> Problems:
         yield FieldError.not_supported(entry("metadata.annotations", PROTECTION), value, ["true", "false"])
 
 
+def protected(obj: Mapping[str, Any]) -> str:
+    """Why a cluster may not be deleted; empty if it may."""
+    if (obj["metadata"].get("annotations") or {}).get(PROTECTION) != "true":
+        return ""
+    return (
+        f'it is protected against deletion: remove the annotation {PROTECTION}, or have it be "false", first'
+    )
+
+
 def check_image(image: Mapping[str, Any] | None, path: str) -> Problems:
     if image is None:
         return

@@ -1,0 +1,34 @@
+"""The annotation that keeps a cluster from being deleted, by name or with all others."""
+
+from __future__ import annotations
+
+import pytest
+from tests.api.navigator.clusters import elasticsearch
+from tests.kit.core import CoreServer
+
+ALL = "/apis/navigator.jetstack.io/{version}/namespaces/default/elasticsearchclusters"
+KEY = "navigator.jetstack.io/protect-from-deletion"
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
+def test_a_protected_cluster_goes_only_after_it_was_freed(version: str) -> None:
+    everyone = ALL.format(version=version)
+    with CoreServer() as server:
+        # Its spec says nothing that only one of the versions knows.
+        tree = {
+            "apiVersion": f"navigator.jetstack.io/{version}",
+            "kind": "ElasticsearchCluster",
+            "metadata": {"name": "demo", "annotations": {KEY: "true"}},
+            "spec": elasticsearch(),
+        }
+        assert server.send("POST", everyone, tree).status == 201
+        refused = server.send("DELETE", f"{everyone}/demo")
+        assert refused.status == 403
+        assert KEY in refused.json["message"]
+        assert server.send("DELETE", everyone).status == 403
+        found = server.send("GET", f"{everyone}/demo").json
+        assert "deletionTimestamp" not in found["metadata"]
+        found["metadata"]["annotations"][KEY] = "false"
+        assert server.send("PUT", f"{everyone}/demo", found).status == 200
+        assert server.send("DELETE", f"{everyone}/demo").status == 200
+        assert server.send("GET", f"{everyone}/demo").status == 404
