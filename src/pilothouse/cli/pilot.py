@@ -15,7 +15,7 @@ import click
 
 from pilothouse.cli.parameters import Duration
 
-_DATA = {"redis": "/data"}
+_DATA = {"elasticsearch": "/usr/share/elasticsearch/data", "redis": "/data"}
 """Where the data of each application is, unless it is said otherwise."""
 
 
@@ -50,6 +50,13 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         command = option(command)
     return command
+
+
+@pilot.command()
+@_options
+def elasticsearch(**flags: Any) -> None:
+    """Run a node of Elasticsearch."""
+    _run("elasticsearch", flags)
 
 
 @pilot.command()

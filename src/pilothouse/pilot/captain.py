@@ -88,6 +88,7 @@ class Captain:
         self._cluster: Tree | None = None
         self._cluster_term: tuple[str, int] | None = None
         self._trouble = ""
+        self._failing: Tree = {}
         self._crew: Crew | None = None
         self._beats = 0
         self._found = asyncio.Event()
@@ -172,6 +173,8 @@ class Captain:
             # From here on it is not counted on, though it still runs.
             reason = why_stop(self._life, self._wish(), asked=asked.urgency > 0) or "its driver asks for it"
             self._become(self._life.halting(reason))
+            # Others act on what they see: that it is about to stop is told before anything is done about it.
+            await self._report()
 
         async def run() -> None:
             wish = self._wish()
@@ -195,13 +198,14 @@ class Captain:
                     return (
                         gives_up(phase, attempts, asked=True, urgency=asked.urgency) and phase != "PreStart"
                     )
-                self._trouble = ""
+                self._trouble, self._failing = "", {}
                 return True
             except NotYet as reason:
                 self._complain(f"{name}: {reason}")
                 pause = _AGAIN[0]
             except HookFailed as problem:
                 attempts += 1
+                self._failing = problem.status
                 self._complain(f"{name} failed: {problem}")
                 log.warning("%s: %s failed: %s", phase, name, problem)
                 if self._pilot is not None:
@@ -249,13 +253,16 @@ class Captain:
             if wish is not None and self._pilot is not None:
                 if self._life.is_running and not self._life.stopping:
                     await self._observe(wish)
-                known = self._known()
-                assert known is not None
-                self._pilot = await self._reporter.report(self._pilot, known)
+                await self._report()
             closely = self._seen is None or not self._seen.ready or (wish is not None and wish.decommission)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_CLOSELY if closely else LOOK):
                     await self._news.wait()
+
+    async def _report(self) -> None:
+        known = self._known()
+        if known is not None and self._pilot is not None:
+            self._pilot = await self._reporter.report(self._pilot, known)
 
     async def _observe(self, wish: Wish) -> None:
         child = self._child
@@ -353,6 +360,7 @@ class Captain:
             restarts=max(0, (self._restarts or 0) + self._life.starts),
             exit=self._exit,
             trouble=self._trouble,
+            failing=self._failing,
             cluster=self._cluster,
         )
 

@@ -32,6 +32,11 @@ class NotYet(Exception):
 class HookFailed(Exception):
     """A hook could not be done; the message says why and what would help."""
 
+    def __init__(self, message: str, status: Tree | None = None) -> None:
+        """``status`` goes into the application's part of the Pilot's status."""
+        super().__init__(message)
+        self.status: Tree = status or {}
+
 
 class Place(msgspec.Struct, frozen=True):
     """Where an instance lives."""

@@ -17,6 +17,7 @@ from pilothouse.pilot.driving import Driver, Place
 
 GROUP: Final = "pilothouse.drivers"
 OURS: Final = {
+    "elasticsearch": "pilothouse.pilot.drivers.elasticsearch.driver",
     "redis": "pilothouse.pilot.drivers.redis",
 }
 Make = Callable[[Place], Driver]

@@ -37,6 +37,8 @@ class Known(msgspec.Struct, frozen=True):
     exit: Exit | None = None
     trouble: str = ""
     """What is in the way, such as a hook that fails."""
+    failing: Tree = {}
+    """What the hook that is in the way adds to the application's part."""
     cluster: Tree | None = None
     """What the leading pilot knows of the whole; None if this is not the one."""
 
@@ -79,6 +81,7 @@ def _application(pilot: Object, known: Known) -> Tree:
     part = {name: value for name, value in before.items() if name != "cluster"}
     if seen is not None:
         part |= seen.status
+    part |= known.failing
     if not known.life.is_running:
         # Of a database that is down nobody knows what it holds.
         part = {name: value for name, value in part.items() if name not in ("documents", "shards")}

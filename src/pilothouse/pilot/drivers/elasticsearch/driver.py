@@ -1,0 +1,244 @@
+"""The driver of Elasticsearch: a node as its pilot runs it, and the cluster as the leading pilot looks after it.
+
+    driver = make(place)
+    await driver.observe(wish)          # ready, documents, shards, what is left, figures
+    await driver.lead(wish, pilots)     # exclusions, allocation; the facts of the whole cluster
+
+All is asked of the node beside us. A node is ready when it sees a master and is seen by it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pilothouse.api.navigator.configurations import INITIAL_MASTERS
+from pilothouse.api.objects import Object, Tree
+from pilothouse.pilot.drivers.elasticsearch import leading, preparing, seeing
+from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
+from pilothouse.pilot.drivers.elasticsearch.settings import Build, settings_of
+from pilothouse.pilot.driving import Hook, HookFailed, NotYet, Observation, Phase, Place, Start, Wish
+
+ALL_IN: Final = 5.0
+"""Seconds for which all nodes must have been in before replicas are allocated again. One that is about to stop has told so by then."""
+
+
+class Elasticsearch:
+    """One node."""
+
+    application = "elasticsearch"
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._layout = preparing.Layout(place.folder)
+        self._node = Node(place.address)
+        self._plugins: list[Tree] = []
+        self._found: tuple[Path, Build] | None = None
+        self._all_in_since: float | None = None
+
+    def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
+        if phase == "PreStart":
+            return (
+                Hook("Preflight", self._check),
+                Hook("AwaitLeader", lambda: self._await_leader(wish)),
+                Hook("WriteConfiguration", lambda: self._write(wish)),
+                Hook("InstallPlugins", lambda: self._install(wish)),
+            )
+        if phase == "PreStop" and not wish.decommission:
+            return (Hook("HoldReplicasBack", self._hold_back), Hook("Flush", self._flush))
+        return ()
+
+    def start(self, wish: Wish) -> Start:
+        home, build = self._build()
+        if self._wanted_plugins(wish):
+            home = self._layout.home(build.version)
+        return Start(
+            argv=(str(home / "bin" / "elasticsearch"),),
+            environ=self._environ(wish, build, home),
+            folder=str(self._layout.root),
+            clean_codes=(0, 143),
+        )
+
+    async def observe(self, wish: Wish) -> Observation:
+        _, build = self._build()
+        try:
+            state = seeing.State.of(
+                await self._node.get(seeing.STATE, local="true", filter_path=seeing.STATE_FILTER)
+            )
+            stats = await self._node.get(seeing.STATS, filter_path=seeing.STATS_FILTER)
+        except Unanswered as problem:
+            return Observation(
+                ready=False, message=f"Elasticsearch does not answer: {problem}", version=build.version
+            )
+        id = state.id_of(self._place.name)
+        joined = state.has_master and bool(id)
+        shards = state.shards.get(id, 0) if joined else None
+        status: Tree = {"version": build.version, "plugins": self._plugins}
+        if joined:
+            status |= {"shards": shards, "documents": seeing.documents(stats)}
+        return Observation(
+            ready=joined,
+            message=""
+            if joined
+            else "The node sees no master: too few of them run, or they don't find each other",
+            version=build.version,
+            status=status,
+            left=await self._left(wish, build, state, id) if wish.decommission else "",
+            figures=tuple(seeing.figures(stats, shards)),
+            restart=self._must_form(wish, state, build),
+        )
+
+    def stands(self, wish: Wish) -> bool:
+        """Masters do: only they can form a cluster."""
+        return "master" in ((wish.spec.get("elasticsearch") or {}).get("roles") or ())
+
+    async def lead(self, wish: Wish, peers: Sequence[Object]) -> Tree:
+        _, build = self._build()
+        try:
+            state = seeing.State.of(await self._node.get(seeing.STATE, filter_path=seeing.STATE_FILTER))
+            answer = await self._node.get("/_cluster/settings", flat_settings="true")
+            settings = leading.settings_in_force(answer)
+            long = self._all_in_for_long(leading.are_all_in(peers, state))
+            for act in leading.acts(
+                self._prefix(wish), peers, state, settings, build.numbers, all_in_for_long=long
+            ):
+                await self._carry_out(act)
+            health = await self._node.get("/_cluster/health")
+        except Unanswered as problem:
+            raise HookFailed(f"the cluster can't be looked after: {problem}") from None
+        held_back = settings.get(leading.ALLOCATION, "all") != "all"
+        facts = seeing.health_facts(health, held_back=held_back)
+        facts["members"] = leading.members(peers, state)
+        if state.uuid:
+            facts["clusterUUID"] = state.uuid
+        return facts
+
+    def _all_in_for_long(self, all_in: bool) -> bool:
+        now = time.monotonic()
+        if not all_in:
+            self._all_in_since = None
+            return False
+        self._all_in_since = self._all_in_since if self._all_in_since is not None else now
+        return now - self._all_in_since >= ALL_IN
+
+    async def _carry_out(self, act: leading.Act) -> None:
+        match act:
+            case leading.SetSettings(settings):
+                # What was once set for the time being would win over what is set for good.
+                body = {"persistent": dict(settings), "transient": dict.fromkeys(settings)}
+                await self._node.put("/_cluster/settings", body)
+            case leading.IncludeVoters():
+                await self._node.delete("/_cluster/voting_config_exclusions", wait_for_removal="false")
+            case leading.ExcludeVoters(names):
+                _, build = self._build()
+                path, listed = "/_cluster/voting_config_exclusions", ",".join(names)
+                if build.numbers >= (7, 8):
+                    await self._node.post(path, node_names=listed, timeout="8s")
+                else:
+                    await self._node.post(f"{path}/{listed}", timeout="8s")
+
+    async def _left(self, wish: Wish, build: Build, state: seeing.State, id: str) -> str:
+        """What keeps this node from being done with."""
+        if not state.has_master or not id:
+            return "the node is not part of the cluster, so nobody knows what is left on it"
+        if shards := state.shards.get(id, 0):
+            return f"{shards} shards are left"
+        try:
+            answer = await self._node.get("/_cluster/settings", flat_settings="true")
+        except Unanswered as problem:
+            return f"it is not known whether shards may still come: {problem}"
+        excluded = str(leading.settings_in_force(answer).get(leading.EXCLUDED) or "").split(",")
+        if self._place.name not in excluded:
+            return "shards may still come: the leading pilot has not excluded this node yet"
+        if self.stands(wish) and build.numbers >= (7, 0) and id in state.voters:
+            return "it still has a vote among the masters"
+        return ""
+
+    def _must_form(self, wish: Wish, state: seeing.State, build: Build) -> str:
+        """A pilot that came to lead after its node was started, while there is no cluster yet."""
+        if not wish.leads or state.uuid or not wish.settings.get(INITIAL_MASTERS) or build.numbers < (7, 0):
+            return ""
+        file = self._layout.configuration / "elasticsearch.yml"
+        if INITIAL_MASTERS in file.read_text():
+            return ""
+        return "its pilot has come to lead a cluster that has not been formed yet"
+
+    async def _check(self) -> None:
+        _, build = self._build()
+        preparing.check(self._layout, build)
+
+    async def _await_leader(self, wish: Wish) -> None:
+        if wish.settings.get(INITIAL_MASTERS) and self.stands(wish) and not wish.leads and not wish.leader:
+            raise NotYet("the pilots have not chosen yet who of them forms the cluster")
+
+    async def _write(self, wish: Wish) -> None:
+        home, build = self._build()
+        settings = settings_of(
+            wish,
+            self._place,
+            build,
+            data=self._layout.data,
+            logs=self._layout.logs,
+            maps_memory=preparing.maps_memory(),
+        )
+        files = (wish.spec.get("configuration") or {}).get("files") or {}
+        preparing.write_configuration(self._layout, home, build, settings, files)
+
+    async def _install(self, wish: Wish) -> None:
+        self._plugins = []
+        wanted = self._wanted_plugins(wish)
+        if wanted:
+            home, build = self._build()
+            environ = self._environ(wish, build, self._layout.home(build.version))
+            self._plugins = await preparing.install_plugins(self._layout, home, build, wanted, environ)
+
+    async def _hold_back(self) -> None:
+        """Replicas of this node's shards are not to be built elsewhere while it is away for a moment."""
+        try:
+            state = seeing.State.of(
+                await self._node.get(seeing.STATE, local="true", filter_path=seeing.STATE_FILTER)
+            )
+            if state.has_master and len(state.names) > 1:
+                await self._carry_out(leading.SetSettings({leading.ALLOCATION: leading.HELD_BACK}))
+        except Unanswered as problem:
+            raise HookFailed(f"replicas could not be held back: {problem}") from None
+
+    async def _flush(self) -> None:
+        try:
+            await self._node.post("/_flush")
+        except Unanswered as problem:
+            raise HookFailed(f"what is in memory could not be written out: {problem}") from None
+
+    def _build(self) -> tuple[Path, Build]:
+        """What is there, looked for once: it goes with the image, and thus with this process."""
+        if self._found is None:
+            home = preparing.find_home(self._place.environ)
+            self._found = home, preparing.build_at(home)
+        return self._found
+
+    def _environ(self, wish: Wish, build: Build, home: Path) -> dict[str, str]:
+        environ = {**self._place.environ, **wish.environment}
+        environ.pop("ES_HOME", None)
+        environ |= {
+            "ES_PATH_CONF": str(self._layout.configuration),
+            "ES_TMPDIR": str(self._layout.temporary),
+        }
+        variable = "ES_JAVA_HOME" if build.numbers >= (7, 0) else "JAVA_HOME"
+        java = shutil.which("java", path=environ.get("PATH"))
+        if not (home / "jdk").exists() and variable not in environ and java is not None:
+            environ[variable] = str(Path(os.path.realpath(java)).parent.parent)
+        return environ
+
+    def _prefix(self, wish: Wish) -> str:
+        return f"es-{wish.settings.get('cluster.name') or ''}-"
+
+    def _wanted_plugins(self, wish: Wish) -> Sequence[Tree]:
+        return (wish.spec.get("elasticsearch") or {}).get("plugins") or ()
+
+
+def make(place: Place) -> Elasticsearch:
+    return Elasticsearch(place)

@@ -1,0 +1,130 @@
+"""What the leading pilot has to do for its whole cluster: a pure decision over what Elasticsearch and the Pilots say.
+
+    for act in acts(cluster, pilots, state, settings, (8, 17)): ...
+
+* The names of decommissioned nodes are in the allocation exclusion, those of masters also in the voting exclusions (7 and later); names that are no
+  longer to go, or whose Pilot is gone, are taken out. Names that are not of this cluster's Pilots are a person's, and stay.
+* All shards may be allocated again once all nodes are in that should be: a pilot holds replicas back before its node stops.
+* The number of masters that have to see each other (up to 6) is what the Pilots say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.navigator.configurations import MINIMUM_MASTERS
+from pilothouse.api.objects import Object, Tree
+from pilothouse.pilot.drivers.elasticsearch.seeing import State
+
+EXCLUDED: Final = "cluster.routing.allocation.exclude._name"
+ALLOCATION: Final = "cluster.routing.allocation.enable"
+HELD_BACK: Final = "primaries"
+
+
+class SetSettings(msgspec.Struct, frozen=True):
+    """Change settings of the whole cluster; None takes one back."""
+
+    settings: Mapping[str, Any]
+
+
+class ExcludeVoters(msgspec.Struct, frozen=True):
+    names: tuple[str, ...]
+
+
+class IncludeVoters(msgspec.Struct, frozen=True):
+    """Take all voting exclusions back."""
+
+
+Act = SetSettings | ExcludeVoters | IncludeVoters
+
+
+def settings_in_force(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that were set while it ran, flat; what is transient wins."""
+    return {**(answer.get("persistent") or {}), **(answer.get("transient") or {})}
+
+
+def acts(
+    prefix: str,
+    pilots: Sequence[Object],
+    state: State,
+    settings: Mapping[str, Any],
+    version: tuple[int, int],
+    *,
+    all_in_for_long: bool,
+) -> Iterator[Act]:
+    """``prefix`` is what the names of this cluster's nodes begin with."""
+    changes = dict(_exclusion(prefix, pilots, settings))
+    if settings.get(ALLOCATION) == HELD_BACK and all_in_for_long:
+        changes[ALLOCATION] = None
+    if version < (7, 0):
+        changes |= dict(_minimum_masters(pilots, settings))
+    if changes:
+        yield SetSettings(changes)
+    if version >= (7, 0):
+        yield from _voters(prefix, pilots, state)
+
+
+def are_all_in(pilots: Collection[Object], state: State) -> bool:
+    """Whether every node that should be there is, and none is about to stop."""
+    names = set(state.names.values())
+    expected = [each for each in pilots if not _leaves(each) and not _is_without_pod(each)]
+    return all(each.name in names and each.at("status", "phase") == "Running" for each in expected)
+
+
+def members(pilots: Collection[Object], state: State) -> dict[str, str]:
+    """The nodes that see each other, with the start of each that its pilot vouches for."""
+    started = {
+        each.name: str(each.at("status", "lastStartedTime") or "") for each in pilots if each.is_true("Ready")
+    }
+    return {name: started.get(name, "") for name in sorted(state.names.values())}
+
+
+def _exclusion(
+    prefix: str, pilots: Sequence[Object], settings: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    present = [name for name in str(settings.get(EXCLUDED) or "").split(",") if name]
+    foreign = [name for name in present if not name.startswith(prefix)]
+    wanted = sorted({*foreign, *(each.name for each in pilots if _leaves(each))})
+    if wanted != sorted(present):
+        yield EXCLUDED, ",".join(wanted) or None
+
+
+def _voters(prefix: str, pilots: Sequence[Object], state: State) -> Iterator[Act]:
+    masters = [each for each in pilots if "master" in _roles(each)]
+    wanted = {each.name for each in masters if _leaves(each)}
+    if wanted and len(wanted) == len(masters):
+        # Somebody has to be left who can vote.
+        return
+    ours = {name for name in state.excluded_voters if name.startswith(prefix)}
+    if ours - wanted:
+        yield IncludeVoters()
+        missing = wanted | (state.excluded_voters - ours)
+    else:
+        missing = wanted - state.excluded_voters
+    if missing:
+        yield ExcludeVoters(tuple(sorted(missing)))
+
+
+def _minimum_masters(pilots: Sequence[Object], settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    said = [each.at("spec", "configuration", "settings", default={}).get(MINIMUM_MASTERS) for each in pilots]
+    # While Pilots differ, the greater number is the one that can't split a cluster.
+    wanted = max((int(each) for each in said if each), default=0)
+    if wanted and str(settings.get(MINIMUM_MASTERS)) != str(wanted):
+        yield MINIMUM_MASTERS, wanted
+
+
+def _leaves(pilot: Object) -> bool:
+    said = pilot.spec.get("decommission")
+    return bool(said) if said is not None else pilot.spec.get("inService") is False
+
+
+def _is_without_pod(pilot: Object) -> bool:
+    said: Tree | Mapping[str, Any] = pilot.condition("PodPresent") or {}
+    return said.get("status") == "False"
+
+
+def _roles(pilot: Object) -> Collection[str]:
+    return (pilot.spec.get("elasticsearch") or {}).get("roles") or ()

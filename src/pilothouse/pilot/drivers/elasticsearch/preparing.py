@@ -1,0 +1,192 @@
+"""Before the start: whether the machine lets a node run, its files, its plugins. Every refusal says what would help.
+
+    layout = Layout.at(place.folder)
+    check(layout, build)
+    write_configuration(layout, home, settings, files)
+
+The image's own folder is not written to. A node with plugins runs from a copy of it on the data volume, since Elasticsearch
+looks for plugins nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import resource
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.objects import Tree
+from pilothouse.meta.versions import Version
+from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, written
+from pilothouse.pilot.driving import HookFailed
+
+LEAST_FILES: Final = 65535
+LEAST_MAPS: Final = 262144
+LEAST_DISK: Final = 64 * 1024 * 1024
+_HOMES: Final = ("/usr/share/elasticsearch", "/opt/elasticsearch")
+_JAR: Final = re.compile(r"elasticsearch-(\d+\.\d+\.\d+)\.jar")
+_OURS: Final = ("elasticsearch.yml", "jvm.options")
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What is where on the data volume."""
+
+    root: Path
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def configuration(self) -> Path:
+        return self.root / "config"
+
+    @property
+    def temporary(self) -> Path:
+        return self.root / "tmp"
+
+    @property
+    def version_file(self) -> Path:
+        return self.root / "version"
+
+    def home(self, version: str) -> Path:
+        """The copy that has plugins."""
+        return self.root / f"home-{version}"
+
+
+def find_home(environ: Mapping[str, str]) -> Path:
+    """Where Elasticsearch is. Raises ``HookFailed``."""
+    for candidate in (environ.get("ES_HOME"), *_HOMES):
+        if candidate and (Path(candidate) / "lib").is_dir():
+            return Path(candidate)
+    raise HookFailed(
+        f"no Elasticsearch in {' or '.join(_HOMES)}, nor where ES_HOME says: is it in the image? "
+        "pilothouse image import elasticsearch:VERSION FILE.zip --strip-components 1 brings it"
+    )
+
+
+def build_at(home: Path) -> Build:
+    """Which Elasticsearch this is. Raises ``HookFailed``."""
+    for file in (home / "lib").iterdir():
+        if match := _JAR.fullmatch(file.name):
+            return Build(match[1], secured=(home / "modules" / "x-pack-security").is_dir())
+    raise HookFailed(f"{home}/lib has no elasticsearch-VERSION.jar: this is no Elasticsearch")
+
+
+def check(layout: Layout, build: Build) -> None:
+    """Raises ``HookFailed`` for what would keep a node from running, before it is tried."""
+    if os.geteuid() == 0:
+        raise HookFailed(
+            "Elasticsearch does not run as root: set spec.securityContext.runAsUser, such as 1000"
+        )
+    for folder in (layout.data, layout.logs, layout.configuration, layout.temporary):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise HookFailed(
+                f"{folder} can't be made: {problem.strerror}; the data volume has to belong to user {os.geteuid()}: "
+                "set securityContext.fsGroup, or change its owner"
+            ) from None
+        if not os.access(folder, os.W_OK):
+            raise HookFailed(f"{folder} can't be written by user {os.geteuid()}; change its owner")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < LEAST_FILES:
+        if hard != resource.RLIM_INFINITY and hard < LEAST_FILES:
+            raise HookFailed(
+                f"only {hard} files may be open, {LEAST_FILES} are needed: raise the machine's limit (ulimit -n)"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (LEAST_FILES, hard))
+    free = shutil.disk_usage(layout.data).free
+    if free < LEAST_DISK:
+        raise HookFailed(
+            f"only {free // 2**20} MiB are left at {layout.data}: let the volume grow, or make room on it"
+        )
+    if layout.version_file.exists():
+        before = layout.version_file.read_text().strip()
+        if before and Version.parse(before) > Version.parse(build.version):
+            raise HookFailed(
+                f"the data was written by Elasticsearch {before}, and {build.version} can't read it: "
+                f"go back to {before} or later, or start with an empty volume"
+            )
+
+
+def maps_memory() -> bool:
+    """Whether the kernel allows as many memory maps as Elasticsearch wants for its files."""
+    return int(Path("/proc/sys/vm/max_map_count").read_text()) >= LEAST_MAPS
+
+
+def write_configuration(
+    layout: Layout, home: Path, build: Build, settings: Mapping[str, Any], files: Mapping[str, str]
+) -> None:
+    """The image's own files, ours, and those that the Pilot adds. Raises ``HookFailed``."""
+    given, target = home / "config", layout.configuration
+    try:
+        shutil.copytree(given, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_OURS))
+        (target / "jvm.options").write_text(jvm_options((given / "jvm.options").read_text()))
+        (target / "elasticsearch.yml").write_text(written(settings))
+        for name, text in files.items():
+            if Path(name).name != name:
+                raise HookFailed(f"spec.configuration.files: {name!r} must be a name, without folders")
+            (target / name).write_text(text)
+        layout.version_file.write_text(build.version + "\n")
+    except OSError as problem:
+        raise HookFailed(f"the configuration can't be written: {problem}") from None
+
+
+async def install_plugins(
+    layout: Layout, home: Path, build: Build, wanted: Sequence[Mapping[str, Any]], environ: Mapping[str, str]
+) -> list[Tree]:
+    """The status of each plugin, all installed. Raises ``HookFailed``, with the status of each."""
+    target = layout.home(build.version)
+    if not target.exists():
+        draft = target.with_name(target.name + ".new")
+        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+        await asyncio.to_thread(shutil.copytree, home, draft, symlinks=True)
+        draft.replace(target)
+    program = str(target / "bin" / "elasticsearch-plugin")
+    present = {path.name for path in (target / "plugins").iterdir() if path.is_dir()}
+    names = {str(each["name"]) for each in wanted}
+    statuses: list[Tree] = []
+    for name in sorted(present - names):
+        await _plugin_command(program, ("remove", name), environ)
+    for each in wanted:
+        name = str(each["name"])
+        problem = ""
+        if name not in present:
+            problem = await _plugin_command(
+                program, ("install", "--batch", str(each.get("url") or name)), environ
+            )
+        statuses.append(
+            {"name": name, "status": "Failed", "message": problem}
+            if problem
+            else {"name": name, "status": "Installed"}
+        )
+    failed = [f"{each['name']}: {each['message']}" for each in statuses if each["status"] == "Failed"]
+    if failed:
+        raise HookFailed("; ".join(failed), {"plugins": statuses})
+    return statuses
+
+
+async def _plugin_command(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """What went wrong; empty if nothing did."""
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *arguments,
+        env=dict(environ),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return "" if process.returncode == 0 else (lines[-1] if lines else f"code {process.returncode}")

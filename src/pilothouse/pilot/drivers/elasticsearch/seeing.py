@@ -1,0 +1,123 @@
+"""What a node's answers mean.
+
+state = State.of(await node.get("/_cluster/state/...", local="true"))
+state.has_master, state.id_of("es-demo-data-0"), state.shards_on(id)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.objects import Tree
+from pilothouse.pilot.driving import Figure
+
+STATE: Final = "/_cluster/state/master_node,nodes,routing_nodes,metadata"
+STATE_FILTER: Final = ",".join(
+    (
+        "cluster_uuid",
+        "master_node",
+        "nodes.*.name",
+        "routing_nodes.nodes.*.index",
+        "metadata.cluster_uuid",
+        "metadata.cluster_uuid_committed",
+        "metadata.cluster_coordination",
+    )
+)
+STATS: Final = "/_nodes/_local/stats/indices,jvm,fs"
+STATS_FILTER: Final = "nodes.*.indices.docs,nodes.*.jvm.mem,nodes.*.fs.total"
+_HEALTHS: Final = {"green": "Green", "yellow": "Yellow", "red": "Red"}
+_NO_UUID: Final = ("", "_na_")
+
+
+class State(msgspec.Struct, frozen=True):
+    """A cluster, as one of its nodes sees it."""
+
+    uuid: str = ""
+    """Empty while the cluster has not been formed."""
+    master: str = ""
+    names: Mapping[str, str] = {}
+    """Of the nodes that see each other, by their ids."""
+    shards: Mapping[str, int] = {}
+    """How many each node holds or is about to, by its id."""
+    voters: frozenset[str] = frozenset()
+    excluded_voters: frozenset[str] = frozenset()
+    """By name."""
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> State:
+        metadata = answer.get("metadata") or {}
+        coordination = metadata.get("cluster_coordination") or {}
+        uuid = str(metadata.get("cluster_uuid") or answer.get("cluster_uuid") or "")
+        if uuid in _NO_UUID or metadata.get("cluster_uuid_committed") is False:
+            uuid = ""
+        routing = (answer.get("routing_nodes") or {}).get("nodes") or {}
+        return cls(
+            uuid=uuid,
+            master=str(answer.get("master_node") or ""),
+            names={id: str(node.get("name") or "") for id, node in (answer.get("nodes") or {}).items()},
+            shards={id: len(found) for id, found in routing.items()},
+            voters=frozenset(coordination.get("last_committed_config") or ()),
+            excluded_voters=frozenset(
+                str(each.get("node_name") or "")
+                for each in coordination.get("voting_config_exclusions") or ()
+            ),
+        )
+
+    @property
+    def has_master(self) -> bool:
+        return bool(self.master) and self.master in self.names
+
+    def id_of(self, name: str) -> str:
+        """Empty if no node of that name is in."""
+        return next((id for id, found in self.names.items() if found == name), "")
+
+
+def health_facts(health: Mapping[str, Any], *, held_back: bool) -> Tree:
+    """What the leading pilot reports of the cluster's health. ``held_back``: not all shards may be allocated."""
+
+    def count(name: str) -> int:
+        return int(health.get(name) or 0)
+
+    looked_for = count("number_of_in_flight_fetch")
+    moving = count("relocating_shards") + count("initializing_shards") + looked_for
+    facts: Tree = {
+        "nodes": count("number_of_nodes"),
+        "shards": {
+            "active": count("active_shards"),
+            "relocating": count("relocating_shards"),
+            "initializing": count("initializing_shards") + looked_for,
+            "unassigned": count("unassigned_shards"),
+        },
+        "settled": not (moving or count("delayed_unassigned_shards") or held_back),
+    }
+    if status := _HEALTHS.get(str(health.get("status") or "").lower()):
+        facts["health"] = status
+    return facts
+
+
+def documents(stats: Mapping[str, Any]) -> int | None:
+    """How many documents the node holds; None if it does not say."""
+    found = _local(stats).get("indices", {}).get("docs", {}).get("count")
+    return found if isinstance(found, int) else None
+
+
+def figures(stats: Mapping[str, Any], shards: int | None) -> Iterator[Figure]:
+    """For Prometheus."""
+    local = _local(stats)
+    memory, disk = local.get("jvm", {}).get("mem", {}), local.get("fs", {}).get("total", {})
+    known = (
+        ("elasticsearch_documents", "Documents on this node, replicas included.", documents(stats)),
+        ("elasticsearch_shards", "Shards on this node.", shards),
+        ("elasticsearch_jvm_heap_used_bytes", "Heap in use.", memory.get("heap_used_in_bytes")),
+        ("elasticsearch_jvm_heap_max_bytes", "Heap at most.", memory.get("heap_max_in_bytes")),
+        ("elasticsearch_disk_total_bytes", "Size of the data volume.", disk.get("total_in_bytes")),
+        ("elasticsearch_disk_available_bytes", "What is left of it.", disk.get("available_in_bytes")),
+    )
+    yield from (Figure(name, help, float(value)) for name, help, value in known if value is not None)
+
+
+def _local(stats: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next(iter((stats.get("nodes") or {}).values()), {})

@@ -1,0 +1,95 @@
+"""``elasticsearch.yml``: what the Pilot says, in the words of the version that is there, and what follows from the place.
+
+    text = written(settings_of(wish, place, Build("7.17.29", secured=True), data=..., logs=..., maps_memory=True))
+
+Controllers use the names of Elasticsearch 7 and later. What follows from the place (names, addresses, paths, roles) can't be set otherwise.
+``cluster.initial_master_nodes`` is handed to the node of the leading pilot alone: a cluster is formed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS
+from pilothouse.api.objects import Tree
+from pilothouse.meta.versions import Version
+from pilothouse.pilot.driving import Place, Wish
+
+_ROLES: Final = ("master", "data", "ingest")
+_OLD_NAMES: Final = {
+    "discovery.seed_hosts": "discovery.zen.ping.unicast.hosts",
+    "transport.port": "transport.tcp.port",
+}
+"""As version 6 calls them."""
+
+
+class Build(msgspec.Struct, frozen=True):
+    """The Elasticsearch that is there."""
+
+    version: str
+    secured: bool = False
+    """It has the part that brings users and encryption, which is on unless it is switched off."""
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        parsed = Version.parse(self.version)
+        return parsed.numbers[0], parsed.numbers[1]
+
+
+def settings_of(wish: Wish, place: Place, build: Build, *, data: Path, logs: Path, maps_memory: bool) -> Tree:
+    """By their dotted names."""
+    found: Tree = dict(wish.settings)
+    if not wish.leads or build.numbers < (7, 0):
+        found.pop(INITIAL_MASTERS, None)
+    if build.numbers >= (7, 0):
+        found.pop(MINIMUM_MASTERS, None)
+    if build.secured:
+        found.setdefault("xpack.security.enabled", False)
+    if not maps_memory:
+        found.setdefault("node.store.allow_mmap", False)
+    found |= {
+        "node.name": place.name,
+        "network.host": place.address,
+        "http.port": 9200,
+        "transport.port": 9300,
+        "path.data": str(data),
+        "path.logs": str(logs),
+        **_roles(wish, build),
+    }
+    if build.numbers < (7, 0):
+        found = {
+            _OLD_NAMES.get(name, name): value
+            for name, value in found.items()
+            if not name.startswith("xpack.")
+        }
+    return found
+
+
+def written(settings: Mapping[str, Any]) -> str:
+    """As YAML, of which JSON is a part."""
+    return "".join(
+        f"{name}: {msgspec.json.encode(value).decode()}\n" for name, value in sorted(settings.items())
+    )
+
+
+def jvm_options(given: str) -> str:
+    """The image's own, without what would write into its folders: these are not ours to write."""
+    kept = [
+        line
+        for line in given.splitlines()
+        if "logs/" not in line and "HeapDumpPath=" not in line and not line.startswith(("-Xms", "-Xmx"))
+    ]
+    return "\n".join(kept) + "\n"
+
+
+def _roles(wish: Wish, build: Build) -> Tree:
+    roles = (wish.spec.get("elasticsearch") or {}).get("roles")
+    if roles is None:
+        return {}
+    if build.numbers >= (7, 9):
+        return {"node.roles": [role for role in _ROLES if role in roles]}
+    return {f"node.{role}": role in roles for role in _ROLES}

@@ -1,0 +1,215 @@
+"""What an Elasticsearch node is set up with, what its answers mean, and what a leading pilot does about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.api.nouns import Pilot
+from pilothouse.api.objects import Object, Tree
+from pilothouse.pilot.drivers.elasticsearch.leading import (
+    ALLOCATION,
+    EXCLUDED,
+    Act,
+    ExcludeVoters,
+    IncludeVoters,
+    SetSettings,
+    acts,
+    are_all_in,
+    members,
+)
+from pilothouse.pilot.drivers.elasticsearch.preparing import Layout, build_at, find_home
+from pilothouse.pilot.drivers.elasticsearch.seeing import State, documents, health_facts
+from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, settings_of, written
+from pilothouse.pilot.driving import HookFailed, Place, Wish
+
+PLACE = Place("es-demo-data-0", "default", "127.70.0.1", Path("/data"), {})
+SETTINGS = {
+    "cluster.name": "demo",
+    "discovery.seed_hosts": ["es-demo-discovery.default.svc"],
+    "cluster.initial_master_nodes": ["es-demo-data-0"],
+    "discovery.zen.minimum_master_nodes": 2,
+}
+
+
+def settings(version: str, *, leads: bool = False, maps_memory: bool = True, secured: bool = True) -> Tree:
+    spec = {"configuration": {"settings": SETTINGS}, "elasticsearch": {"roles": ["data", "master"]}}
+    build = Build(version, secured=secured)
+    wish = Wish(1, "a", spec, leads=leads)
+    return settings_of(
+        wish, PLACE, build, data=Path("/data/data"), logs=Path("/data/logs"), maps_memory=maps_memory
+    )
+
+
+def test_version_8_has_its_roles_as_a_list_and_no_security_unless_asked_for() -> None:
+    said = settings("8.17.0")
+    assert said["node.roles"] == ["master", "data"]
+    assert said["xpack.security.enabled"] is False
+    assert said["discovery.seed_hosts"] == ["es-demo-discovery.default.svc"]
+    assert (said["node.name"], said["network.host"]) == ("es-demo-data-0", "127.70.0.1")
+    assert "discovery.zen.minimum_master_nodes" not in said
+
+
+def test_only_the_node_of_the_leading_pilot_is_told_who_forms_the_cluster() -> None:
+    assert "cluster.initial_master_nodes" not in settings("8.17.0")
+    assert settings("8.17.0", leads=True)["cluster.initial_master_nodes"] == ["es-demo-data-0"]
+
+
+def test_version_6_has_other_names_and_counts_its_masters() -> None:
+    said = settings("6.8.23", leads=True)
+    assert said["discovery.zen.ping.unicast.hosts"] == ["es-demo-discovery.default.svc"]
+    assert said["discovery.zen.minimum_master_nodes"] == 2
+    assert (said["node.master"], said["node.data"], said["node.ingest"]) == (True, True, False)
+    assert said["transport.tcp.port"] == 9300
+    assert not [name for name in said if name.startswith("xpack.") or name == "cluster.initial_master_nodes"]
+
+
+def test_a_kernel_with_few_memory_maps_gets_none() -> None:
+    assert settings("8.17.0", maps_memory=False)["node.store.allow_mmap"] is False
+    assert "node.store.allow_mmap" not in settings("8.17.0")
+
+
+def test_files_are_yaml_and_write_nothing_into_the_image() -> None:
+    assert written({"b": ["x"], "a": True}) == 'a: true\nb: ["x"]\n'
+    given = "-Xms1g\n-XX:+UseG1GC\n-XX:HeapDumpPath=data\n9-:-Xlog:gc*:file=logs/gc.log\n"
+    assert jvm_options(given) == "-XX:+UseG1GC\n"
+
+
+def test_a_home_is_known_by_its_jar(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    home = find_home({"ES_HOME": str(tmp_path)})
+    with pytest.raises(HookFailed, match="no Elasticsearch"):
+        build_at(home)
+    (tmp_path / "lib" / "elasticsearch-8.17.0.jar").touch()
+    assert build_at(home) == Build("8.17.0")
+    assert Layout(tmp_path).home("8.17.0") == tmp_path / "home-8.17.0"
+
+
+def pilot(name: str, *roles: str, decommission: bool = False, **status: Any) -> Object:
+    status.setdefault("phase", "Running")
+    status.setdefault("lastStartedTime", "2026-01-01T00:00:00Z")
+    status.setdefault("conditions", [{"type": "Ready", "status": "True"}])
+    spec: Tree = {"elasticsearch": {"roles": list(roles)}, "decommission": decommission}
+    tree = {"apiVersion": Pilot.api_version, "kind": Pilot.kind, "metadata": {"name": name, "namespace": "a"}}
+    return Object(Pilot, {**tree, "spec": spec, "status": status})
+
+
+def state(*names: str, excluded: tuple[str, ...] = ()) -> State:
+    return State(
+        uuid="u",
+        master=names[0],
+        names={name: name for name in names},
+        excluded_voters=frozenset(excluded),
+    )
+
+
+def led(
+    pilots: list[Object],
+    seen: State,
+    settings: Tree,
+    *,
+    version: tuple[int, int] = (8, 17),
+    long: bool = False,
+) -> list[Act]:
+    return list(acts("es-demo-", pilots, seen, settings, version, all_in_for_long=long))
+
+
+A, B, C = "es-demo-a-0", "es-demo-a-1", "es-demo-a-2"
+
+
+def test_shards_leave_the_nodes_that_are_to_go() -> None:
+    pilots = [pilot(A, "data"), pilot(B, "data", decommission=True)]
+    assert led(pilots, state(A, B), {}) == [SetSettings({EXCLUDED: B})]
+    assert led(pilots, state(A, B), {EXCLUDED: B}) == []
+
+
+def test_a_cancelled_decommission_and_a_node_that_is_gone_are_taken_out_and_a_persons_own_stays() -> None:
+    pilots = [pilot(A, "data"), pilot(B, "data")]
+    assert led(pilots, state(A, B), {EXCLUDED: f"{B},{C}"}) == [SetSettings({EXCLUDED: None})]
+    assert led(pilots, state(A, B), {EXCLUDED: f"other,{C}"}) == [SetSettings({EXCLUDED: "other"})]
+
+
+def test_masters_that_go_lose_their_vote_and_get_it_back_when_they_stay() -> None:
+    pilots = [pilot(A, "master"), pilot(B, "master"), pilot(C, "master", decommission=True)]
+    assert led(pilots, state(A, B, C), {EXCLUDED: C}) == [ExcludeVoters((C,))]
+    assert led(pilots, state(A, B, C, excluded=(C,)), {EXCLUDED: C}) == []
+    stays = [pilot(A, "master"), pilot(B, "master"), pilot(C, "master")]
+    assert led(stays, state(A, B, C, excluded=(C,)), {}) == [IncludeVoters()]
+
+
+def test_the_last_masters_keep_their_vote() -> None:
+    pilots = [pilot(A, "master", decommission=True)]
+    assert led(pilots, state(A), {EXCLUDED: A}) == []
+
+
+def test_replicas_are_allocated_again_when_all_have_been_in_for_long() -> None:
+    pilots = [pilot(A, "data")]
+    held = {ALLOCATION: "primaries"}
+    assert led(pilots, state(A), held) == []
+    assert led(pilots, state(A), held, long=True) == [SetSettings({ALLOCATION: None})]
+    assert led(pilots, state(A), {ALLOCATION: "none"}, long=True) == []
+
+
+def test_all_are_in_but_for_those_that_are_to_go_or_have_no_pod() -> None:
+    gone = [{"type": "PodPresent", "status": "False"}]
+    pilots = [pilot(A, "data"), pilot(B, "data", decommission=True), pilot(C, "data", conditions=gone)]
+    assert are_all_in(pilots, state(A))
+    assert not are_all_in([*pilots, pilot("es-demo-b-0", "data")], state(A))
+    assert not are_all_in([pilot(A, "data", phase="PreStop")], state(A))
+
+
+def test_version_6_has_the_greatest_number_of_masters_that_any_pilot_says() -> None:
+    def saying(name: str, number: int) -> Object:
+        one = pilot(name, "master").thawed()
+        one["spec"]["configuration"] = {"settings": {"discovery.zen.minimum_master_nodes": number}}
+        return Object(Pilot, one)
+
+    name = "discovery.zen.minimum_master_nodes"
+    pilots = [saying(A, 1), saying(B, 2)]
+    assert led(pilots, state(A, B), {}, version=(6, 8)) == [SetSettings({name: 2})]
+    assert led(pilots, state(A, B), {name: "2"}, version=(6, 8)) == []
+
+
+def test_members_carry_the_start_that_their_pilot_vouches_for() -> None:
+    restarting = pilot(B, "data", conditions=[{"type": "Ready", "status": "False"}])
+    assert members([pilot(A, "data"), restarting], state(A, B)) == {A: "2026-01-01T00:00:00Z", B: ""}
+
+
+def test_health_is_settled_when_nothing_moves_or_is_held_back() -> None:
+    yellow = {"status": "yellow", "number_of_nodes": 2, "active_shards": 3, "unassigned_shards": 1}
+    facts = health_facts(yellow, held_back=False)
+    assert facts["health"] == "Yellow"
+    assert facts["settled"] is True
+    assert not health_facts(yellow, held_back=True)["settled"]
+    assert not health_facts({**yellow, "delayed_unassigned_shards": 1}, held_back=False)["settled"]
+    looking = health_facts({**yellow, "number_of_in_flight_fetch": 2}, held_back=False)
+    assert (looking["settled"], looking["shards"]["initializing"]) == (False, 2)
+
+
+def test_a_cluster_that_is_not_formed_has_no_uuid() -> None:
+    assert State.of({"cluster_uuid": "_na_"}).uuid == ""
+    assert State.of({"cluster_uuid": "x", "metadata": {"cluster_uuid_committed": False}}).uuid == ""
+    formed = State.of(
+        {
+            "cluster_uuid": "x",
+            "master_node": "1",
+            "nodes": {"1": {"name": A}},
+            "routing_nodes": {"nodes": {"1": [{"index": "a"}, {"index": "b"}]}},
+            "metadata": {
+                "cluster_uuid_committed": True,
+                "cluster_coordination": {
+                    "last_committed_config": ["1"],
+                    "voting_config_exclusions": [{"node_id": "2", "node_name": B}],
+                },
+            },
+        }
+    )
+    assert (formed.uuid, formed.has_master, formed.id_of(A), formed.shards) == ("x", True, "1", {"1": 2})
+    assert (formed.voters, formed.excluded_voters) == (frozenset({"1"}), frozenset({B}))
+
+
+def test_documents_that_nobody_counted_are_unknown() -> None:
+    assert documents({"nodes": {"1": {"indices": {"docs": {"count": 0}}}}}) == 0
+    assert documents({}) is None
