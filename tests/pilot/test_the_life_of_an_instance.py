@@ -161,13 +161,24 @@ def test_a_pilot_that_was_taken_for_silent_says_anew_that_it_is_ready() -> None:
 
 def test_decommissioned_is_said_of_this_generation_once_nothing_is_left() -> None:
     leaving = wish(generation=4, decommission=True)
-    status = told(pilot(), known(wish=leaving, observation=Observation(ready=True, left="2 shards")), 0.0)
+    full, empty = Observation(ready=True, left="2 shards"), Observation(ready=True, left="")
+    status = told(pilot(), known(wish=leaving, observation=full, observed=4), 0.0)
     assert conditions(status)["Decommissioned"] == "False"
-    status = told(pilot(), known(wish=leaving, observation=Observation(ready=True)), 0.0)
+    status = told(pilot(), known(wish=leaving, observation=empty, observed=4), 0.0)
     said = next(each for each in status["conditions"] if each["type"] == "Decommissioned")
     assert (said["status"], said["observedGeneration"]) == ("True", 4)
     status = told(pilot(**status), known(wish=wish(generation=5)), 0.0)
     assert "Decommissioned" not in conditions(status)
+
+
+@pytest.mark.parametrize(
+    ("left", "observed"), [pytest.param(None, 4, id="nobody-looked"), pytest.param("", 3, id="seen-before")]
+)
+def test_what_was_seen_before_a_decommission_does_not_count_for_it(left: str | None, observed: int) -> None:
+    leaving = wish(generation=4, decommission=True)
+    seen = Observation(ready=True, left=left)
+    status = told(pilot(), known(wish=leaving, observation=seen, observed=observed), 0.0)
+    assert conditions(status)["Decommissioned"] == "False"
 
 
 def test_another_number_of_documents_alone_waits_for_a_while() -> None:

@@ -7,10 +7,12 @@ It runs on the stock event loop: it starts a process of its own and wants to hea
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from random import Random
 
 import pilothouse
+from pilothouse.app import memory
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.http import HttpTransport
@@ -40,6 +42,7 @@ class PilotOptions:
 
 async def run(options: PilotOptions) -> int:
     """The exit code. Raises ``UnknownApplication``, and ``OSError`` where a port can't be had."""
+    memory.settle_later(asyncio.get_running_loop())
     driver = find_driver(options.application, options.place)
     clock = SystemClock()
     agent = f"pilothouse-pilot/{pilothouse.__version__}"

@@ -86,6 +86,9 @@ def install(folder: Path) -> None:
 
 
 def _run(application: str, flags: dict[str, Any]) -> None:
+    from pilothouse.app import memory
+
+    memory.start_quietly()
     import asyncio
 
     from pilothouse.app.pilot import PilotOptions, run

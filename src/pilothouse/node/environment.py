@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,7 +22,8 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.parts import NotYet
 
-PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH: Final = f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{Path(sys.executable).parent}"
+"""The last is where this installation's own programs are: pods of databases start a pilot."""
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 Source = tuple[str, str]
 """Kind and name."""

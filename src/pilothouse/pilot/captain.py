@@ -58,6 +58,7 @@ LOOK_CLOSELY: Final = 1.0
 """Seconds between two looks at the database; the second while it changes."""
 _PHASES: Final[tuple[Phase, ...]] = ("PreStart", "PostStart", "PreStop", "PostStop")
 _AGAIN: Final = (0.5, 30.0)
+_FAREWELL: Final = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Captain:
         self._child: Child | None = None
         self._exit: Exit | None = None
         self._seen: Observation | None = None
+        self._seen_generation = 0
         self._cluster: Tree | None = None
         self._cluster_term: tuple[str, int] | None = None
         self._trouble = ""
@@ -104,7 +106,10 @@ class Captain:
         async with parts.running():
             code = await self._live(asked)
         if self._crew is not None:
-            await self._crew.release()
+            with contextlib.suppress(TimeoutError):
+                # A server that is away must not hold up the end; the lease runs out by itself.
+                async with asyncio.timeout(_FAREWELL):
+                    await self._crew.release()
         await self._last_word()
         return code
 
@@ -269,7 +274,7 @@ class Captain:
         seen = await self._driver.observe(wish)
         facts: Tree | None = None
         crew = self._crew
-        if crew is not None and crew.leads and seen.live:
+        if crew is not None and crew.leads and seen.ready:
             term = crew.term
             try:
                 facts = await self._driver.lead(wish, crew.pilots)
@@ -280,6 +285,7 @@ class Captain:
         if child is not self._child or not self._life.is_running:
             return
         before, self._seen, self._cluster = self._seen, seen, facts
+        self._seen_generation = wish.generation
         if seen.restart and (before is None or before.restart != seen.restart):
             self._wake.set()
 
@@ -324,7 +330,9 @@ class Captain:
             )
         with contextlib.suppress(StatusError, TransportError, AccessError):
             # Others may have written meanwhile, and nobody watches for us any more.
-            self._pilot = await self._api.get(Pilot, self._place.name, self._place.namespace, deadline=5.0)
+            self._pilot = await self._api.get(
+                Pilot, self._place.name, self._place.namespace, deadline=_FAREWELL
+            )
         await self._reporter.report(self._pilot, known, anyway=True)
 
     def _wish(self) -> Wish | None:
@@ -355,6 +363,7 @@ class Captain:
             wish=wish,
             application=self._driver.application,
             observation=self._seen,
+            observed=self._seen_generation,
             pid=child.pid if child is not None else None,
             started=child.started if child is not None else None,
             restarts=max(0, (self._restarts or 0) + self._life.starts),

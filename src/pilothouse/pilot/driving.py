@@ -119,8 +119,8 @@ class Observation(msgspec.Struct, frozen=True):
     version: str = ""
     status: Tree = {}
     """What goes into the part of the Pilot's status that is this application's own."""
-    left: str = ""
-    """What keeps a decommissioned instance from being empty; empty if nothing is left, and nothing comes."""
+    left: str | None = None
+    """What keeps a decommissioned instance from being empty; "" if nothing is left, and nothing comes; None if nobody looked."""
     figures: tuple[Figure, ...] = ()
     restart: str = ""
     """Why the database has to be started anew although its configuration is the same."""

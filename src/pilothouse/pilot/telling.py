@@ -31,6 +31,8 @@ class Known(msgspec.Struct, frozen=True):
     wish: Wish
     application: str
     observation: Observation | None = None
+    observed: int = 0
+    """The generation of the spec under which this was seen."""
     pid: int | None = None
     started: float | None = None
     restarts: int = 0
@@ -131,6 +133,9 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
         return without_condition(conditions, "Decommissioned")
     if not life.is_running or seen is None:
         say("Decommissioned", False, "Unknown", "The database is down, so nobody knows what is left on it.")
+    elif seen.left is None or known.observed != generation:
+        # What was seen before it was asked for says nothing of what may still come.
+        say("Decommissioned", False, "NodeDecommissioning", "What is left on it has not been looked at yet.")
     elif seen.left:
         say("Decommissioned", False, "NodeDecommissioning", seen.left)
     else:

@@ -54,7 +54,7 @@ class Redis:
                 info = parsed(await self._info())
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as problem:
             return Observation(
-                ready=False, message=f"Redis does not answer: {problem or 'it takes too long'}"
+                ready=False, message=f"Redis does not answer: {str(problem) or 'it takes too long'}"
             )
         loading = info.get("loading") == "1"
         keys = sum(

@@ -58,7 +58,7 @@ class Node:
                 found: Any = msgspec.json.decode(text) if text else {}
                 return found if isinstance(found, dict) else {}
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as problem:
-            raise Unanswered(f"{method} {path}: {problem or 'no answer in time'}") from None
+            raise Unanswered(f"{method} {path}: {str(problem) or 'no answer in time'}") from None
 
 
 def _reason(text: bytes) -> str:

@@ -9,6 +9,7 @@ All is asked of the node beside us. A node is ready when it sees a master and is
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import time
@@ -22,6 +23,8 @@ from pilothouse.pilot.drivers.elasticsearch import leading, preparing, seeing
 from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, settings_of
 from pilothouse.pilot.driving import Hook, HookFailed, NotYet, Observation, Phase, Place, Start, Wish
+
+log = logging.getLogger(__name__)
 
 ALL_IN: Final = 5.0
 """Seconds for which all nodes must have been in before replicas are allocated again. One that is about to stop has told so by then."""
@@ -87,7 +90,7 @@ class Elasticsearch:
             else "The node sees no master: too few of them run, or they don't find each other",
             version=build.version,
             status=status,
-            left=await self._left(wish, build, state, id) if wish.decommission else "",
+            left=await self._left(wish, build, state, id) if wish.decommission else None,
             figures=tuple(seeing.figures(stats, shards)),
             restart=self._must_form(wish, state, build),
         )
@@ -169,7 +172,7 @@ class Elasticsearch:
 
     async def _check(self) -> None:
         _, build = self._build()
-        preparing.check(self._layout, build)
+        preparing.check(self._layout, build, self._place.address)
 
     async def _await_leader(self, wish: Wish) -> None:
         if wish.settings.get(INITIAL_MASTERS) and self.stands(wish) and not wish.leads and not wish.leader:
@@ -208,10 +211,11 @@ class Elasticsearch:
             raise HookFailed(f"replicas could not be held back: {problem}") from None
 
     async def _flush(self) -> None:
+        """It makes the next start faster. Nothing is lost without it, so it is tried once."""
         try:
             await self._node.post("/_flush")
         except Unanswered as problem:
-            raise HookFailed(f"what is in memory could not be written out: {problem}") from None
+            log.warning("what is in memory could not be written out before the stop: %s", problem)
 
     def _build(self) -> tuple[Path, Build]:
         """What is there, looked for once: it goes with the image, and thus with this process."""

@@ -16,6 +16,7 @@ import re
 import resource
 import shutil
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, 
 from pilothouse.pilot.driving import HookFailed
 
 LEAST_FILES: Final = 65535
+"""Elasticsearch itself insists on it, unless it listens on a loopback address."""
+LEAST_FILES_ALONE: Final = 4096
 LEAST_MAPS: Final = 262144
 LEAST_DISK: Final = 64 * 1024 * 1024
 _HOMES: Final = ("/usr/share/elasticsearch", "/opt/elasticsearch")
@@ -83,7 +86,7 @@ def build_at(home: Path) -> Build:
     raise HookFailed(f"{home}/lib has no elasticsearch-VERSION.jar: this is no Elasticsearch")
 
 
-def check(layout: Layout, build: Build) -> None:
+def check(layout: Layout, build: Build, address: str) -> None:
     """Raises ``HookFailed`` for what would keep a node from running, before it is tried."""
     if os.geteuid() == 0:
         raise HookFailed(
@@ -99,13 +102,7 @@ def check(layout: Layout, build: Build) -> None:
             ) from None
         if not os.access(folder, os.W_OK):
             raise HookFailed(f"{folder} can't be written by user {os.geteuid()}; change its owner")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < LEAST_FILES:
-        if hard != resource.RLIM_INFINITY and hard < LEAST_FILES:
-            raise HookFailed(
-                f"only {hard} files may be open, {LEAST_FILES} are needed: raise the machine's limit (ulimit -n)"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (LEAST_FILES, hard))
+    _raise_file_limit(LEAST_FILES_ALONE if ip_address(address).is_loopback else LEAST_FILES)
     free = shutil.disk_usage(layout.data).free
     if free < LEAST_DISK:
         raise HookFailed(
@@ -120,6 +117,18 @@ def check(layout: Layout, build: Build) -> None:
             )
 
 
+def _raise_file_limit(least: int) -> None:
+    """As far as it may be raised; at least to this. The database inherits it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = hard if hard != resource.RLIM_INFINITY else LEAST_FILES
+    if soft != resource.RLIM_INFINITY and soft < min(allowed, LEAST_FILES):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(allowed, LEAST_FILES), hard))
+    if allowed < least:
+        raise HookFailed(
+            f"only {allowed} files may be open, {least} are needed: raise the machine's limit (ulimit -n)"
+        )
+
+
 def maps_memory() -> bool:
     """Whether the kernel allows as many memory maps as Elasticsearch wants for its files."""
     return int(Path("/proc/sys/vm/max_map_count").read_text()) >= LEAST_MAPS
@@ -131,7 +140,7 @@ def write_configuration(
     """The image's own files, ours, and those that the Pilot adds. Raises ``HookFailed``."""
     given, target = home / "config", layout.configuration
     try:
-        shutil.copytree(given, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_OURS))
+        shutil.copytree(given, target, dirs_exist_ok=True, ignore=_left_out)
         (target / "jvm.options").write_text(jvm_options((given / "jvm.options").read_text()))
         (target / "elasticsearch.yml").write_text(written(settings))
         for name, text in files.items():
@@ -141,6 +150,11 @@ def write_configuration(
         layout.version_file.write_text(build.version + "\n")
     except OSError as problem:
         raise HookFailed(f"the configuration can't be written: {problem}") from None
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Our own files, and what the image keeps from this user: none of that is needed."""
+    return {name for name in names if name in _OURS or not os.access(os.path.join(folder, name), os.R_OK)}
 
 
 async def install_plugins(

@@ -1,0 +1,211 @@
+"""Three nodes of a real Elasticsearch and their pilots: they form one cluster, give a node's data away, take up a configuration, and a version."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.kit.ordinary_user import ordinary_folder
+from tests.kit.ours import PilothouseServer
+from tests.kit.real_elastic import HEAP, PilotedNode, addresses, unpacked
+from tests.kit.waiting import eventually
+
+from pilothouse.api.navigator.labels import CLUSTER_NAME
+from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot
+from pilothouse.api.objects import Object, Tree, owner_reference
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.kubeconfig import load
+from pilothouse.client.rest import Api
+
+NAMES = ("es-demo-data-0", "es-demo-data-1", "es-demo-data-2")
+DOCUMENTS = 300
+SECONDS = 240.0
+"""For a node that starts on a machine that has other things to do."""
+
+
+class Fleet:
+    """The cluster as a test deals with it."""
+
+    def __init__(self, api: Api, nodes: list[PilotedNode]) -> None:
+        self.api = api
+        self.nodes = {node.name: node for node in nodes}
+
+    async def pilot(self, name: str, is_so: Callable[[Object], bool]) -> Object:
+        async def looked() -> Object | None:
+            found = await self.api.get(Pilot, name, "default")
+            return found if is_so(found) else None
+
+        return await eventually(looked, seconds=SECONDS)
+
+    async def facts(self, is_so: Callable[[Tree], bool]) -> Tree:
+        """What the leading pilot reports, once it is so."""
+
+        async def looked() -> Tree | None:
+            lease = await self.api.find(Lease, "demo-leader", "default")
+            holder = (
+                str(lease.spec.get("holderIdentity") or "").partition("_")[0] if lease is not None else ""
+            )
+            if not holder:
+                return None
+            leader = await self.api.get(Pilot, holder, "default")
+            found: Tree | None = leader.at("status", "elasticsearch", "cluster")
+            return found if found and is_so(found) else None
+
+        return await eventually(looked, seconds=SECONDS)
+
+    async def edit(self, name: str, **spec: object) -> Object:
+        return await self.api.patch(Pilot, name, "default", {"spec": spec})
+
+    def count(self, through: str) -> int:
+        self.nodes[through].ask("POST", "/books/_refresh")
+        return int(self.nodes[through].ask("GET", "/books/_count")["count"])
+
+
+@contextlib.asynccontextmanager
+async def fleet(folder: Path, tmp_path: Path, version: str) -> AsyncIterator[Fleet]:
+    home = await asyncio.to_thread(unpacked, version, folder)
+    server = PilothouseServer(tmp_path / "server", "memory")
+    nodes: list[PilotedNode] = []
+    try:
+        kubeconfig = folder / "kubeconfig"
+        shutil.copy(server.target.kubeconfig, kubeconfig)
+        kubeconfig.chmod(0o644)
+        where = dict(zip(NAMES, addresses(len(NAMES)), strict=True))
+        nodes = [PilotedNode(name, address, home, folder, kubeconfig) for name, address in where.items()]
+        async with HttpTransport.open(load(kubeconfig), SystemClock(), agent="test") as transport:
+            api = Api(transport, Random(1), manager="test")
+            cluster = await api.create(ElasticsearchCluster, asked_for(version))
+            for node in nodes:
+                node.start()
+                await api.create(Pilot, pilot_of(cluster, node.name, list(where.values())))
+            yield Fleet(api, nodes)
+    finally:
+        for node in nodes:
+            if node.process is not None:
+                # Nobody is left to answer: it need not be asked gently.
+                node.process.popen.terminate()
+        for node in nodes:
+            if node.process is not None:
+                node.process.popen.terminate()
+                node.end()
+        server.close()
+
+
+def asked_for(version: str) -> Tree:
+    pool = {"name": "data", "replicas": 3, "roles": ["data", "master"]}
+    return {
+        "apiVersion": ElasticsearchCluster.api_version,
+        "kind": ElasticsearchCluster.kind,
+        "metadata": {"name": "demo", "namespace": "default"},
+        "spec": {"version": version, "nodePools": [pool]},
+    }
+
+
+def pilot_of(cluster: Object, name: str, seeds: list[str]) -> Tree:
+    settings = {
+        "cluster.name": "demo",
+        "discovery.seed_hosts": seeds,
+        "cluster.initial_master_nodes": list(NAMES),
+    }
+    return {
+        "apiVersion": Pilot.api_version,
+        "kind": Pilot.kind,
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {CLUSTER_NAME["ElasticsearchCluster"]: "demo"},
+            "ownerReferences": [owner_reference(cluster)],
+        },
+        "spec": {
+            "application": "elasticsearch",
+            "configuration": {"settings": settings, "environment": {"ES_JAVA_OPTS": HEAP}},
+            "elasticsearch": {"nodePool": "data", "roles": ["data", "master"]},
+        },
+    }
+
+
+@pytest.mark.long
+async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_version(tmp_path: Path) -> None:
+    with ordinary_folder() as folder:
+        folder.chmod(0o755)
+        async with fleet(folder, tmp_path, "7.17.29") as demo:
+            formed = await demo.facts(
+                lambda facts: facts.get("nodes") == 3 and facts.get("health") == "Green"
+            )
+            uuid = formed["clusterUUID"]
+            for name in NAMES:
+                ready = await demo.pilot(name, lambda pilot: pilot.is_true("Ready"))
+                assert ready.at("status", "elasticsearch", "version") == "7.17.29"
+
+            first, last = demo.nodes[NAMES[0]], NAMES[2]
+            await asyncio.to_thread(
+                first.ask, "PUT", "/books", {"settings": {"number_of_shards": 3, "number_of_replicas": 1}}
+            )
+            lines = [
+                line
+                for n in range(DOCUMENTS)
+                for line in ({"index": {"_id": str(n)}}, {"title": f"book {n}"})
+            ]
+            done = await asyncio.to_thread(first.ask, "POST", "/books/_bulk?refresh=true", lines)
+            assert not done["errors"]
+            await demo.pilot(last, lambda pilot: (pilot.at("status", "elasticsearch", "documents") or 0) > 0)
+
+            # The node is emptied, and only then says so; nothing is lost on the way.
+            asked = await demo.edit(last, decommission=True)
+            empty = await demo.pilot(last, lambda pilot: pilot.is_true("Decommissioned"))
+            said = empty.condition("Decommissioned") or {}
+            assert said["observedGeneration"] == asked.generation
+            assert empty.at("status", "elasticsearch", "shards") == 0
+            assert await asyncio.to_thread(demo.count, NAMES[0]) == DOCUMENTS
+
+            # A decommission that is taken back lets shards come again.
+            await demo.edit(last, decommission=False)
+            await demo.pilot(last, lambda pilot: (pilot.at("status", "elasticsearch", "shards") or 0) > 0)
+
+            # Another configuration: in place, and the cluster is whole again after it.
+            settings = {"configuration": {"settings": {"action.destructive_requires_name": True}}}
+            changed = await demo.edit(NAMES[1], **settings)
+            restarted = await demo.pilot(
+                NAMES[1],
+                lambda pilot: (
+                    pilot.is_true("Ready")
+                    and pilot.at("status", "configuration", "generation") == changed.generation
+                    and pilot.at("status", "restarts") == 1
+                ),
+            )
+            assert restarted.at("status", "lastExit", "clean") is True
+            started = restarted.at("status", "lastStartedTime")
+            whole = await demo.facts(
+                lambda facts: (
+                    facts.get("health") == "Green"
+                    and facts.get("settled") is True
+                    and facts["members"].get(NAMES[1]) == started
+                )
+            )
+            assert whole["clusterUUID"] == uuid
+
+            # Another version: the pilot ends with its pod, and comes back with another image.
+            node = demo.nodes[last]
+            node.home = await asyncio.to_thread(unpacked, "8.17.0", folder)
+            assert await asyncio.to_thread(node.end) == 0
+            node.start()
+            newer = await demo.pilot(
+                last,
+                lambda pilot: (
+                    pilot.is_true("Ready") and pilot.at("status", "elasticsearch", "version") == "8.17.0"
+                ),
+            )
+            assert newer.at("status", "version") == "8.17.0"
+            await demo.facts(
+                lambda facts: (
+                    facts.get("health") == "Green"
+                    and facts["members"].get(last) == newer.at("status", "lastStartedTime")
+                )
+            )
+            assert await asyncio.to_thread(demo.count, NAMES[0]) == DOCUMENTS
