@@ -20,6 +20,12 @@ def test_the_name_of_the_last_time_counts(tmp_path: Path) -> None:
         kept_node_name(file)
 
 
+def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    with pytest.raises(StartError, match=r"data/node\.kubeconfig can't be read: Not a directory"):
+        kept_node_name(tmp_path / "data" / "node.kubeconfig")
+
+
 @pytest.mark.parametrize(
     ("host", "node"),
     [

@@ -52,6 +52,7 @@ def test_an_image_is_imported_listed_and_removed(archive: Path, tmp_path: Path):
     [
         (("import", "not an image", "ARCHIVE"), "is no image reference: expected the form NAME:TAG"),
         (("import", "redis:7", "NONE"), "does not exist"),
+        (("import", "redis:7", "/dev/zero"), "/dev/zero is neither a file nor a folder"),
         (("import", "redis:7", "TEXT"), "is no tar or zip archive"),
         (("import", "redis:7", "ARCHIVE", "--env", "LANG"), "'LANG' is not NAME=VALUE"),
         (("import", "redis:7", "ARCHIVE", "--mount-at", "/usr"), "would hide the node's own files"),

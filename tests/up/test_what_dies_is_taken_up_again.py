@@ -70,6 +70,20 @@ async def test_what_a_killed_up_left_is_brought_down(plane: UpPlane) -> None:
     assert not lives(pid)
 
 
+async def test_a_stop_ends_pods_whose_node_has_just_died(plane: UpPlane) -> None:
+    await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
+    pid = program_of(plane, await pod_once(plane))
+    os.kill(plane.role("node")["pid"], signal.SIGKILL)
+
+    async def waiting() -> bool:
+        return plane.role("node")["state"] == "waiting"
+
+    await eventually(waiting)
+    assert plane.stop() == 0, plane.output
+    assert not lives(pid)
+    assert "the node could not end its pods any more; 1 containers were stopped" in plane.output
+
+
 @pytest.mark.parametrize("how", ["up --keep", "down --keep"])
 async def test_pods_that_are_kept_go_on_and_are_taken_up(plane: UpPlane, how: str) -> None:
     if how == "up --keep":

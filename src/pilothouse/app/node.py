@@ -21,6 +21,7 @@ import msgspec
 import pilothouse
 from pilothouse.aio.together import together
 from pilothouse.app import memory
+from pilothouse.app.leaving import end_all
 from pilothouse.app.lifeline import when_closed
 from pilothouse.app.options import StartError, explain
 from pilothouse.app.stopping import Stop
@@ -35,7 +36,6 @@ from pilothouse.node.agent import Agent, DataInUse
 from pilothouse.node.figures.pages import Figures
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.node.images.library import Library
-from pilothouse.node.leaving import end_pods
 from pilothouse.node.machine import look
 from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
@@ -52,8 +52,6 @@ from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.surveying import survey_machine
 
 AGENT = f"pilothouse-node/{pilothouse.__version__}"
-STOP_SECONDS = 120.0
-"""How long pods may take to end, whatever they ask for, when the node ends with them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,20 +111,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
             await _until(stop, together(work))
         if ends_pods:
-            await _end_pods(settings, clock, stop)
-
-
-async def _end_pods(settings: NodeSettings, clock: Clock, stop: Stop) -> None:
-    """Have all pods end in their own time, or at once when somebody is in a hurry."""
-    ending = asyncio.create_task(end_pods(settings.data, containers, clock, patience=STOP_SECONDS))
-    hurried = asyncio.create_task(stop.hurried.wait())
-    await asyncio.wait((ending, hurried), return_when=asyncio.FIRST_COMPLETED)
-    hurried.cancel()
-    if not ending.done():
-        ending.cancel()
-        await asyncio.gather(ending, return_exceptions=True)
-        ending = asyncio.create_task(end_pods(settings.data, containers, clock, patience=0))
-    await ending
+            await end_all(settings.data, stop)
 
 
 def _door(options: NodeOptions) -> socket.socket:

@@ -27,6 +27,8 @@ def kept_node_name(kubeconfig: Path) -> str:
         user = json.loads(kubeconfig.read_bytes())["users"][0]["name"]
     except FileNotFoundError:
         return ""
+    except OSError as problem:
+        raise StartError(f"{kubeconfig} can't be read: {problem.strerror}") from None
     except (ValueError, LookupError, TypeError):
         raise StartError(f"{kubeconfig} is not as it was written: remove it, or bring it back") from None
     return str(user).removeprefix("system:node:")

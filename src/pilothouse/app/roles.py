@@ -93,17 +93,22 @@ class Keeper:
             await self._either(self._told, self._stopping)
         while not self._stopping.is_set():
             began = time.monotonic()
-            code = await self._live()
+            try:
+                ending = f"ended ({_ending(await self._live())})"
+                last_words = self._last_words()
+            except OSError as problem:
+                # No process or no file to be had at the moment; the others need not end for that.
+                ending = last_words = f"can't be started ({problem.strerror})"
             if self._stopping.is_set():
                 break
             if not self._ready.is_set():
                 self._note("failed")
-                raise RoleFailed(f"{self.role.name}: {self._last_words() or f'it ended with status {code}'}")
+                raise RoleFailed(f"{self.role.name}: {last_words or f'it {ending}'}")
             failures = 1 if time.monotonic() - began > STEADY else failures + 1
             pause = PAUSES.after(failures)
             self._note("waiting")
             self._say(
-                f"{self.role.name} ended ({_ending(code)}) and is started again in {pause:g} s; "
+                f"{self.role.name} {ending} and is started again in {pause:g} s; "
                 f"what it said last is in {self._log}"
             )
             with contextlib.suppress(TimeoutError):
@@ -121,6 +126,11 @@ class Keeper:
         """The first line that it said."""
         await self._ready.wait()
         return self.health.lines[0]
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether its last process ended by itself, with everything done that it does at its end."""
+        return self._process is not None and self._process.returncode == 0
 
     def hurry(self) -> None:
         """Ask again, for those that take their time."""
@@ -159,16 +169,18 @@ class Keeper:
         theirs, ours = os.pipe()
         self.health.lines.clear()
         try:
-            with self._log.open("ab") as log:
-                self._process = process = await asyncio.create_subprocess_exec(
-                    *(each.replace("{lifeline}", str(theirs)) for each in self.role.argv()),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=log,
-                    pass_fds=(theirs, *self.role.inherits),
-                    process_group=0,
-                )
-            os.close(theirs)
+            try:
+                with self._log.open("ab") as log:
+                    self._process = process = await asyncio.create_subprocess_exec(
+                        *(each.replace("{lifeline}", str(theirs)) for each in self.role.argv()),
+                        stdin=asyncio.subprocess.DEVNULL,
+                        stdout=asyncio.subprocess.PIPE,
+                        stderr=log,
+                        pass_fds=(theirs, *self.role.inherits),
+                        process_group=0,
+                    )
+            finally:
+                os.close(theirs)
             self._line = ours
             if self._told.is_set():
                 os.write(ours, b"!")
@@ -187,13 +199,21 @@ class Keeper:
         """Keep what it says, until it says no more."""
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            with self._log.open("ab") as log:
-                log.write(line)
+            self._keep_line(line)
             self.health.lines.append(line.decode(errors="replace").rstrip("\n"))
             del self.health.lines[:-50]
             if self.health.state == "starting":
                 self._note("running")
             self._ready.set()
+
+    def _keep_line(self, line: bytes) -> None:
+        try:
+            with self._log.open("ab") as log:
+                log.write(line)
+        except OSError as problem:
+            self._say(
+                f"{self._log}: {problem.strerror}; {self.role.name} said: {line.decode(errors='replace').rstrip()}"
+            )
 
     def _note(self, state: str) -> None:
         self.health.state = state

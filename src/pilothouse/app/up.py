@@ -121,6 +121,8 @@ class _Up:
             await self._stop(stop)
             ended = await asyncio.gather(*living, return_exceptions=True)
             asked.cancel()
+            if stop.asked.is_set() and not self._keep and not self._keepers["node"].ended_well:
+                await self._end_pods(stop)
         for end in ended:
             if end is not None:
                 raise StartError(str(end)) if isinstance(end, RoleFailed) else end
@@ -151,7 +153,10 @@ class _Up:
     async def _tend_logs(self) -> None:
         while True:
             for name in self._keepers:
-                keep_small(self._log(name))
+                try:
+                    keep_small(self._log(name))
+                except OSError as problem:
+                    self._say(f"{self._log(name)} can't be put aside: {problem.strerror}")
             await asyncio.sleep(LOGS_SECONDS)
 
     async def _stop(self, stop: Stop) -> None:
@@ -162,6 +167,14 @@ class _Up:
                 await self._keepers[name].stop(grace, number)
         finally:
             hurrying.cancel()
+
+    async def _end_pods(self, stop: Stop) -> None:
+        """What the node would have done, had it not been killed, or stopped before it had begun."""
+        # Imported here: it is seldom needed, and is not to take memory for as long as we run.
+        from pilothouse.app.leaving import end_all
+
+        if ended := await end_all(self._folder.node, stop):
+            self._say(f"the node could not end its pods any more; {ended} containers were stopped")
 
     async def _hurry(self, stop: Stop) -> None:
         """Pass on that somebody is in a hurry."""
@@ -196,7 +209,11 @@ class _Up:
         return self._folder.path / "logs" / f"{role}.log"
 
     def _write_report(self) -> None:
-        up_folder.write(self._folder.path, self._report())
+        try:
+            up_folder.write(self._folder.path, self._report())
+        except OSError as problem:
+            # On a full disk, say: `status` then shows what was so before, and everything goes on running.
+            self._say(f"how things are can't be written down in {self._folder.path}: {problem.strerror}")
 
     def _report(self) -> Report:
         healths = [keeper.health for keeper in self._keepers.values()]

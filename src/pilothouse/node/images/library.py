@@ -106,6 +106,9 @@ class Library:
             raise ReferenceError(f"{text!r}: names that begin with host/ are programs of the node itself")
         if not source.exists():
             raise LibraryError(f"{source} does not exist")
+        if not source.is_file() and not source.is_dir():
+            # It might have no end, or never begin.
+            raise LibraryError(f"{source} is neither a file nor a folder")
         with self._turn():
             self._sweep()
             incoming = self._folder / "incoming" / new_uid()

@@ -1,0 +1,31 @@
+"""The end of all pods of a machine's node, for whoever stops it: in their own time, or at once for somebody in a hurry.
+
+await end_all(folder.node, stop)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pilothouse.app.stopping import Stop
+from pilothouse.base.clock import SystemClock
+from pilothouse.node.leaving import end_pods
+from pilothouse.supervise import containers
+
+STOP_SECONDS = 120.0
+"""How long pods may take to end, whatever they ask for, when the node ends with them."""
+
+
+async def end_all(node: Path, stop: Stop) -> int:
+    """How many containers ran. No agent may look after the folder any more."""
+    clock = SystemClock()
+    ending = asyncio.create_task(end_pods(node, containers, clock, patience=STOP_SECONDS))
+    hurried = asyncio.create_task(stop.hurried.wait())
+    await asyncio.wait((ending, hurried), return_when=asyncio.FIRST_COMPLETED)
+    hurried.cancel()
+    if not ending.done():
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+        ending = asyncio.create_task(end_pods(node, containers, clock, patience=0))
+    return await ending

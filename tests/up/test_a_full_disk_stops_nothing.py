@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kit.containers import needs_root
+from tests.kit.planes import UpPlane
+from tests.kit.waiting import eventually
+from tests.up.manifests import stateful_set
+from tests.up.watching import lives, node_is_ready, pod_once, program_of
+
+pytestmark = [pytest.mark.long, needs_root]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "pilothouse-test", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+async def test_a_role_that_dies_meanwhile_is_started_again_and_everything_goes_on(disk: Path) -> None:
+    with UpPlane(disk) as plane:
+        await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
+        pid = program_of(plane, await pod_once(plane))
+        filling = disk / "filling"
+        free = os.statvfs(disk)
+        filling.write_bytes(b"x" * (free.f_bavail * free.f_frsize))
+        killed = plane.role("controller-manager")["pid"]
+        os.kill(killed, signal.SIGKILL)
+
+        async def another() -> bool:
+            children = _children(plane)
+            return len(children) == 3 and killed not in children
+
+        await eventually(another)
+        assert lives(pid)
+        filling.unlink()
+        await node_is_ready(plane)
+        await plane.kubectl("scale", "statefulset", "web", "--replicas=2")
+        await pod_once(plane, name="web-1")
+
+
+def _children(plane: UpPlane) -> list[int]:
+    """Its own report can't be written while the disk is full; the kernel knows too."""
+    assert plane.process is not None
+    pid = plane.process.pid
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
