@@ -25,7 +25,7 @@ async def serving(
     """Within the context. Raises ``OSError`` where a port can't be had."""
     async with AsyncExitStack() as stack:
         for port, question in questions.items():
-            runner = web.ServerRunner(web.Server(_answering(question, figures)))
+            runner = web.ServerRunner(web.Server(_answering(question, figures), access_log=None))
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             await web.TCPSite(runner, host, port).start()
