@@ -181,6 +181,16 @@ def test_what_was_seen_before_a_decommission_does_not_count_for_it(left: str | N
     assert conditions(status)["Decommissioned"] == "False"
 
 
+def test_an_empty_instance_that_stops_is_still_empty() -> None:
+    leaving = wish(generation=4, decommission=True)
+    empty = Observation(ready=True, left="")
+    status = told(pilot(), known(wish=leaving, observation=empty, observed=4), 0.0)
+    stopped = known(wish=leaving, life=running().halting("its pod goes").ended(clean=True))
+    assert conditions(told(pilot(**status), stopped, 1.0))["Decommissioned"] == "True"
+    again = known(wish=wish(generation=6, decommission=True), life=stopped.life)
+    assert conditions(told(pilot(**status), again, 1.0))["Decommissioned"] == "False"
+
+
 def test_another_number_of_documents_alone_waits_for_a_while() -> None:
     def seen(documents: int) -> dict[str, Any]:
         observation = Observation(ready=True, status={"documents": documents})

@@ -15,7 +15,7 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
-from pilothouse.meta.conditions import with_condition, without_condition
+from pilothouse.meta.conditions import find_condition, with_condition, without_condition
 from pilothouse.pilot.driving import Observation, Wish
 from pilothouse.pilot.exits import Exit
 from pilothouse.pilot.living import Life
@@ -132,6 +132,9 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
     if not known.wish.decommission:
         return without_condition(conditions, "Decommissioned")
     if not life.is_running or seen is None:
+        if _was_empty(conditions, generation):
+            # Nothing comes to a node that is down, or that is excluded from the moment it starts.
+            return conditions
         say("Decommissioned", False, "Unknown", "The database is down, so nobody knows what is left on it.")
     elif seen.left is None or known.observed != generation:
         # What was seen before it was asked for says nothing of what may still come.
@@ -141,6 +144,12 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
     else:
         say("Decommissioned", True, "NodeDecommissioned", "Nothing of the cluster's data is here.")
     return conditions
+
+
+def _was_empty(conditions: list[Tree], generation: int) -> bool:
+    """Whether it was said of this very decommission that it is done."""
+    said = find_condition(conditions, "Decommissioned") or {}
+    return said.get("status") == "True" and said.get("observedGeneration") == generation
 
 
 def _not_ready(life: Life) -> str:
