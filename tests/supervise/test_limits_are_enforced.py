@@ -67,6 +67,17 @@ async def test_a_fork_bomb_is_contained(box: Box, group: Group, tmp_path: Path) 
     assert alive_with(marker) == []
 
 
+async def test_what_is_killed_has_the_processors_to_end_on(box: Box, group: Group) -> None:
+    group.make(Limits(cpu=0.01, pids=100))
+    crowd = "for i in $(seq 50); do while :; do :; done & done; echo up; wait"
+    container = await box.shell(crowd, cgroups=group.folders)
+    await container.stop(signal.SIGKILL, 0)
+    assert _quota(group) in ("-1", "max")
+    # The next one in the same group is held to its share again.
+    group.make(Limits(cpu=0.01))
+    assert _quota(group) == "1000"
+
+
 async def test_it_is_counted_from_its_first_instruction(box: Box, group: Group) -> None:
     group.make(Limits())
     container = await box.shell("cat /proc/self/cgroup; echo up; read x", stdin=True, cgroups=group.folders)
@@ -110,3 +121,10 @@ async def test_removing_kills_what_is_left(box: Box, group: Group, tmp_path: Pat
     assert (await container.exited()).code == 137
     assert not any(map(os.path.exists, group.folders))
     await group.remove()
+
+
+def _quota(group: Group) -> str:
+    """Of the processors' time, in the dialect of this machine."""
+    files = (Path(folder) / file for folder in group.folders for file in ("cpu.cfs_quota_us", "cpu.max"))
+    [found] = {file.read_text().split()[0] for file in files if file.exists()}
+    return found

@@ -94,6 +94,7 @@ async def _run(argv: Sequence[str], target: Target) -> Outcome:
             texts = reading.result() if reading.done() else []
         finally:
             reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
     finally:
         await entered.close()
     output = b"".join(texts)[:MOST_OUTPUT].decode(errors="replace").strip()

@@ -26,6 +26,7 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.supervise.limiting import (
+    UNTHROTTLED,
     USAGE_FILES_V1,
     USAGE_FILES_V2,
     Limits,
@@ -187,6 +188,15 @@ def find(base: str, *, proc: Path = Path("/proc")) -> Cgroups:
     if "cpu" in trees and "cpuacct" in v1 and (tree := _writable(v1["cpuacct"], own.get("cpuacct", "/"))):
         trees["cpuacct"] = tree
     return Cgroups(base, trees, unified, unavailable)
+
+
+def release_processors(folders: Iterable[str]) -> None:
+    """What was killed in these groups ends on the processors' time: a bomb that is throttled would take minutes to."""
+    for folder in map(Path, folders):
+        for file, value in UNTHROTTLED:
+            if (folder / file).exists():
+                with contextlib.suppress(OSError):  # It is gone by now, or it takes the minutes.
+                    (folder / file).write_text(value)
 
 
 def _mounted(mountinfo: str) -> tuple[dict[str, Path], Path | None]:

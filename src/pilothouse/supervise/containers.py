@@ -27,6 +27,7 @@ import msgspec
 
 from pilothouse.supervise import attaching, entering, records
 from pilothouse.supervise.attaching import Attached
+from pilothouse.supervise.cgroups import release_processors
 from pilothouse.supervise.entering import Entered
 from pilothouse.supervise.identifying import Gone, Handle, Identity, boot_id
 from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
@@ -91,6 +92,7 @@ class Container:
                 await asyncio.wait((ended,), timeout=grace)
             if not ended.done():
                 self.kill(signal.SIGKILL)
+                release_processors(records.read_launch(self.folder).cgroups)
                 _signal(
                     self.state.shim, signal.SIGCONT
                 )  # Should someone have stopped it: it has something to write down.

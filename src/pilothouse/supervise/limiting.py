@@ -17,6 +17,8 @@ PERIOD = 100_000
 _LEAST_QUOTA = 1_000
 _LEAST_SHARES, _MOST_SHARES = 2, 262_144
 _NO_LIMIT_V1 = "-1"
+UNTHROTTLED = (("cpu.cfs_quota_us", _NO_LIMIT_V1), ("cpu.max", "max"))
+"""What lets a group have the processors again, in either dialect."""
 
 
 class Throttle(Struct, frozen=True):
