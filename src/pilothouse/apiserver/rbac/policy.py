@@ -309,7 +309,8 @@ def _ours() -> Iterable[Object]:
         verbs("create", "poddisruptionbudgets", "policy"),
         verbs("create", "endpointslices", "discovery.k8s.io"),
         verbs("create", "leases", "coordination.k8s.io"),
-        verbs("create", "rolebindings", "rbac.authorization.k8s.io"),
+        # What a pilot has on a real Kubernetes; none can be given that is not held here.
+        verbs("create", "roles rolebindings", "rbac.authorization.k8s.io"),
         verbs("bind", "clusterroles", "rbac.authorization.k8s.io", names="pilothouse:pilot"),
         verbs("create", "pilots", _NAVIGATOR),
         verbs("create", "controlnodes plans", _K0S),
