@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pilothouse.base.clock import Clock
+from pilothouse.supervise.containers import KILL_SECONDS, StillRunning
 from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
 
 
@@ -39,6 +40,8 @@ class Play:
     refuses: str = ""
     """Why it can't be started."""
     starts_in: float = 0.0
+    hangs: bool = False
+    """Whether it waits in the kernel, so that not even a kill ends it."""
 
 
 class PlayedEntered:
@@ -114,9 +117,9 @@ class PlayedContainer:
             return
         self.signals.append((self._machine.clock.now(), int(signal)))
         loop = asyncio.get_running_loop()
-        if signal == signals.SIGKILL:
+        if signal == signals.SIGKILL and not self.play.hangs:
             self.end(KILLED + signals.SIGKILL, signals.SIGKILL)
-        elif self.play.stops_in is not None:
+        elif self.play.stops_in is not None and not self.play.hangs:
             loop.call_later(self.play.stops_in, self.end, self.play.stop_code, None)
 
     async def stop(self, signal: int, grace: float) -> Exit:
@@ -125,6 +128,9 @@ class PlayedContainer:
             await asyncio.wait((self._over,), timeout=grace)
         if not self._over.done():
             self.kill(signals.SIGKILL)
+            await asyncio.wait((self._over,), timeout=KILL_SECONDS)
+        if not self._over.done():
+            raise StillRunning(f"process {self.pid} was killed and has not ended")
         return await self.exited()
 
     async def enter(

@@ -37,7 +37,10 @@ def bring_down(path: Path, *, keep: bool, patience: float) -> str:
     if keep or (report is not None and report.keep):
         return "down; pods go on running" if report is not None else f"nothing is up on {path}"
     left = max(1.0, deadline - time.monotonic())
-    ended = asyncio.run(end_pods(folder.node, containers, SystemClock(), patience=left))
+    try:
+        ended = asyncio.run(end_pods(folder.node, containers, SystemClock(), patience=left))
+    except containers.StillRunning as problem:
+        raise NotDown(str(problem)) from None
     if report is None and not ended:
         return f"nothing is up on {path}"
     return f"down; {ended} containers that nobody looked after were stopped" if ended else "down"

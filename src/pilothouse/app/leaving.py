@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from pilothouse.app.options import StartError
 from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.leaving import end_pods
@@ -18,7 +19,7 @@ STOP_SECONDS = 120.0
 
 
 async def end_all(node: Path, stop: Stop) -> int:
-    """How many containers ran. No agent may look after the folder any more."""
+    """How many containers ran. No agent may look after the folder any more. Raises ``StartError`` if one can't be ended."""
     clock = SystemClock()
     ending = asyncio.create_task(end_pods(node, containers, clock, patience=STOP_SECONDS))
     hurried = asyncio.create_task(stop.hurried.wait())
@@ -28,4 +29,7 @@ async def end_all(node: Path, stop: Stop) -> int:
         ending.cancel()
         await asyncio.gather(ending, return_exceptions=True)
         ending = asyncio.create_task(end_pods(node, containers, clock, patience=0))
-    return await ending
+    try:
+        return await ending
+    except containers.StillRunning as problem:
+        raise StartError(str(problem)) from None

@@ -32,9 +32,12 @@ log = logging.getLogger(__name__)
 
 
 async def end_pods(node: Path, containers: Containers, clock: Clock, *, patience: float) -> int:
-    """End everything that runs, each pod with its own grace but none with more than ``patience`` seconds."""
+    """End everything that runs, each pod with its own grace but none with more than ``patience`` seconds.
+
+    What can't be ended keeps none of the others from it, and is told in the end. Raises ``StillRunning``.
+    """
     endings = [_Ending(folder, containers, clock, patience) for folder in pod_folders(node / "pods")]
-    counts = await asyncio.gather(*(ending.run() for ending in endings))
+    counts = await asyncio.gather(*(ending.run() for ending in endings), return_exceptions=True)
     memory = memory_of(node, root=os.geteuid() == 0)
     for folder in pod_folders(node / "pods"):
         # Secrets in memory, which nobody needs until the pod is started again.
@@ -44,7 +47,12 @@ async def end_pods(node: Path, containers: Containers, clock: Clock, *, patience
             unmount(mounted.target)
         except OSError as problem:
             log.warning("%s stays mounted: %s", mounted.target, problem.strerror)
-    return sum(counts)
+    ended = 0
+    for count in counts:
+        if isinstance(count, BaseException):
+            raise count
+        ended += count
+    return ended
 
 
 class _Ending:
