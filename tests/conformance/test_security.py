@@ -111,6 +111,7 @@ async def test_case_65_without_a_role_one_is_told_what_one_may_not(dbs: Database
     )
 
 
+@pytest.mark.usefixtures("dbs")
 async def test_case_65_whoever_is_known_discovers(alice: Http) -> None:
     for path in ("/api", "/apis", f"/apis/{NAV}/v1", "/openapi/v3", "/version", "/healthz"):
         assert (await alice.get(path)).status == 200, path

@@ -61,11 +61,16 @@ async def test_an_example_is_listed_and_applied_again_changes_nothing(
     for _ in range(2):
         (await kubectl("apply", "-n", ns, "-f", str(path))).ok()
         revision = await kubectl(
-            "get", "-n", ns, "-f", str(path), "-o", "jsonpath={.metadata.resourceVersion}"
+            "get", "-n", ns, "-f", str(path), "-o", "jsonpath={..metadata.resourceVersion}"
         )
         revisions.append(revision.ok())
     assert revisions[0] == revisions[1]
-    header, *rows = (await kubectl("get", "-n", ns, "-f", str(path))).rows()
-    assert len(rows) == 1
-    assert len(header) >= 3
+    tables = (await kubectl("get", "-n", ns, "-f", str(path))).ok().strip().split("\n\n")
+    headers = [table.splitlines()[0].split() for table in tables]
+    assert all(len(header) >= 3 for header in headers)
+    assert sum(len(table.splitlines()) - 1 for table in tables) == _objects(path)
     (await kubectl("delete", "-n", ns, "-f", str(path))).ok()
+
+
+def _objects(manifest: Path) -> int:
+    return sum(document is not None for document in yaml.safe_load_all(manifest.read_text()))

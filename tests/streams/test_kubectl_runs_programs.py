@@ -66,12 +66,13 @@ async def test_a_terminal_is_one_and_has_a_size(kubectl: Kubectl, node: StreamNo
 async def test_a_person_interrupts_with_control_c(kubectl: Kubectl, node: StreamNode) -> None:
     await node.start("web", "sleep 1000")
     async with on_a_terminal(kubectl, "exec", "-it", "web", "--", "sh") as terminal:
-        await terminal.type("trap 'echo inter''rupted' INT; echo wai''ting; sleep 1000\n")
+        await terminal.type(
+            "trap 'echo inter''rupted; exit 7' INT; echo wai''ting; while :; do sleep 0.1; done\n"
+        )
         await terminal.until("waiting")
         await terminal.type("\x03")
         await terminal.until("interrupted")
-        await terminal.type("exit\n")
-        await terminal.code()
+        assert await terminal.code() == 7
 
 
 async def test_who_goes_away_takes_the_program_along(

@@ -73,7 +73,9 @@ async def test_no_descriptor_of_ours_is_left_open_in_it(box: Box) -> None:
 async def test_signals_are_as_a_fresh_process_has_them(box: Box) -> None:
     container = await box.shell("grep -E 'SigBlk|SigIgn' /proc/self/status")
     await container.exited()
-    assert {line.split()[1] for line in box.output(container)} == {"0" * 16}
+    masks = [int(line.split()[1], 16) for line in box.output(container)]
+    # Signals 32 and 33 are the C library's own, which nobody can set; make leaves them ignored for whatever it starts.
+    assert [mask & ~(0b11 << 31) for mask in masks] == [0, 0]
 
 
 @pytest.mark.parametrize(
