@@ -8,8 +8,8 @@ import pytest
 from tests.kit.waiting import eventually
 from tests.volumes.plane import Plane, plane
 
+from pilothouse.aio.commands import run
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
-from pilothouse.node.volumes.commands import run
 from pilothouse.node.volumes.filesystems import BTRFS, EXT4, KNOWN, XFS, FilesystemError, chosen
 from pilothouse.node.volumes.keeping import KeepingError
 from pilothouse.node.volumes.loops import Loops

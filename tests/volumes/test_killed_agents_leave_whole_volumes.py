@@ -14,7 +14,7 @@ import pytest
 from tests.kit.planes import UpPlane
 from tests.kit.waiting import eventually
 
-from pilothouse.node.volumes.commands import run
+from pilothouse.aio.commands import run
 from pilothouse.node.volumes.machine import at, mounts
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

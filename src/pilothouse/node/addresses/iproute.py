@@ -10,18 +10,16 @@ is left behind by one. It takes CAP_NET_ADMIN; without it, the kernel's refusal 
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from pilothouse.aio.commands import CommandError, available, run
 from pilothouse.node.addresses.routes import Plan
 
 PROTOCOL: Final = "80"
 DEADLINE: Final = 5.0
-_SEARCHED: Final = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 class IpFailed(Exception):
@@ -71,7 +69,7 @@ class IpRoute:
 
     async def _listed(self, table: str) -> dict[str, str]:
         said = await _ip("-j", "-4", "route", "show", "table", table, "proto", PROTOCOL)
-        found = _routes.decode(said or b"[]")
+        found = _routes.decode(said or "[]")
         return {_network(route.dst): route.gateway for route in found}
 
 
@@ -94,37 +92,12 @@ def _network(text: str) -> str:
     return text if "/" in text else f"{text}/32"
 
 
-async def _ip(*words: str) -> bytes:
-    program = shutil.which("ip") or shutil.which("ip", path=_SEARCHED)
-    if program is None:
+async def _ip(*words: str) -> str:
+    if not available("ip"):
         raise IpFailed(
             "the program `ip` is not there (Debian: apt install iproute2), so no routes can be set"
         )
-    said = f"ip {' '.join(words)}"
     try:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except OSError as problem:
-        raise IpFailed(f"`{said}` can't be run: {problem}") from None
-    try:
-        async with asyncio.timeout(DEADLINE):
-            out, err = await process.communicate()
-    except TimeoutError:
-        raise IpFailed(f"`{said}` did not end within {DEADLINE:g} seconds") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise IpFailed(f"`{said}`: {_first_line(err) or f'exit code {process.returncode}'}")
-    return out
-
-
-def _first_line(text: bytes) -> str:
-    lines = text.decode(errors="replace").strip().splitlines()
-    return lines[0] if lines else ""
+        return await run("ip", *words, patience=DEADLINE)
+    except CommandError as problem:
+        raise IpFailed(f"`ip {' '.join(words)}`: {problem}") from None

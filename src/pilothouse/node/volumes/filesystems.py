@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.node.volumes.commands import available, run
+from pilothouse.aio.commands import available, run
 
 _MI: Final = 1 << 20
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pilothouse.node.volumes.commands import CommandError, available, run
+from pilothouse.aio.commands import CommandError, available, run
 from pilothouse.node.volumes.filesystems import KNOWN, FilesystemError, chosen
 from pilothouse.node.volumes.keeping import KeepingError, amount_text, free_bytes
 from pilothouse.node.volumes.machine import at, mounts, unmount

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.aio.commands import CommandError, run
 from pilothouse.api.objects import Tree
 from pilothouse.meta.versions import Version
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, written
@@ -35,6 +36,7 @@ LEAST_DISK: Final = 64 * 1024 * 1024
 _HOMES: Final = ("/usr/share/elasticsearch", "/opt/elasticsearch")
 _JAR: Final = re.compile(r"elasticsearch-(\d+\.\d+\.\d+)\.jar")
 _OURS: Final = ("elasticsearch.yml", "jvm.options")
+_PLUGIN_PATIENCE: Final = 300.0
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -193,14 +195,8 @@ async def install_plugins(
 
 async def _plugin_command(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     """What went wrong; empty if nothing did."""
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *arguments,
-        env=dict(environ),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
-    return "" if process.returncode == 0 else (lines[-1] if lines else f"code {process.returncode}")
+    try:
+        await run(program, *arguments, patience=_PLUGIN_PATIENCE, environ=environ)
+    except CommandError as problem:
+        return str(problem)
+    return ""

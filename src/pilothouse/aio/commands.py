@@ -1,6 +1,8 @@
 """Programs of the machine, run to their end.
 
-await run("mkfs.xfs", "-q", str(file), patience=60)     # what it printed, or CommandError with what it complained of
+    await run("mkfs.xfs", "-q", str(file), patience=60)     # what it printed, or CommandError with what it complained of
+
+A program that takes longer than its patience is killed; so is one whose caller is cancelled.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Mapping
 from typing import Final
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -22,19 +25,24 @@ def available(program: str) -> bool:
     return shutil.which(program, path=_PATH) is not None
 
 
-async def run(program: str, *arguments: str, patience: float = 60.0) -> str:
+async def run(
+    program: str, *arguments: str, patience: float = 60.0, environ: Mapping[str, str] | None = None
+) -> str:
     """What it printed. Raises CommandError."""
     found = shutil.which(program, path=_PATH)
     if found is None:
         raise CommandError(f"{program} is not installed on this node")
-    process = await asyncio.create_subprocess_exec(
-        found,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={"PATH": _PATH, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")},
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            found,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environ or {"PATH": _PATH, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")},
+        )
+    except OSError as problem:
+        raise CommandError(f"{program} can't be run: {problem}") from None
     try:
         async with asyncio.timeout(patience):
             out, complaints = await process.communicate()
@@ -45,6 +53,6 @@ async def run(program: str, *arguments: str, patience: float = 60.0) -> str:
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        said = " ".join(complaints.decode(errors="replace").split()) or f"exit code {process.returncode}"
-        raise CommandError(f"{program}: {said[-_TOLD:]}")
+        said = " ".join((complaints.strip() or out).decode(errors="replace").split())
+        raise CommandError(f"{program}: {said[-_TOLD:] or f'exit code {process.returncode}'}")
     return out.decode(errors="replace")
