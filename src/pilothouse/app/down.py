@@ -1,22 +1,28 @@
 """``pilothouse down``: what an ``up`` elsewhere runs is stopped, and so is what a killed one left behind.
 
-bring_down(Path("/var/lib/pilothouse"), keep=False, patience=180)
+    bring_down(Path("/var/lib/pilothouse"), keep=False, patience=180)
+
+Whoever has the folder is asked to stop, from the moment on in which it has it. While pods are ended that nobody looks after any
+more, the folder is ours: no ``up`` starts beside.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import select
+import contextlib
 import signal
 import time
 from pathlib import Path
 
 from pilothouse.app import up_folder
 from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.up_folder import Holder
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.leaving import end_pods
 from pilothouse.supervise import containers
+from pilothouse.supervise.identifying import Gone, Handle, Identity
+
+_LOOK_SECONDS = 0.05
 
 
 class NotDown(Exception):
@@ -25,41 +31,65 @@ class NotDown(Exception):
 
 def bring_down(path: Path, *, keep: bool, patience: float) -> str:
     """What was done, in a line. Raises ``NotDown``, ``StartError``."""
-    folder = DataFolder(path)
     deadline = time.monotonic() + patience
-    report = up_folder.running(path)
-    if report is not None:
-        _end(report.pid, signal.SIGUSR1 if keep else signal.SIGTERM, patience)
-        while up_folder.running(path) is not None:
-            if time.monotonic() > deadline:
-                raise NotDown(f"what `pilothouse up` runs on {path} has not ended in {patience:g} s")
-            time.sleep(0.05)
-    if keep or (report is not None and report.keep):
-        return "down; pods go on running" if report is not None else f"nothing is up on {path}"
+    stopping = _Stopping(path, signal.SIGUSR1 if keep else signal.SIGTERM, patience)
+    while True:
+        with up_folder.free(path) as free:
+            if free:
+                return _end_rest(path, stopping, keep=keep, deadline=deadline)
+        if time.monotonic() > deadline:
+            raise NotDown(stopping.complaint())
+        if (holder := up_folder.holder(path)) is not None:
+            stopping.see(holder)
+        time.sleep(_LOOK_SECONDS)
+
+
+class _Stopping:
+    """Of whoever has the folder."""
+
+    def __init__(self, path: Path, number: int, patience: float) -> None:
+        self._path = path
+        self._number = number
+        self._patience = patience
+        self._told: Identity | None = None
+        self.anybody = False
+        """Whether somebody had it."""
+        self.keeps = False
+        """Whether who was told to stop leaves its pods running."""
+
+    def see(self, holder: Holder) -> None:
+        """Tell it to stop, once. Raises ``NotDown`` if it is another than the one that was told."""
+        self.anybody = True
+        if holder.process is None or holder.process == self._told or not holder.lives:
+            return
+        if self._told is not None:
+            raise NotDown(
+                f"process {self._told.pid} has ended, but another `pilothouse up`, process {holder.process.pid}, "
+                f"has taken {self._path} since; `pilothouse down --data {self._path}` stops that one"
+            )
+        self._told = holder.process
+        self.keeps = holder.keep
+        try:
+            with contextlib.suppress(Gone), contextlib.closing(Handle.open(holder.process)) as handle:
+                handle.signal(self._number)
+        except PermissionError:
+            raise NotDown(f"process {holder.process.pid} is another user's: stop it as that user") from None
+
+    def complaint(self) -> str:
+        if self._told is not None and Holder(self._told).lives:
+            return f"`pilothouse up`, process {self._told.pid}, has not ended in {self._patience:g} s"
+        return f"what `pilothouse up` runs on {self._path} has not ended in {self._patience:g} s"
+
+
+def _end_rest(path: Path, stopping: _Stopping, *, keep: bool, deadline: float) -> str:
+    """The folder is ours: end what nobody looks after, unless it is to go on."""
+    if keep or stopping.keeps:
+        return "down; pods go on running" if stopping.anybody else f"nothing is up on {path}"
     left = max(1.0, deadline - time.monotonic())
     try:
-        ended = asyncio.run(end_pods(folder.node, containers, SystemClock(), patience=left))
+        ended = asyncio.run(end_pods(DataFolder(path).node, containers, SystemClock(), patience=left))
     except containers.StillRunning as problem:
         raise NotDown(str(problem)) from None
-    if report is None and not ended:
+    if not stopping.anybody and not ended:
         return f"nothing is up on {path}"
     return f"down; {ended} containers that nobody looked after were stopped" if ended else "down"
-
-
-def _end(pid: int, number: int, patience: float) -> None:
-    """Signal a process, and wait until it is gone."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        signal.pidfd_send_signal(handle, number)
-        ended, _, _ = select.select([handle], [], [], patience)
-    except ProcessLookupError:
-        return
-    except PermissionError:
-        raise NotDown(f"process {pid} is another user's: stop it as that user") from None
-    finally:
-        os.close(handle)
-    if not ended:
-        raise NotDown(f"`pilothouse up`, process {pid}, has not ended in {patience:g} s")

@@ -46,6 +46,8 @@ class Seen:
 def look(path: Path, now: float) -> Seen:
     """Ask everybody. Raises ``StartError`` if the folder is another user's."""
     report = up_folder.running(path)
+    if report is None and up_folder.holder(path) is not None:
+        return Seen(f"starting or ending on {path}")
     if report is None:
         return Seen(f"nothing is up on {path}; `pilothouse up --data {path}` starts it", up=False)
     headline = f"{report.url or 'starting'}, up for {human_age(now - report.since)}"

@@ -62,23 +62,46 @@ class UpOptions:
 
 async def run(options: UpOptions, *, say: Say, welcome: Callable[[Report, DataFolder], None]) -> None:
     """Until SIGTERM or SIGINT; SIGUSR1 is the same, and leaves pods running. Raises ``StartError``."""
-    stop = Stop.on_signals(asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    stop = Stop.on_signals(loop)
+    wishes = _Wishes(options.keep)
+
+    def leave_pods() -> None:
+        wishes.keep = True
+        stop.asked.set()
+
+    # All of them from the start: whoever sees that we have the folder may ask us to stop.
+    loop.add_signal_handler(signal.SIGUSR1, leave_pods)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        # The terminal is closed; whoever wants to outlive it says so with nohup.
+        loop.add_signal_handler(signal.SIGHUP, stop.asked.set)
     folder = DataFolder.open(options.data)
-    with up_folder.held(folder.path, patience=LEFTOVERS_SECONDS) as lock:
-        try:
-            await _Up(options, folder, lock, say).run(stop, welcome)
-        finally:
-            up_folder.remove(folder.path)
+    holding = up_folder.held(folder.path, keep=options.keep, patience=LEFTOVERS_SECONDS, stop=stop.asked)
+    try:
+        async with holding as lock:
+            try:
+                await _Up(options, folder, lock, say, wishes).run(stop, welcome)
+            finally:
+                up_folder.remove(folder.path)
+    except up_folder.ToldToStop:
+        say(f"stopped before {folder.path} was free")
+
+
+@dataclass
+class _Wishes:
+    """What is to become of the pods when we stop."""
+
+    keep: bool
 
 
 class _Up:
     """The roles of one control plane, and what is told of them."""
 
-    def __init__(self, options: UpOptions, folder: DataFolder, lock: int, say: Say) -> None:
+    def __init__(self, options: UpOptions, folder: DataFolder, lock: int, say: Say, wishes: _Wishes) -> None:
         self._options = options
         self._folder = folder
         self._say = say
-        self._keep = options.keep
+        self._wishes = wishes
         self._port = options.port
         self._url = ""
         self._ready = 0.0
@@ -93,16 +116,6 @@ class _Up:
         }
 
     async def run(self, stop: Stop, welcome: Callable[[Report, DataFolder], None]) -> None:
-        loop = asyncio.get_running_loop()
-
-        def leave_pods() -> None:
-            self._keep = True
-            stop.asked.set()
-
-        loop.add_signal_handler(signal.SIGUSR1, leave_pods)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            # The terminal is closed; whoever wants to outlive it says so with nohup.
-            loop.add_signal_handler(signal.SIGHUP, stop.asked.set)
         living = [asyncio.create_task(keeper.run(), name=name) for name, keeper in self._keepers.items()]
         asked = asyncio.create_task(stop.asked.wait())
         starting = asyncio.create_task(self._start())
@@ -121,7 +134,7 @@ class _Up:
             await self._stop(stop)
             ended = await asyncio.gather(*living, return_exceptions=True)
             asked.cancel()
-            if stop.asked.is_set() and not self._keep and not self._keepers["node"].ended_well:
+            if stop.asked.is_set() and not self._wishes.keep and not self._keepers["node"].ended_well:
                 await self._end_pods(stop)
         for end in ended:
             if end is not None:
@@ -163,7 +176,7 @@ class _Up:
         hurrying = asyncio.create_task(self._hurry(stop))
         try:
             for name, grace in GRACE.items():
-                number = signal.SIGUSR1 if name == "node" and self._keep else signal.SIGTERM
+                number = signal.SIGUSR1 if name == "node" and self._wishes.keep else signal.SIGTERM
                 await self._keepers[name].stop(grace, number)
         finally:
             hurrying.cancel()
@@ -222,7 +235,7 @@ class _Up:
             since=self._options.began,
             url=self._url,
             node=self._options.node,
-            keep=self._keep,
+            keep=self._wishes.keep,
             ready=self._ready,
             roles=tuple(
                 RoleReport(each.name, each.state, each.pid, each.since, each.starts) for each in healths
