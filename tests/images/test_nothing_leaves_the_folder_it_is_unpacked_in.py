@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import stat
@@ -145,3 +146,22 @@ def test_a_folder_is_held_to_the_same(tmp_path: Path):
     (tmp_path / "target").mkdir()
     with pytest.raises(UnpackError, match="pipe"):
         unpack(tmp_path / "source", tmp_path / "target", FEW)
+
+
+def test_an_archive_that_is_damaged_inside_is_told_so(tmp_path: Path):
+    archive = tar(tmp_path / "a.tar.gz", ("noise", {}, os.urandom(500_000)))
+    half = gzip.decompress(archive.read_bytes())[:250_000]
+    archive.write_bytes(gzip.compress(half) + gzip.compress(b"")[:10] + b"\xff" * 100)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UnpackError, match=r"a.tar.gz is no tar or zip archive that can be read"):
+        unpack(archive, tmp_path / "out", Limits())
+
+
+def test_a_link_with_a_zero_byte_is_told_so(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        info = zipfile.ZipInfo("link")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, b"a\0b")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UnpackError, match=r"a.zip is no tar or zip archive that can be read"):
+        unpack(tmp_path / "a.zip", tmp_path / "out", Limits())

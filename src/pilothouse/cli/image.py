@@ -92,11 +92,65 @@ def import_(
         raise click.ClickException(f"{source} is not imported: {problem}") from None
     except OSError as problem:
         raise click.ClickException(
-            f"{source} is not imported: {problem.filename or data}: {problem.strerror}"
+            f"{source} is not imported: {problem.filename or data}: {problem.strerror or problem}"
         ) from None
-    click.echo(
-        f"imported {record.name}: {record.entries} files, {_size(record.size)}, seen by pods at {record.manifest.mount_at}"
-    )
+    click.echo(_imported(record))
+
+
+@image.command()
+@click.argument("target", metavar="OUT.tar.gz", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("names", metavar="NAME:TAG...", nargs=-1, required=True)
+@data_flag(_DATA)
+def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
+    """Pack images of this machine into one file, for machines without a network.
+
+    There, `pilothouse image import-bundle` takes it. With the same zlib, the same images make the same file to the byte.
+    """
+    from pilothouse.node.images.airgap import pack
+    from pilothouse.node.images.library import LibraryError
+    from pilothouse.node.images.references import ReferenceError
+    from pilothouse.node.parts import ImageMissing
+
+    try:
+        index = pack(target, names, _library(data))
+    except (LibraryError, ReferenceError, ImageMissing) as problem:
+        raise click.ClickException(f"{target} is not made: {problem}") from None
+    except OSError as problem:
+        raise click.ClickException(
+            f"{target} is not made: {problem.filename or target}: {problem.strerror or problem}"
+        ) from None
+    for listed in index.images:
+        click.echo(f"packed {listed.name}: {listed.digest}")
+    click.echo(f"{target}: {len(index.images)} images, {_size(target.stat().st_size)}")
+
+
+@image.command("import-bundle")
+@click.argument("source", metavar="FILE", type=click.Path(exists=True, path_type=Path))
+@data_flag(_DATA)
+@click.option(
+    "--replace", is_flag=True, help="Put the bundle's images in the place of others of their names."
+)
+def import_bundle(source: Path, data: Path, replace: bool) -> None:
+    """Bring the images of a file that `pilothouse image bundle` made to this machine.
+
+    What is here already is passed over. If there is another image of the same name, nothing is brought, unless --replace; containers
+    that run keep the files that they have.
+    """
+    from pilothouse.node.images.airgap import bring
+    from pilothouse.node.images.library import LibraryError
+    from pilothouse.node.images.unpacking import UnpackError
+    from pilothouse.node.parts import ImageMissing
+
+    brought = 0
+    try:
+        for name, record in bring(source, _library(data), replace=replace):
+            brought += record is not None
+            click.echo(_imported(record) if record else f"{name} is here already")
+    except (LibraryError, UnpackError, ImageMissing) as problem:
+        raise click.ClickException(_broken_off(source, brought, str(problem))) from None
+    except OSError as problem:
+        why = f"{problem.filename or data}: {problem.strerror or problem}"
+        raise click.ClickException(_broken_off(source, brought, why)) from None
 
 
 @image.command("list")
@@ -136,7 +190,7 @@ def remove(name: str, data: Path) -> None:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise click.ClickException(
-            f"{name} is not removed: {problem.filename or data}: {problem.strerror}"
+            f"{name} is not removed: {problem.filename or data}: {problem.strerror or problem}"
         ) from None
     click.echo(f"removed {record.name}")
 
@@ -146,6 +200,15 @@ def _library(data: Path) -> Library:
     from pilothouse.node.images.library import Library
 
     return Library(data / "node" / "images", SystemClock())
+
+
+def _imported(record: Record) -> str:
+    return f"imported {record.name}: {record.entries} files, {_size(record.size)}, seen by pods at {record.manifest.mount_at}"
+
+
+def _broken_off(source: Path, brought: int, why: str) -> str:
+    so_far = "the images above are, the others are not" if brought else "none of its images is"
+    return f"{source} is not imported ({so_far}): {why}"
 
 
 def _row(record: Record) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from pilothouse.base.ids import new_uid
 from pilothouse.base.times import format_time
 from pilothouse.node.images.bundles import MANIFEST, Image, Manifest, read_manifest, settled
 from pilothouse.node.images.references import Reference, ReferenceError, host_program, reference
-from pilothouse.node.images.unpacking import Limits, unpack
+from pilothouse.node.images.unpacking import Limits, Unpacked, unpack
 from pilothouse.node.parts import ImageMissing
 
 _SEARCHED: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -60,7 +60,7 @@ class Library:
     def __init__(self, folder: Path, clock: Clock, limits: Limits = Limits()) -> None:
         self._folder = folder
         self._clock = clock
-        self._limits = limits
+        self.limits = limits
 
     def resolve(self, text: str) -> Image:
         """Raises ImageMissing, which says what would bring the image."""
@@ -97,25 +97,28 @@ class Library:
 
         Raises LibraryError, ReferenceError, UnpackError, ManifestError, or OSError.
         """
-        wanted = reference(text)
-        if wanted.digest:
-            raise ReferenceError(
-                f"{text!r}: an image is imported under a NAME:TAG; its digest follows from its content"
-            )
-        if host_program(text) is not None:
-            raise ReferenceError(f"{text!r}: names that begin with host/ are programs of the node itself")
+        wanted = importable(text)
         if not source.exists():
             raise LibraryError(f"{source} does not exist")
         if not source.is_file() and not source.is_dir():
             # It might have no end, or never begin.
             raise LibraryError(f"{source} is neither a file nor a folder")
-        with self._turn():
+
+        def fill(incoming: Path) -> tuple[Unpacked, Manifest]:
+            unpacked = unpack(source, incoming, self.limits, strip=strip)
+            return unpacked, given.over(_own(incoming))
+
+        return self.add(wanted, fill)
+
+    def add(self, wanted: Reference, fill: Callable[[Path], tuple[Unpacked, Manifest]]) -> Record:
+        """Take in what ``fill`` puts into the empty folder that it is given, and what it says of it. If it raises, nothing is left."""
+        with self.turn():
             self._sweep()
             incoming = self._folder / "incoming" / new_uid()
             incoming.mkdir(parents=True, mode=0o755)
             try:
-                unpacked = unpack(source, incoming, self._limits, strip=strip)
-                manifest = settled(given.over(_own(incoming)), wanted, has_bin=(incoming / "bin").is_dir())
+                unpacked, said = fill(incoming)
+                manifest = settled(said, wanted, has_bin=(incoming / "bin").is_dir())
             except BaseException:
                 _remove(incoming)
                 raise
@@ -139,7 +142,7 @@ class Library:
     def remove(self, text: str) -> Record:
         """Forget an image. Raises LibraryError if there is none of this name, or while a container has its files."""
         wanted = reference(text)
-        with self._turn():
+        with self.turn():
             record = self._record(wanted.full)
             if record is None:
                 known = ", ".join(each.name for each in self.list()) or "none"
@@ -152,6 +155,14 @@ class Library:
             self._name(record.name).unlink()
             self._sweep()
             return record
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """While it lasts, nobody else changes anything here."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with (self._folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _image(self, record: Record) -> Image:
         root, said = self._folder / "bundles" / record.bundle, record.manifest
@@ -202,12 +213,17 @@ class Library:
             if bundle.name not in named and not mounted_by(bundle):
                 _remove(bundle)
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o755)
-        with (self._folder / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+
+def importable(text: str) -> Reference:
+    """The name of an image that is brought here. Raises ReferenceError."""
+    wanted = reference(text)
+    if wanted.digest:
+        raise ReferenceError(
+            f"{text!r}: an image is imported under a NAME:TAG; its digest follows from its content"
+        )
+    if host_program(text) is not None:
+        raise ReferenceError(f"{text!r}: names that begin with host/ are programs of the node itself")
+    return wanted
 
 
 def mounted_by(bundle: Path) -> list[int]:

@@ -10,12 +10,15 @@ wrong ends it; whoever called throws the target away.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import lzma
 import os
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
@@ -23,6 +26,18 @@ from typing import IO, Final
 import msgspec
 
 _CHUNK: Final = 1 << 20
+DAMAGED: Final = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+)
+"""What Python raises for an archive that is none, is encrypted, or has broken numbers and names."""
 
 
 class UnpackError(Exception):
@@ -45,7 +60,9 @@ class Unpacked(msgspec.Struct, frozen=True):
     """Of the archive's bytes, or of the folder's names and contents."""
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True):
+    """Something in an archive or a folder."""
+
     path: str
     kind: str
     """One of folder, file, symlink, hardlink, or what else it is, in words."""
@@ -62,7 +79,7 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
     taking = _Taking(target, limits, strip)
     if source.is_dir():
         digest = hashlib.sha256()
-        for entry in _folder_entries(source):
+        for entry in folder_entries(source):
             taking.take(entry, digest)
     else:
         digest = _digest(source)
@@ -73,9 +90,9 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
                         taking.take(entry)
             else:
                 with tarfile.open(source) as archive_:
-                    for entry in _tar_entries(archive_):
+                    for entry in tar_entries(archive_):
                         taking.take(entry)
-        except (tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as problem:
+        except DAMAGED as problem:
             why = str(problem).partition("\n")[0].rstrip(":")
             raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {why}") from None
     taking.check_links()
@@ -86,6 +103,27 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
     return Unpacked(taking.entries, taking.size, f"sha256:{digest.hexdigest()}")
 
 
+def unpack_entries(entries: Iterable[Entry], target: Path, limits: Limits, *, strip: int) -> Unpacked:
+    """As ``unpack``, with entries of one's own; the digest is that of the folder that comes of them."""
+    taking = _Taking(target, limits, strip)
+    for entry in entries:
+        taking.take(entry)
+    taking.check_links()
+    return Unpacked(taking.entries, taking.size, folder_digest(target))
+
+
+def folder_digest(folder: Path) -> str:
+    """What ``unpack`` says of a folder."""
+    digest = hashlib.sha256()
+    for entry in folder_entries(folder):
+        digest.update(_head(entry, entry.path))
+        if entry.content is not None:
+            with entry.content() as content:
+                while chunk := content.read(_CHUNK):
+                    digest.update(chunk)
+    return f"sha256:{digest.hexdigest()}"
+
+
 class _Taking:
     """Entries on their way to the disk."""
 
@@ -93,11 +131,11 @@ class _Taking:
         self._target = target
         self._limits = limits
         self._strip = strip
-        self._links: list[tuple[Path, _Entry]] = []
+        self._links: list[tuple[Path, Entry]] = []
         self.entries = 0
         self.size = 0
 
-    def take(self, entry: _Entry, digest: hashlib._Hash | None = None) -> None:
+    def take(self, entry: Entry, digest: hashlib._Hash | None = None) -> None:
         self.entries += 1
         if self.entries > self._limits.entries:
             raise UnpackError(f"it has more than {self._limits.entries} entries")
@@ -107,7 +145,7 @@ class _Taking:
             return
         path = self._placed(parts, entry)
         if digest is not None:
-            digest.update(f"{entry.kind}\0{'/'.join(parts)}\0{entry.link}\0{entry.mode & 0o777:o}\0".encode())
+            digest.update(_head(entry, "/".join(parts)))
         match entry.kind:
             case "folder":
                 path.mkdir(exist_ok=True)
@@ -136,7 +174,7 @@ class _Taking:
             if entry.link.startswith("/") or (end != top and not end.startswith(f"{top}/")):
                 raise UnpackError(f"{entry.path}: is a link to {entry.link}, which leads out of the image")
 
-    def _parts(self, path: str, entry: _Entry) -> tuple[str, ...]:
+    def _parts(self, path: str, entry: Entry) -> tuple[str, ...]:
         """The folders and the name of an entry, as far as they are taken."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or "\\" in path or "\0" in path:
@@ -145,7 +183,7 @@ class _Taking:
             raise UnpackError(f"{entry.path}: leads out of the image by '..'")
         return pure.parts[self._strip :]
 
-    def _placed(self, parts: tuple[str, ...], entry: _Entry) -> Path:
+    def _placed(self, parts: tuple[str, ...], entry: Entry) -> Path:
         """Where an entry goes: below folders that are folders, and in place of nothing but a folder."""
         path = self._target
         for name in parts[:-1]:
@@ -158,7 +196,7 @@ class _Taking:
             path.unlink()
         return path
 
-    def _write(self, path: Path, entry: _Entry, digest: hashlib._Hash | None) -> None:
+    def _write(self, path: Path, entry: Entry, digest: hashlib._Hash | None) -> None:
         assert entry.content is not None
         path.unlink(missing_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -173,18 +211,24 @@ class _Taking:
             os.fchmod(out.fileno(), (entry.mode & 0o777) | 0o400)
 
 
-def _tar_entries(archive: tarfile.TarFile) -> Iterator[_Entry]:
+def _head(entry: Entry, path: str) -> bytes:
+    """What goes into a digest ahead of the content."""
+    head = f"{entry.kind}\0{path}\0{entry.link}\0{entry.mode & 0o777:o}\0"
+    return head.encode(errors="surrogateescape")  # Names on disks are bytes, not always of a text.
+
+
+def tar_entries(archive: tarfile.TarFile) -> Iterator[Entry]:
     for member in archive:
         if member.isdir():
-            yield _Entry(member.name, "folder", member.mode)
+            yield Entry(member.name, "folder", member.mode)
         elif member.isfile():
-            yield _Entry(member.name, "file", member.mode, content=partial(_tar_content, archive, member))
+            yield Entry(member.name, "file", member.mode, content=partial(_tar_content, archive, member))
         elif member.issym():
-            yield _Entry(member.name, "symlink", link=member.linkname)
+            yield Entry(member.name, "symlink", link=member.linkname)
         elif member.islnk():
-            yield _Entry(member.name, "hardlink", link=member.linkname)
+            yield Entry(member.name, "hardlink", link=member.linkname)
         else:
-            yield _Entry(member.name, "a device or pipe")
+            yield Entry(member.name, "a device or pipe")
 
 
 def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
@@ -193,18 +237,18 @@ def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]
     return found
 
 
-def _zip_entries(archive: zipfile.ZipFile) -> Iterator[_Entry]:
+def _zip_entries(archive: zipfile.ZipFile) -> Iterator[Entry]:
     for info in archive.infolist():
         mode = info.external_attr >> 16
         if info.is_dir():
-            yield _Entry(info.filename, "folder", stat.S_IMODE(mode) or 0o755)
+            yield Entry(info.filename, "folder", stat.S_IMODE(mode) or 0o755)
         elif stat.S_ISLNK(mode):
             if info.file_size > 4096:
                 raise UnpackError(f"{info.filename}: is a link of {info.file_size} bytes")
-            yield _Entry(info.filename, "symlink", link=archive.read(info).decode(errors="surrogateescape"))
+            yield Entry(info.filename, "symlink", link=archive.read(info).decode(errors="surrogateescape"))
         else:
             # Archives made on other systems know no modes: then scripts must be runnable all the same.
-            yield _Entry(
+            yield Entry(
                 info.filename,
                 "file",
                 stat.S_IMODE(mode) or 0o755,
@@ -212,7 +256,7 @@ def _zip_entries(archive: zipfile.ZipFile) -> Iterator[_Entry]:
             )
 
 
-def _folder_entries(source: Path) -> Iterator[_Entry]:
+def folder_entries(source: Path) -> Iterator[Entry]:
     """In an order that depends on names alone, so that the same folder has the same digest."""
     for folder, names, files in os.walk(source):
         names.sort()
@@ -220,13 +264,13 @@ def _folder_entries(source: Path) -> Iterator[_Entry]:
             path = Path(folder) / name
             relative, mode = str(path.relative_to(source)), path.lstat().st_mode
             if stat.S_ISLNK(mode):
-                yield _Entry(relative, "symlink", link=str(path.readlink()))
+                yield Entry(relative, "symlink", link=str(path.readlink()))
             elif stat.S_ISDIR(mode):
-                yield _Entry(relative, "folder", stat.S_IMODE(mode))
+                yield Entry(relative, "folder", stat.S_IMODE(mode))
             elif stat.S_ISREG(mode):
-                yield _Entry(relative, "file", stat.S_IMODE(mode), content=partial(_file_content, path))
+                yield Entry(relative, "file", stat.S_IMODE(mode), content=partial(_file_content, path))
             else:
-                yield _Entry(relative, "a device, pipe or socket")
+                yield Entry(relative, "a device, pipe or socket")
 
 
 def _file_content(path: Path) -> IO[bytes]:
