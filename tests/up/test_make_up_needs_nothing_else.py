@@ -1,15 +1,159 @@
-"""``scripts/up``, which ``make up`` runs: one command from a checkout."""
+"""``make up`` on a machine that has seen nothing of us: clone, one command, the printed lines, Ctrl-C."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.kit.kubectl import Kubectl, newest
+from tests.kit.planes import as_ordinary_user
 from tests.kit.processes import Process
+from tests.up.watching import is_mounted_below
 
 ROOT = Path(__file__).parents[2]
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """Somebody with an empty home, who has this Python and nothing that we have installed."""
+
+    home: Path
+    words: tuple[str, ...]
+    """What comes before a command to run it as this user."""
+    python: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Where packages come from is the machine's affair; the rest is as after a first login."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("PIP_", "SSL_", "LANG")) or name.lower().endswith("_proxy")
+        }
+        path = f"{self.home}/bin:{SYSTEM_PATH}"
+        return {**kept, "HOME": str(self.home), "PATH": path, "PYTHON": self.python}
+
+    def run(self, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.words, *command],
+            env=self.env,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+
+    def up(self, checkout: Path) -> Process:
+        """`make up` in the checkout, in a session of its own, as a terminal would have it."""
+        cleared = ["env", "-i", *(f"{name}={value}" for name, value in self.env.items())]
+        make = ["make", "-C", str(checkout), "up", "PILOTHOUSE_LISTEN=127.0.0.1:0"]
+        argv = ["setsid", *self.words, *cleared, *make]
+        return Process.start("make up", argv, log=self.home / "up.log")
+
+    def processes(self) -> list[str]:
+        """The command lines of all that runs from below this home."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            # One that ends meanwhile is none.
+            with contextlib.suppress(OSError):
+                told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+                if str(self.home).encode() in told:
+                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return found
+
+
+@contextlib.contextmanager
+def _newcomer(who: str) -> Iterator[Newcomer]:
+    """Raises LookupError where there can be none."""
+    if who == "ordinary user":
+        with as_ordinary_user() as (home, (*words, python, _, _), _):
+            yield Newcomer(home, tuple(words), python)
+        return
+    if os.geteuid() != 0:
+        raise LookupError("these tests do not run as root")
+    with tempfile.TemporaryDirectory() as name:
+        yield Newcomer(Path(name), (), sys.executable)
+
+
+def _cloned(newcomer: Newcomer) -> Path:
+    if not (ROOT / ".git").exists():
+        raise LookupError(f"{ROOT} is no checkout that could be cloned")
+    for program in ("git", "make", "setsid"):
+        if shutil.which(program, path=SYSTEM_PATH) is None:
+            raise LookupError(f"{program} is not there (Debian: apt-get install git make util-linux)")
+    # Git trusts no repository of another user unless it is told to.
+    (newcomer.home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
+    checkout = newcomer.home / "pilothouse"
+    done = newcomer.run("git", "clone", "--quiet", str(ROOT), str(checkout), seconds=120)
+    if done.returncode != 0 and newcomer.words:
+        raise LookupError(f"another user can't clone {ROOT}: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    (newcomer.home / "bin").mkdir()
+    shutil.copy(newest().path, newcomer.home / "bin" / "kubectl")
+    return checkout
+
+
+def _printed(output: str) -> str:
+    [lines] = re.findall(r"^In another terminal:\n((?:  .+\n)+)", output, re.MULTILINE)
+    return str(lines)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("who", ["root", "ordinary user"])
+def test_from_a_clone_to_running_pods(who: str) -> None:
+    with contextlib.ExitStack() as stack:
+        try:
+            newcomer = stack.enter_context(_newcomer(who))
+            checkout = _cloned(newcomer)
+        except LookupError as lacking:
+            pytest.skip(str(lacking))
+        process = newcomer.up(checkout)
+        try:
+            process.wait_until(lambda: "stops it, pods too" in process.output(), seconds=600)
+            printed = _printed(process.output())
+            assert f"export KUBECONFIG={checkout}/.data/admin.kubeconfig" in printed
+            assert "kubectl apply -f " in printed
+            nodes = newcomer.run("sh", "-ec", printed, seconds=60)
+            assert nodes.returncode == 0, nodes.stderr
+            assert " Ready " in nodes.stdout
+            more = (
+                "kubectl rollout status statefulset/hello --timeout=120s >&2\nkubectl get pods --no-headers"
+            )
+            pods = newcomer.run("sh", "-ec", printed.splitlines()[0] + "\n" + more, seconds=180)
+            assert pods.returncode == 0, pods.stderr
+            assert [line.split()[:3] for line in pods.stdout.splitlines()] == [
+                ["hello-0", "1/1", "Running"],
+                ["hello-1", "1/1", "Running"],
+            ]
+            assert len(newcomer.processes()) > 4
+            # Ctrl-C: all that is in the foreground of the terminal hears it.
+            os.killpg(process.pid, signal.SIGINT)
+            process.popen.wait(60)
+            assert "Traceback" not in process.output()
+            assert newcomer.processes() == []
+            assert not is_mounted_below(newcomer.home)
+        finally:
+            if newcomer.processes():
+                newcomer.run(
+                    str(checkout / ".venv" / "bin" / "pilothouse"),
+                    "down",
+                    "--data",
+                    f"{checkout}/.data",
+                    seconds=90,
+                )
+            process.end(seconds=60)
 
 
 @pytest.mark.long
