@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,24 @@ async def look(box: Box, script: str, *mounts: Mount, **fields: Any) -> list[str
     container = await box.shell(f"exec 2>&1; {script}", view=with_mounts(PLAIN_VIEW, mounts=mounts, **fields))
     await container.exited()
     return box.output(container)
+
+
+_ANNOUNCED = """
+import os, select
+from pilothouse.supervise.shim.namespaces import enter_namespaces
+heard, saying = os.pipe()
+def told_by(pid):
+    early = select.select([heard], [], [], 0.3)[0]
+    print("early" if early else "quiet", flush=True)
+enter_namespaces(None, told_by)
+os.write(saying, b"+")
+print("in", flush=True)
+"""
+
+
+def test_its_first_process_says_nothing_before_the_shim_knows_of_it(views: Box) -> None:
+    done = subprocess.run([sys.executable, "-c", _ANNOUNCED], capture_output=True, text=True, check=False)
+    assert done.stdout == "quiet\nin\n", done.stderr
 
 
 async def test_its_first_process_is_number_one(views: Box) -> None:

@@ -21,7 +21,7 @@ def enter_namespaces(user: UserShape | None, told_by: Callable[[int], None]) -> 
     """Into namespaces of our own; True if that took a user namespace, which knows one user.
 
     A PID namespace begins with the next fork. The process in between tells the shim who its child is (`told_by`), ends, and leaves the child
-    to the shim: the shim itself could not start threads in a namespace that isn't its own.
+    to the shim; before that the child says nothing, or the shim would hear it first. The shim itself could not start threads in a namespace that isn't its own.
     """
     mapped = False
     try:
@@ -31,9 +31,15 @@ def enter_namespaces(user: UserShape | None, told_by: Callable[[int], None]) -> 
             raise Refusal("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
         _enter_user_namespace(user)
         mapped = True
+    known, knowing = os.pipe()
     if (pid := os.fork()) != 0:
         told_by(pid)
+        os.write(knowing, b"+")
         os._exit(0)
+    os.close(knowing)
+    if os.read(known, 1) != b"+":
+        os._exit(1)
+    os.close(known)
     return mapped
 
 
