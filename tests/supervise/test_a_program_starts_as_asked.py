@@ -139,6 +139,22 @@ async def test_a_start_that_hangs_is_given_up_and_leaves_nothing(box: Box, tmp_p
     await eventually(nothing_there, seconds=10)
 
 
+async def test_a_shim_that_neither_answers_nor_ends_holds_up_nobody(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 600 >/dev/null\n")
+    interpreter.chmod(0o755)
+    folder = tmp_path / "hangs"
+    launch = box.launch(folder, ("/bin/true",))
+    monkeypatch.setattr("sys.executable", str(interpreter))
+    with pytest.raises(LaunchError) as failed:
+        await start(folder, launch, seconds=2)
+    assert failed.value.reason == "ShimFailed"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
 async def test_many_start_at_once(box: Box) -> None:
     containers = await asyncio.gather(*(box.shell(f"exit {number}") for number in range(20)))
     exits = await asyncio.gather(*(container.exited() for container in containers))

@@ -154,7 +154,7 @@ async def start(folder: Path, launch: Launch, *, seconds: float = START_SECONDS)
             f"it did not start in {seconds:g} s: a mount or the program's own file may be on a filesystem that hangs",
         ) from None
     finally:
-        shim.wait()
+        await _reap(shim, min(seconds, KILL_SECONDS))
     word, _, message = heard.decode(errors="replace").partition("\n")[2].partition("\n")
     match word:
         case "started" | "taken":
@@ -235,6 +235,20 @@ def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[byt
         os.close(writer)
         os.close(order)
     return reader, shim
+
+
+async def _reap(shim: subprocess.Popen[bytes], seconds: float) -> None:
+    """Its first process ends at once. One that does not is killed; one that even so hangs in the kernel is not waited for."""
+    if shim.poll() is not None:
+        return
+    with contextlib.closing(Handle.child(shim.pid)) as first:
+        for _ in range(2):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await first.wait()
+                break
+            shim.kill()
+    shim.poll()
 
 
 def _complaint(folder: Path) -> str:
