@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kit.machines import missing
+from tests.kit.tools import MissingTool, find
 from tests.kit.waiting import eventually
 from tests.real_kubernetes.plane import PODS, RealPlane, kubernetes
 from tests.streams.terminals import on_a_terminal
 
+from pilothouse.app.default_classes import CLASSES
+
 pytestmark = [pytest.mark.long, pytest.mark.etcd, pytest.mark.skipif(bool(missing()), reason=missing())]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "kubernetes" / "stateful-set.yaml"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "kubernetes" / "stateful-set.yaml"
 SERVE = """#!/bin/sh
 trap 'echo told to end; exit 0' TERM
 echo "$HOSTNAME serves"
@@ -68,13 +73,6 @@ STORED = {
         ],
     },
 }
-CLASS = {
-    "apiVersion": "storage.k8s.io/v1",
-    "kind": "StorageClass",
-    "metadata": {"name": "directory"},
-    "provisioner": "pilothouse.io/directory",
-    "volumeBindingMode": "WaitForFirstConsumer",
-}
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +86,10 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPlane]:
         subprocess.run(
             [sys.executable, "-m", "pilothouse", *words, "nginx:1.27", str(image)], check=True, timeout=60
         )
+        # `pilothouse up` makes these by itself.
+        classes = json.dumps({"apiVersion": "v1", "kind": "List", "items": CLASSES})
+        kubectl = [str(plane.kubectl.binary.path), "--kubeconfig", str(plane.target.kubeconfig)]
+        subprocess.run([*kubectl, "apply", "-f", "-"], input=classes.encode(), check=True, timeout=60)
         yield plane
 
 
@@ -129,6 +131,52 @@ async def test_the_example_runs(real: RealPlane) -> None:
     assert {pod["status"]["qosClass"] for pod in pods} == {"BestEffort"}
 
 
+@contextlib.asynccontextmanager
+async def applied(real: RealPlane, example: Path) -> AsyncIterator[None]:
+    """The set of that name, ready; gone with its data afterwards, for other tests share the node."""
+    name = example.stem
+
+    async def no_volume() -> bool:
+        volumes = (await shown(real, "pv"))["items"]
+        return not any(each["spec"]["claimRef"]["name"].startswith(f"data-{name}-") for each in volumes)
+
+    try:
+        (await real.kubectl("apply", "-f", str(example))).ok()
+        await until_ready(real, name)
+        pods = (await shown(real, "pods", "-l", f"app={name}"))["items"]
+        assert {pod["status"]["phase"] for pod in pods} == {"Running"}
+        assert {pod["spec"]["nodeName"] for pod in pods} == {"m1"}
+        yield
+    finally:
+        (await real.kubectl("delete", "-f", str(example), "--timeout=50s")).ok()
+        # Claims stay for as long as pods use them: this waits for those, too.
+        (await real.kubectl("delete", "pvc", "-l", f"app={name}", "--timeout=50s")).ok()
+        await eventually(no_volume, seconds=60)
+
+
+async def test_the_example_of_web_servers_runs(real: RealPlane) -> None:
+    async with applied(real, EXAMPLES / "kubernetes" / "hello.yaml"):
+        asking = 'import urllib.request as u; print(u.urlopen("http://hello-1.hello:8080").read().decode())'
+        said = (await real.kubectl("exec", "hello-0", "--", "python3", "-c", asking)).ok()
+        assert said.startswith("hello-1 began at ")
+        claims = (await shown(real, "pvc", "-l", "app=hello"))["items"]
+        assert [each["spec"]["storageClassName"] for each in claims] == ["directory", "directory"]
+
+
+async def test_the_example_of_redis_runs(real: RealPlane) -> None:
+    try:
+        find("redis-server")
+        find("mkfs.xfs")
+    except MissingTool as lacking:
+        pytest.skip(str(lacking))
+    async with applied(real, EXAMPLES / "redis.yaml"):
+        asking = ("exec", "redis-1", "--", "redis-cli", "-h", "redis-0.redis")
+        assert (await real.kubectl(*asking, "set", "greeting", "hello")).ok() == "OK\n"
+        assert (await real.kubectl(*asking, "get", "greeting")).ok() == "hello\n"
+        claims = (await shown(real, "pvc", "-l", "app=redis"))["items"]
+        assert [each["status"]["capacity"] for each in claims] == [{"storage": "320Mi"}] * 3
+
+
 async def test_logs_come_through_kube_apiserver(real: RealPlane) -> None:
     (await real.kubectl("apply", "-f", str(EXAMPLE))).ok()
     await until_ready(real, "web")
@@ -157,7 +205,6 @@ async def test_a_deleted_pod_comes_back_and_a_set_grows_and_shrinks(real: RealPl
 
 
 async def test_claims_get_volumes_of_the_node_and_keep_their_data(real: RealPlane) -> None:
-    (await real.kubectl("apply", "-f", "-", stdin=json.dumps(CLASS))).ok()
     (await real.kubectl("apply", "-f", "-", stdin=json.dumps(STORED))).ok()
     await until_ready(real, "store")
     volumes = (await shown(real, "pv"))["items"]
