@@ -11,7 +11,7 @@ import pytest
 from tests.kit.planes import UpPlane, as_ordinary_user
 from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
-from tests.up.watching import in_memory, is_mounted_below, lives, pod_once, program_of
+from tests.up.watching import groups_of, in_memory, is_mounted_below, lives, pod_once, program_of
 
 
 async def test_the_printed_lines_work(plane: UpPlane) -> None:
@@ -42,10 +42,13 @@ async def test_ctrl_c_stops_all_of_it_and_the_next_up_goes_on(plane: UpPlane) ->
     await plane.kubectl("delete", "storageclass", "loop")
     pids = [plane.report["pid"], *(role["pid"] for role in plane.report["roles"]), program_of(plane, pod)]
     assert all(map(lives, pids))
+    groups = groups_of(plane, pod)
+    assert all(group.is_dir() for group in groups)
     assert plane.stop(signal.SIGINT) == 0, plane.output
     assert "Traceback" not in plane.output
     assert not any(map(lives, pids))
     assert not is_mounted_below(plane.data)
+    assert not any(group.exists() for group in groups)
     shown = plane.run("status")
     assert (shown.returncode, "nothing is up" in shown.stdout) == (1, True)
 

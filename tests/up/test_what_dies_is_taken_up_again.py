@@ -7,7 +7,7 @@ import pytest
 from tests.kit.planes import UpPlane
 from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
-from tests.up.watching import lives, node_is_ready, pod_once, program_of
+from tests.up.watching import groups_of, lives, node_is_ready, pod_once, program_of
 
 pytestmark = pytest.mark.long
 
@@ -63,11 +63,13 @@ async def test_an_up_that_is_killed_leaves_pods_alone_which_the_next_one_takes_u
 
 async def test_what_a_killed_up_left_is_brought_down(plane: UpPlane) -> None:
     await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
-    pid = program_of(plane, await pod_once(plane))
+    pod = await pod_once(plane)
+    pid, groups = program_of(plane, pod), groups_of(plane, pod)
     plane.stop(signal.SIGKILL)
     done = plane.run("down")
     assert done.stdout == "down; 1 containers that nobody looked after were stopped\n", done.stderr
     assert not lives(pid)
+    assert not any(group.exists() for group in groups)
 
 
 async def test_a_stop_ends_pods_whose_node_has_just_died(plane: UpPlane) -> None:

@@ -49,6 +49,13 @@ def program_of(plane: UpPlane, pod: dict[str, Any], attempt: int = 0) -> int:
     return state.program.pid
 
 
+def groups_of(plane: UpPlane, pod: dict[str, Any]) -> list[Path]:
+    """The control groups of a pod and its container; none where the machine grants none."""
+    folder = plane.data / "node" / "pods" / pod["metadata"]["uid"] / "containers" / "sh" / "0"
+    inner = [Path(each) for each in records.read_launch(folder).cgroups]
+    return [*inner, *(each.parent for each in inner)]
+
+
 def lives(pid: int) -> bool:
     """Whether there is such a process, other than as a zombie."""
     try:

@@ -4,8 +4,8 @@
 
 No agent may look after the folder meanwhile, or it would start again what ends here. Each container gets its preStop hook, its
 stop signal and its pod's grace, sidecars last, as when the pod is deleted. But nothing is written to the API: to the
-next agent it is as if the machine had been off, and it starts the containers again. What was mounted for pods is unmounted, and what they had in
-memory is gone.
+next agent it is as if the machine had been off, and it starts the containers again. What was mounted for pods is unmounted, what they had in
+memory is gone, and so are their control groups.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import asyncio
 import logging
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
@@ -26,6 +29,8 @@ from pilothouse.node.lifecycle.roles import Part, parts
 from pilothouse.node.parts import Container, Containers
 from pilothouse.node.volumes.machine import mounts, under, unmount
 from pilothouse.node.volumes.memory import memory_of
+from pilothouse.supervise import records
+from pilothouse.supervise.cgroups import Group, GroupBusy
 from pilothouse.supervise.launching import Exit
 
 log = logging.getLogger(__name__)
@@ -38,6 +43,9 @@ async def end_pods(node: Path, containers: Containers, clock: Clock, *, patience
     """
     endings = [_Ending(folder, containers, clock, patience) for folder in pod_folders(node / "pods")]
     counts = await asyncio.gather(*(ending.run() for ending in endings), return_exceptions=True)
+    for ending, count in zip(endings, counts, strict=True):
+        if not isinstance(count, BaseException):
+            await ending.remove_groups()
     memory = memory_of(node, root=os.geteuid() == 0)
     for folder in pod_folders(node / "pods"):
         # Secrets in memory, which nobody needs until the pod is started again.
@@ -82,6 +90,22 @@ class _Ending:
             *(self._end(pod, part, running.get(part.name), order[part.name]) for part in known)
         )
         return len(running)
+
+    async def remove_groups(self) -> None:
+        """Nothing runs in them any more. Where they are is known from what was started there: no other tree is looked at."""
+        groups: set[str] = set()
+        for name in self._folder.containers():
+            folder = self._folder.container(name)
+            for attempt in folder.attempts():
+                # Without a whole one it was never started.
+                with suppress(FileNotFoundError, msgspec.DecodeError):
+                    groups.update(records.read_launch(folder.attempt(attempt)).cgroups)
+        if not groups:
+            return
+        try:
+            await Group.holding(sorted(groups)).remove()
+        except GroupBusy as problem:
+            log.warning("%s", problem)
 
     async def _running(self) -> dict[str, Container]:
         found: dict[str, Container] = {}

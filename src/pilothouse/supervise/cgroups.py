@@ -59,6 +59,12 @@ class Group:
         self._unified = None if unified is None else unified / name
         self._unavailable = unavailable
 
+    @classmethod
+    def holding(cls, folders: Iterable[str]) -> Group:
+        """The one above those of a launch (`Launch.cgroups`), wherever they were found then. At least one."""
+        above = [Path(folder).parent for folder in folders]
+        return cls({str(each.parent): each.parent for each in above}, None, above[0].name, {})
+
     @property
     def folders(self) -> tuple[str, ...]:
         """To be joined by whoever is to be in it; for `Launch.cgroups`."""
