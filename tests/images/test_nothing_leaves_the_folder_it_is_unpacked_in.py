@@ -165,3 +165,22 @@ def test_a_link_with_a_zero_byte_is_told_so(tmp_path: Path):
     (tmp_path / "out").mkdir()
     with pytest.raises(UnpackError, match=r"a.zip is no tar or zip archive that can be read"):
         unpack(tmp_path / "a.zip", tmp_path / "out", Limits())
+
+
+def test_a_folder_that_may_not_be_read_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "source" / "closed").mkdir(parents=True)
+    (tmp_path / "source" / "open").write_text("x")
+    (tmp_path / "out").mkdir()
+    for each in (tmp_path, tmp_path / "source", tmp_path / "out"):
+        each.chmod(0o777)
+    (tmp_path / "source" / "closed").chmod(0)
+    monkeypatch.chdir(tmp_path)  # The folders above it are closed to others.
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(65534)  # Root may read anything.
+    try:
+        with pytest.raises(PermissionError, match="source/closed"):
+            unpack(Path("source"), Path("out"), Limits())
+    finally:
+        os.seteuid(me)
+        (tmp_path / "source" / "closed").chmod(0o700)

@@ -121,7 +121,8 @@ def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
         ) from None
     for listed in index.images:
         click.echo(f"packed {listed.name}: {listed.digest}")
-    click.echo(f"{target}: {len(index.images)} images, {_size(target.stat().st_size)}")
+    number = "1 image" if len(index.images) == 1 else f"{len(index.images)} images"
+    click.echo(f"{target}: {number}, {_size(target.stat().st_size)}")
 
 
 @image.command("import-bundle")

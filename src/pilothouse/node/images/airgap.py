@@ -89,7 +89,7 @@ def pack(target: Path, names: Sequence[str], library: Library) -> Index:
                 gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
                 tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
             ):
-                content = msgspec.json.format(msgspec.json.encode(index))
+                content = msgspec.json.format(msgspec.json.encode(index, order="deterministic"))
                 archive.addfile(_member(INDEX, len(content)), io.BytesIO(content))
                 for listed, (_, root) in zip(index.images, roots, strict=True):
                     for entry in folder_entries(root):
@@ -106,7 +106,7 @@ def bring(source: Path, library: Library, *, replace: bool = False) -> Iterator[
     """Take in the images of a bundle, one after the other; with each name comes its record, or None if it was here already.
 
     What is here under the same name with other files or another manifest stays, and nothing at all is taken in, unless ``replace``.
-    Raises LibraryError, ReferenceError, ManifestError, UnpackError, ImageMissing, or OSError.
+    Raises LibraryError, UnpackError, ImageMissing, or OSError.
     """
     if not source.is_file():
         raise LibraryError(f"{source} is no file")

@@ -257,8 +257,12 @@ def _zip_entries(archive: zipfile.ZipFile) -> Iterator[Entry]:
 
 
 def folder_entries(source: Path) -> Iterator[Entry]:
-    """In an order that depends on names alone, so that the same folder has the same digest."""
-    for folder, names, files in os.walk(source):
+    """In an order that depends on names alone, so that the same folder has the same digest. Raises OSError."""
+
+    def unreadable(problem: OSError) -> None:
+        raise problem  # Else os.walk leaves the folder out without a word.
+
+    for folder, names, files in os.walk(source, onerror=unreadable):
         names.sort()
         for name in sorted([*names, *files]):
             path = Path(folder) / name
