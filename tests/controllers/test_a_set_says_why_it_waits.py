@@ -21,6 +21,12 @@ UNSCHEDULABLE = {
     "reason": "Unschedulable",
     "message": "no node has 2 CPUs left",
 }
+UNPROVISIONED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "WaitingForVolumes",
+    "message": 'persistentvolumeclaim "data-web-0" can\'t be provisioned: node n1: the disk is full',
+}
 
 
 def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, **spec: Any) -> Wait:
@@ -47,6 +53,13 @@ def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, *
             "Unschedulable",
             "no node has 2 CPUs left",
             "add a node",
+        ),
+        (
+            {"phase": "Pending", "conditions": [UNPROVISIONED]},
+            {},
+            "WaitingForVolumes",
+            'persistentvolumeclaim "data-web-0" can\'t be provisioned: node n1: the disk is full',
+            "see to the pod's claims: kubectl describe pvc -n default",
         ),
         (
             {"phase": "Pending"},

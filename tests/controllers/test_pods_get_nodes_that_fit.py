@@ -289,3 +289,35 @@ def test_a_claim_that_waits_for_its_pod_is_told_the_node_which_keeps_the_place()
     assert placed(pod("q", cpu="3"), node("n1"), asked, waiting, classes).endswith("1 Insufficient cpu.")
     bound = {**waiting, "spec": {**waiting["spec"], "volumeName": "v"}, "status": {"phase": "Bound"}}
     assert placed(asked, node("n1"), bound, classes, volume("v", on="n1")) == "n1"
+
+
+def test_a_claim_that_can_not_be_provisioned_is_told_on_the_pod_with_its_reason() -> None:
+    failed = claim(storageClassName="slow")
+    failed["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": "n1"}
+    failed["status"] = {
+        "phase": "Pending",
+        "conditions": [
+            {
+                "type": "pilothouse.io/Provisioned",
+                "status": "False",
+                "reason": "ProvisioningFailed",
+                "message": "node n1: the disk is full",
+            }
+        ],
+    }
+    asked, around = pod("p", claims=["data"]), [node("n1"), failed, storage_class("slow", waits=True)]
+    noted, told, wait = seen(scheduling, asked, *around)
+    why = 'persistentvolumeclaim "data" can\'t be provisioned: node n1: the disk is full'
+    assert isinstance(noted, SetStatus)
+    (condition,) = noted.status["conditions"]
+    assert (condition["status"], condition["reason"], condition["message"]) == (
+        "False",
+        "WaitingForVolumes",
+        why,
+    )
+    assert isinstance(told, Tell)
+    assert (told.event, told.because, told.warning) == ("FailedScheduling", why, True)
+    assert isinstance(wait, Wait)
+    assert "kubectl describe pvc data -n " in wait.remedy
+    again = seen(scheduling, {**asked, "status": noted.status}, *around)
+    assert [type(one) for one in again] == [Wait]

@@ -24,6 +24,9 @@ NODE: Final = "pilothouse.io/node"
 FINALIZER: Final = "pilothouse.io/volume"
 """Keeps a volume's object until its data is gone, or is known to stay."""
 
+PROVISIONED: Final = "pilothouse.io/Provisioned"
+"""The condition of a claim that, while it is False, says why the node that was chosen can't make its volume."""
+
 
 def volume_name(claim_uid: str) -> str:
     """What the volume of a claim is called, as every provisioner calls it."""

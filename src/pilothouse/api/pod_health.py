@@ -16,6 +16,8 @@ import msgspec
 
 from pilothouse.api.objects import Object
 
+WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
+"""The reason of PodScheduled=False while a node is chosen and the volumes are being made there."""
 _STARTING: Final = ("", "ContainerCreating", "PodInitializing")
 _REMEDIES: Final = {
     "CrashLoopBackOff": "see why it exits: kubectl logs {pod} -n {namespace} -c {container} --previous",
@@ -134,7 +136,10 @@ def _without_node(pod: Object) -> Trouble:
         return Trouble("SchedulingGated", sentence, "whoever put the gates there has to remove them")
     condition = pod.condition("PodScheduled") or {}
     if condition.get("status") == "False":
-        said = condition.get("message") or "no node fits"
+        said = str(condition.get("message") or "no node fits")
+        if condition.get("reason") == WAITING_FOR_VOLUMES or "persistentvolumeclaim" in said.lower():
+            remedy = f"see to the pod's claims: kubectl describe pvc -n {pod.namespace}"
+            return Trouble(WAITING_FOR_VOLUMES, f"pod {pod.name} has no node yet: {said}", remedy)
         remedy = "add a node that fits, or ask for less in the pod template (requests, selectors, affinity, tolerations)"
         return Trouble("Unschedulable", f"pod {pod.name} has no node: {said}", remedy)
     return Trouble("PodPending", f"pod {pod.name} has no node yet", "a scheduler has to run")

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pilothouse.api.local_volumes import PROVISIONED
 from pilothouse.api.nouns import (
     Namespace,
     Node,
@@ -132,15 +133,32 @@ def _placed(pod: Object, world: World) -> Iterator[Intent]:
 
 def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> Iterator[Intent]:
     """Have the pod's volumes be where it will run, and keep its place until they are."""
-    names = ", ".join(claim.name for claim in claims)
-    because = f"its volumes are to be bound on node {node} first: {names}"
+    names = " ".join(claim.name for claim in claims)
+    failures = [each for claim in claims if (each := _failure(claim))]
+    first = f"its volumes are to be bound on node {node} first: {names.replace(' ', ', ')}"
+    because = "; ".join(failures) or first
     # The place is kept before anybody is asked to do something for it.
-    yield from _noted(pod, AWAITING, because, now)
+    noted = list(_noted(pod, AWAITING, because, now))
+    yield from noted
+    if noted and failures:
+        yield Tell(pod, because=because, event="FailedScheduling", warning=True)
     for claim in claims:
         if claim.annotations.get(SELECTED_NODE) != node:
             fields: Tree = {"metadata": {"annotations": {SELECTED_NODE: node}}}
             yield Patch(claim, fields, exact=True, because=f"pod {pod.name} is to run on node {node}")
-    yield Wait(AWAITING, because=because, remedy=f"see what they wait for: kubectl describe pvc {names}")
+    yield Wait(
+        AWAITING,
+        because=because,
+        remedy=f"see what they wait for: kubectl describe pvc {names} -n {pod.namespace}",
+    )
+
+
+def _failure(claim: Object) -> str:
+    """Why the node that was chosen can't make its volume, as far as it has said; empty if it has not."""
+    said = claim.condition(PROVISIONED) or {}
+    if said.get("status") != "False":
+        return ""
+    return f'persistentvolumeclaim "{claim.name}" can\'t be provisioned: {said.get("message")}'
 
 
 def _stuck(pod: Object, message: str, advice: str, now: float) -> Iterator[Intent]:

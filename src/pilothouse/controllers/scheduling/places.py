@@ -15,12 +15,12 @@ from typing import Final
 
 from pilothouse.api.nouns import Node, PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
-from pilothouse.api.pod_health import ended
+from pilothouse.api.pod_health import WAITING_FOR_VOLUMES, ended
 from pilothouse.controllers.scheduling.requests import Amounts, allocatable, requested
 from pilothouse.controllers.storage.matching import SELECTED_NODE
 from pilothouse.runtime.world import World
 
-AWAITING: Final = "WaitingForVolumes"
+AWAITING: Final = WAITING_FOR_VOLUMES
 """The reason, in a pod's condition, that its place is kept for it."""
 
 

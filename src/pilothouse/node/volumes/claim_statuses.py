@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pilothouse.api.local_volumes import PROVISIONED
 from pilothouse.api.objects import Tree
 from pilothouse.base.times import format_time
 
-PROVISIONED: Final = "pilothouse.io/Provisioned"
 _RESIZING: Final = ("Resizing", "FileSystemResizePending", "NodeResizeError", "ControllerResizeError")
 _MODIFYING: Final = ("ModifyingVolume", "ModifyVolumeError")
 Status = Mapping[str, Any]
