@@ -145,15 +145,13 @@ def test_from_a_clone_to_running_pods(who: str) -> None:
             assert newcomer.processes() == []
             assert not is_mounted_below(newcomer.home)
         finally:
-            if newcomer.processes():
-                newcomer.run(
-                    str(checkout / ".venv" / "bin" / "pilothouse"),
-                    "down",
-                    "--data",
-                    f"{checkout}/.data",
-                    seconds=90,
-                )
-            process.end(seconds=60)
+            program = checkout / ".venv" / "bin" / "pilothouse"
+            if newcomer.processes() and program.exists():
+                newcomer.run(str(program), "down", "--data", f"{checkout}/.data", seconds=90)
+            # Whatever it was still installing with.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.popen.wait()
 
 
 @pytest.mark.long
