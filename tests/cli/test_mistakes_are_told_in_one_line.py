@@ -99,3 +99,23 @@ def test_a_client_authority_that_is_none(tmp_path):
     (tmp_path / "ca").write_text("garbage")
     said = fails("--data", str(tmp_path / "data"), "--client-ca-file", str(tmp_path / "ca"))
     assert f"--client-ca-file {tmp_path / 'ca'} is not a PEM certificate" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("missing", "does not exist; make it, or mount its disk"), ("file", "is no folder")]
+)
+def test_a_tier_that_is_not_there(tmp_path, name, said):
+    (tmp_path / "file").touch()
+    done = pilothouse("up", "--data", str(tmp_path / "data"), "--tier", f"fast={tmp_path / name}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"the folder of fast, {tmp_path / name}, {said}" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_command_that_is_suggested_stays_in_one_line(tmp_path):
+    data = tmp_path / ("long " * 20).strip()
+    done = pilothouse("status", "--data", str(data))
+    assert (done.returncode, done.stdout) == (
+        1,
+        f"nothing is up on {data}; `pilothouse up --data {data}` starts it\n",
+    )

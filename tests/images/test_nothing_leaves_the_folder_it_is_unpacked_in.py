@@ -58,6 +58,45 @@ WRONG = {
 }
 
 
+IMPOSSIBLE = {
+    "a folder in place of a file": (
+        [("a", {}, b"x"), ("a", FOLDER, b"")],
+        "a: another entry of the same name comes before it",
+    ),
+    "a file in place of a folder": (
+        [("a", FOLDER, b""), ("a", {}, b"x")],
+        "a: a folder of the same name comes before it",
+    ),
+    "a hard link in place of a file": (
+        [("a", {}, b"x"), ("b", {}, b"x"), ("b", hard("a"), b"")],
+        "b: another entry of the same name comes before it",
+    ),
+    "a file below a file": (
+        [("a", {}, b"x"), ("a/b", {}, b"x")],
+        "a/b: lies below a, which is no folder",
+    ),
+    "a name that is too long": (
+        [("n" * 300, {}, b"x")],
+        f"{'n' * 80}…: its name, or what it is a link to, is too long",
+    ),
+    "a link that is too long": (
+        [("a", link("n/" * 3000), b"")],
+        "a: its name, or what it is a link to, is too long",
+    ),
+}
+
+
+@pytest.mark.parametrize(("members", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+def test_an_entry_that_can_not_be_is_named_as_the_archive_names_it(
+    tmp_path: Path, members: list[tuple[str, dict[str, object], bytes]], said: str
+):
+    target = tmp_path / "target"
+    target.mkdir()
+    with pytest.raises(UnpackError) as refused:
+        unpack(tar(tmp_path / "bad.tar.gz", *members), target, FEW)
+    assert str(refused.value) == said
+
+
 @pytest.mark.parametrize("members", WRONG.values(), ids=WRONG.keys())
 def test_an_archive_with_something_dangerous_is_refused(
     tmp_path: Path, members: list[tuple[str, dict[str, object], bytes]]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pilothouse.app.status import Row, Seen
 
 _MOST_PODS = 30
+_NO_MARGIN = 10_000
 _WELL = {"running", "Running", "Ready", "Succeeded"}
 
 
@@ -35,12 +36,19 @@ def status(data: Path, once: bool) -> None:
     from pilothouse.app.status import look
 
     console = Console()
+    if not console.is_terminal:
+        # Whoever reads it has no margin: lines are as long as they are.
+        console = Console(width=_NO_MARGIN)
     path = data.absolute()
     try:
         seen = look(path, time.time())
-        if once or not console.is_terminal or not seen.up:
+        if not seen.up:
+            # As it is: what it suggests is there to be copied.
+            click.echo(seen.headline)
+            raise SystemExit(1)
+        if once or not console.is_terminal:
             console.print(_shown(seen))
-            raise SystemExit(0 if seen.up else 1)
+            return
         with Live(_shown(seen), console=console, auto_refresh=False) as live:
             while seen.up:
                 time.sleep(1)

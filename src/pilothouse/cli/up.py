@@ -69,6 +69,15 @@ def up(
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     host, port = listen
+    for tier, place in tiers:
+        # Not made here: where a disk is not mounted, its volumes would go to another.
+        if not place.is_dir():
+            what = "is no folder" if place.exists() else "does not exist; make it, or mount its disk"
+            raise click.BadParameter(f"the folder of {tier}, {place}, {what}", param_hint="--tier")
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise click.BadParameter(
+                f"the folder of {tier}, {place}, can't be written by you", param_hint="--tier"
+            )
     try:
         kept = kept_node_name(DataFolder(data.absolute()).node_kubeconfig)
         options = UpOptions(

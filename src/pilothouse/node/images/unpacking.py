@@ -10,6 +10,7 @@ wrong ends it; whoever called throws the target away.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import lzma
@@ -26,6 +27,13 @@ from typing import IO, Final
 import msgspec
 
 _CHUNK: Final = 1 << 20
+_FAULTS: Final = {
+    errno.ENAMETOOLONG: "its name, or what it is a link to, is too long",
+    errno.EEXIST: "another entry of the same name comes before it",
+    errno.EISDIR: "a folder of the same name comes before it",
+}
+"""What an entry can be refused for by the system that is the archive's fault."""
+_SHOWN: Final = 80
 DAMAGED: Final = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -143,6 +151,15 @@ class _Taking:
         if not parts:
             self.entries -= 1
             return
+        try:
+            self._take(parts, entry, digest)
+        except OSError as problem:
+            if problem.errno not in _FAULTS:
+                raise
+            name = entry.path if len(entry.path) <= _SHOWN else f"{entry.path[:_SHOWN]}…"
+            raise UnpackError(f"{name}: {_FAULTS[problem.errno]}") from None
+
+    def _take(self, parts: tuple[str, ...], entry: Entry, digest: hashlib._Hash | None) -> None:
         path = self._placed(parts, entry)
         if digest is not None:
             digest.update(_head(entry, "/".join(parts)))
@@ -190,6 +207,10 @@ class _Taking:
             path = path / name
             if path.is_symlink():
                 raise UnpackError(f"{entry.path}: goes through the link {path.relative_to(self._target)}")
+            if path.exists() and not path.is_dir():
+                raise UnpackError(
+                    f"{entry.path}: lies below {path.relative_to(self._target)}, which is no folder"
+                )
             path.mkdir(exist_ok=True)
         path = path / parts[-1] if parts else path
         if entry.kind != "folder" and path.is_symlink():
