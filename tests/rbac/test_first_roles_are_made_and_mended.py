@@ -153,7 +153,7 @@ UNSERVED = {
     ("", "bindings"),
     ("", "endpoints/restricted"),
     # What a node's own server asks after when somebody calls it.
-    *(("", f"nodes/{each}") for each in ("log", "metrics", "stats")),
+    *(("", f"nodes/{each}") for each in ("configz", "healthz", "log", "metrics", "pods", "stats")),
     ("", "pods/finalizers"),
     ("", "services/finalizers"),
     ("apps", "statefulsets/finalizers"),

@@ -44,13 +44,13 @@ def role(name: str, *rules: Rule) -> Object:
     return _role("Role", name, rules, ())
 
 
-def binding(name: str, *subjects: dict[str, str], kind: str = "ClusterRole") -> Object:
-    """A binding of the role that has its name; of a Role, yet without its namespace."""
+def binding(name: str, *subjects: dict[str, str], kind: str = "ClusterRole", role: str = "") -> Object:
+    """A binding of the role that has its name, unless another is named; of a Role, yet without its namespace."""
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "ClusterRoleBinding" if kind == "ClusterRole" else "RoleBinding",
         "metadata": _metadata(name, ()),
-        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": name},
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role or name},
         **({"subjects": list(subjects)} if subjects else {}),
     }
 

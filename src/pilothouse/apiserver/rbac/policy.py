@@ -67,7 +67,7 @@ def cluster_bindings() -> list[Object]:
         binding("system:service-account-issuer-discovery", group("system:serviceaccounts")),
         binding("system:volume-scheduler", user("system:kube-scheduler")),
         binding("pilothouse:audit-reader", group(PEERS_GROUP)),
-        binding("system:kubelet-api-admin", group(PEERS_GROUP)),
+        binding("pilothouse:kubelet-api-admin", group(PEERS_GROUP), role="system:kubelet-api-admin"),
         binding("pilothouse:controller-manager", user("pilothouse:controller-manager")),
         binding("pilothouse:monitoring", group("system:monitoring")),
         binding("pilothouse:node-bootstrapper", group("system:bootstrappers")),
@@ -178,7 +178,10 @@ def _components() -> Iterable[Object]:
     yield plain(
         "system:kubelet-api-admin",
         verbs(VIEW, "nodes"),
-        verbs("*", "nodes/log nodes/metrics nodes/proxy nodes/stats"),
+        verbs(
+            "*",
+            "nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats",
+        ),
         verbs("proxy", "nodes"),
     )
     yield plain(
