@@ -30,8 +30,7 @@ async def test_a_role_that_dies_meanwhile_is_started_again_and_everything_goes_o
         await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
         pid = program_of(plane, await pod_once(plane))
         filling = disk / "filling"
-        free = os.statvfs(disk)
-        filling.write_bytes(b"x" * (free.f_bavail * free.f_frsize))
+        _fill(filling)
         killed = plane.role("controller-manager")["pid"]
         os.kill(killed, signal.SIGKILL)
 
@@ -45,6 +44,13 @@ async def test_a_role_that_dies_meanwhile_is_started_again_and_everything_goes_o
         await node_is_ready(plane)
         await plane.kubectl("scale", "statefulset", "web", "--replicas=2")
         await pod_once(plane, name="web-1")
+
+
+def _fill(file: Path) -> None:
+    """Others write to the disk meanwhile, so it is full when it says so."""
+    with file.open("wb", buffering=0) as filling, pytest.raises(OSError, match="No space left"):
+        while True:
+            filling.write(bytes(1 << 16))
 
 
 def _children(plane: UpPlane) -> list[int]:
