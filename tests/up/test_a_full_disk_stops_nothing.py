@@ -30,7 +30,8 @@ async def test_a_role_that_dies_meanwhile_is_started_again_and_everything_goes_o
         await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
         pid = program_of(plane, await pod_once(plane))
         filling = disk / "filling"
-        _fill(filling)
+        with pytest.raises(OSError, match="No space left"):
+            _write_on_and_on(filling)
         killed = plane.role("controller-manager")["pid"]
         os.kill(killed, signal.SIGKILL)
 
@@ -46,9 +47,9 @@ async def test_a_role_that_dies_meanwhile_is_started_again_and_everything_goes_o
         await pod_once(plane, name="web-1")
 
 
-def _fill(file: Path) -> None:
+def _write_on_and_on(file: Path) -> None:
     """Others write to the disk meanwhile, so it is full when it says so."""
-    with file.open("wb", buffering=0) as filling, pytest.raises(OSError, match="No space left"):
+    with file.open("wb", buffering=0) as filling:
         while True:
             filling.write(bytes(1 << 16))
 
