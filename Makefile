@@ -2,9 +2,8 @@
 
 BIN = $(or $(PILOTHOUSE_VENV),.venv)/bin
 PYTEST = $(BIN)/pytest
-WORKERS = auto
-# The long tests wait more than they work.
-LONG_WORKERS = $(shell echo $$(( $$(nproc) * 3 / 2 )))
+# More than there are processors: tests with real servers wait more than they work.
+WORKERS = $(shell echo $$(( $$(nproc) * 3 / 2 )))
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
@@ -45,7 +44,7 @@ test: setup
 test-long: setup kubernetes
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
 	@scripts/tools/debian || echo "without these the tests of filesystems and databases are skipped"
-	$(PYTEST) -n $(LONG_WORKERS) -m long --timeout=1800
+	$(PYTEST) -n $(WORKERS) -m long --timeout=1800
 	@$(MAKE) --no-print-directory conformance
 
 kubernetes: setup
