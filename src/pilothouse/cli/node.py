@@ -9,7 +9,7 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.cli.lifeline import lifeline_flag
-from pilothouse.cli.parameters import Listen, Tier
+from pilothouse.cli.parameters import Listen, pod_cidr_flag, tier_flag
 from pilothouse.cli.staying import log_to_stderr, verbose_flag
 from pilothouse.cli.store_flags import data_flag
 
@@ -84,12 +84,7 @@ class Taints(click.ParamType[tuple[dict[str, str], ...]]):
     default="",
     help="Address by which other machines reach this one; else the one it goes out by.",
 )
-@click.option(
-    "--pod-cidr",
-    default="",
-    metavar="CIDR",
-    help="Range of its pods' addresses; else each gets one of loopback.",
-)
+@pod_cidr_flag
 @click.option(
     "--node-labels", type=Labels(), default="", help="Labels that the Node has besides the usual ones."
 )
@@ -97,14 +92,7 @@ class Taints(click.ParamType[tuple[dict[str, str], ...]]):
 @click.option(
     "--stop-pods", is_flag=True, help="End all pods when told to stop; else the next agent takes them up."
 )
-@click.option(
-    "--tier",
-    "tiers",
-    type=Tier(),
-    multiple=True,
-    metavar="NAME=FOLDER",
-    help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
-)
+@tier_flag
 @lifeline_flag
 @verbose_flag("Log more; twice for much more.")
 def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: Any) -> None:

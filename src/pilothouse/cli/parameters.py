@@ -89,3 +89,19 @@ class Urls(click.ParamType[tuple[str, ...]]):
             if not url.startswith(("http://", "https://")):
                 self.fail(f"{url!r} is not a URL such as https://127.0.0.1:2379", param, ctx)
         return urls
+
+
+pod_cidr_flag = click.option(
+    "--pod-cidr",
+    default="",
+    metavar="CIDR",
+    help="Range of the pods' addresses; else each gets one of loopback.",
+)
+tier_flag = click.option(
+    "--tier",
+    "tiers",
+    type=Tier(),
+    multiple=True,
+    metavar="NAME=FOLDER",
+    help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
+)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.parameters import Listen, Tier
+from pilothouse.cli.parameters import Listen, pod_cidr_flag, tier_flag
 from pilothouse.cli.store_flags import data_flag
 
 if TYPE_CHECKING:
@@ -32,20 +32,8 @@ if TYPE_CHECKING:
 @click.option(
     "--name", default="", help="What the node is called; else as it was the last time, or the host name."
 )
-@click.option(
-    "--pod-cidr",
-    default="",
-    metavar="CIDR",
-    help="Range of the pods' addresses; else each gets one of loopback.",
-)
-@click.option(
-    "--tier",
-    "tiers",
-    type=Tier(),
-    multiple=True,
-    metavar="NAME=FOLDER",
-    help="A folder for volumes of classes with the parameter tier: NAME; any number of times.",
-)
+@pod_cidr_flag
+@tier_flag
 @click.option(
     "--keep", is_flag=True, help="Leave pods running when told to stop; the next `up` takes them up."
 )

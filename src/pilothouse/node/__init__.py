@@ -3,7 +3,7 @@
 agent          the whole: registration, the pods of this node, one worker each; what a killed agent left is taken up again
 lifecycle      the pure machine: what is known of a pod's containers -> what is to be done, and what its status says
 parts          what the core asks of images, volumes, addresses and containers, as protocols; ``app`` brings the real ones
-images, volumes, addresses, services, serving
+images, volumes, addresses, services, logs, serving
                those parts: each knows its own trade and nothing of the lifecycle
 
 Decisions are functions of a snapshot and the time. Everything that must outlive the agent is on disk below the data
