@@ -10,6 +10,7 @@ from tests.kit.stepping import WRITES
 
 from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.nouns import (
+    ElasticsearchCluster,
     Noun,
     PersistentVolumeClaim,
     Pilot,
@@ -20,9 +21,10 @@ from pilothouse.api.nouns import (
     Service,
     ServiceAccount,
     StatefulSet,
+    StorageClass,
 )
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, those_with_volumes
 from pilothouse.runtime.intents import Create, Intent, Patch, SetStatus, Tell, Update, subject
 
 
@@ -249,17 +251,49 @@ def test_a_pilot_that_somebody_edits_by_hand_is_put_right() -> None:
     assert sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "settings")["cluster.name"] == "test"
 
 
-def test_claims_grow_with_their_pool() -> None:
-    sea = Sea()
-    test = sea.add(elastic("test", pools=[pool("data", 2, persistence={"size": "1Gi"})]))
+def with_claims(sea: Sea, **storage_class: Any) -> Object:
+    """A cluster of two nodes whose claims are of a class with these fields, and are bound."""
+    fast = {"apiVersion": StorageClass.api_version, "kind": StorageClass.kind, "metadata": {"name": "fast"}}
+    sea.add({**fast, "provisioner": "pilothouse.io/directory", **storage_class})
+    persistence = {"size": "1Gi", "storageClass": "fast"}
+    test = sea.add(elastic("test", pools=[pool("data", 2, persistence=persistence)]))
     sea.sail(test)
     for claim in sea.all(PersistentVolumeClaim):
         sea.change(claim, lambda tree: tree.update(status={"phase": "Bound"}))
-    sea.edit_pool(test, "data", persistence={"size": "2Gi"})
+    return test
+
+
+def sizes(sea: Sea) -> list[str]:
+    return [one.at("spec", "resources", "requests", "storage") for one in sea.all(PersistentVolumeClaim)]
+
+
+def test_claims_grow_with_their_pool() -> None:
+    sea = Sea()
+    test = with_claims(sea, allowVolumeExpansion=True)
+    sea.edit_pool(test, "data", persistence={"size": "2Gi", "storageClass": "fast"})
     sea.sail(test)
-    sizes = [one.at("spec", "resources", "requests", "storage") for one in sea.all(PersistentVolumeClaim)]
-    assert sizes == ["2Gi", "2Gi"]
+    assert sizes(sea) == ["2Gi", "2Gi"]
     assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+
+
+def test_claims_whose_class_does_not_let_them_grow_are_named_and_left_alone() -> None:
+    sea = Sea()
+    test = with_claims(sea)
+    sea.edit_pool(test, "data", persistence={"size": "2Gi", "storageClass": "fast"})
+    sea.sail(test)
+    assert sizes(sea) == ["1Gi", "1Gi"]
+    assert sea.condition(test, "Degraded") == ("True", "VolumesCannotGrow")
+    said = (sea.of(ElasticsearchCluster, "test").condition("Degraded") or {})["message"]
+    claims = ", ".join(sea.names(PersistentVolumeClaim))
+    assert f"{claims} can't grow to 2Gi: storage class fast does not let claims grow" in said
+    assert "set allowVolumeExpansion: true" in said
+    # Once it does, they grow.
+    assert list(those_with_volumes(sea.all(StorageClass)[0], sea.world())) == [("default", "test")]
+    sea.change(sea.all(StorageClass)[0], lambda tree: tree.update(allowVolumeExpansion=True))
+    sea.sail(test)
+    assert sizes(sea) == ["2Gi", "2Gi"]
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
 
 
 def test_two_clusters_of_one_name_in_two_namespaces_know_nothing_of_each_other() -> None:

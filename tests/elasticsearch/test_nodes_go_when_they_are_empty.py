@@ -163,6 +163,23 @@ def test_a_drain_is_cancelled_by_asking_for_the_nodes_again() -> None:
     assert sea.condition(test, "Progressing") == ("False", "AsAsked")
 
 
+def test_a_node_that_is_wanted_again_while_its_pod_goes_gets_no_shards_before_it_is_gone() -> None:
+    sea, test = three_data_nodes()
+    sea.edit_pool(test, "data", replicas=2)
+    for _ in range(3):
+        sea.step(elasticsearch_clusters, test)
+        sea.play_pilots(test)
+    assert replicas(sea) == 2
+    assert sea.get(Pod, "es-test-data-2") is not None
+    sea.edit_pool(test, "data", replicas=3)
+    sea.step(elasticsearch_clusters, test)
+    assert sea.of(Pilot, "es-test-data-2").spec["decommission"] is True
+    assert replicas(sea) == 2
+    sea.sail(test)
+    assert sea.of(Pilot, "es-test-data-2").spec["decommission"] is False
+    assert replicas(sea) == 3
+
+
 def test_what_a_person_decommissioned_stays_so() -> None:
     sea, test = three_data_nodes()
     sea.edit(sea.of(Pilot, "es-test-data-1"), decommission=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -110,6 +111,20 @@ async def test_it_acts_as_somebody_who_is_no_administrator(
     await eventually(account)
 
 
+async def test_a_pilot_goes_as_soon_as_it_was_told_to_let_them_go(
+    server: PilothouseServer, tmp_path: Path, stack: ExitStack
+) -> None:
+    kubectl = Kubectl(newest(), server.target.kubeconfig, tmp_path / "home")
+    lone = {"apiVersion": "navigator.jetstack.io/v1beta1", "kind": "Pilot", "metadata": {"name": "lone"}}
+    (await kubectl("apply", "-f", "-", stdin=json.dumps(lone))).ok()
+    stack.callback(started(own(server), tmp_path, *FAST, "--pilot-collection-period=1s").kill)
+
+    async def gone() -> bool:
+        return "lone" not in (await kubectl("get", "pilots", "-o", "name")).ok()
+
+    await eventually(gone, seconds=60)
+
+
 async def test_it_says_what_is_wrong_with_its_flags(server: PilothouseServer) -> None:
     config = ("--kubeconfig", str(own(server)))
     unknown = pilothouse("controller-manager", *config, "--controllers=*,-nobody")
@@ -119,6 +134,9 @@ async def test_it_says_what_is_wrong_with_its_flags(server: PilothouseServer) ->
     short = pilothouse("controller-manager", *config, "--leader-elect-lease-duration=5s")
     assert short.returncode == 2
     assert "the lease (5 s) must be longer than the time to renew it (10 s)" in short.stderr
+    hasty = pilothouse("controller-manager", *config, "--pilot-silence-period=10s")
+    assert hasty.returncode == 2
+    assert "'10s' is too short: it has to be 25s at least" in hasty.stderr
     host = server.target.url.removeprefix("https://")
     taken = pilothouse("controller-manager", *config, f"--listen={host}")
     assert taken.returncode == 1

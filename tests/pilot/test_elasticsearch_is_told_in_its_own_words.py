@@ -9,8 +9,10 @@ import pytest
 
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
+from pilothouse.pilot.drivers.elasticsearch.figures import cluster_figures, node_figures
 from pilothouse.pilot.drivers.elasticsearch.leading import (
     ALLOCATION,
+    DECOMMISSIONS,
     EXCLUDED,
     Act,
     ExcludeVoters,
@@ -21,7 +23,14 @@ from pilothouse.pilot.drivers.elasticsearch.leading import (
     members,
 )
 from pilothouse.pilot.drivers.elasticsearch.preparing import Layout, build_at, find_home
-from pilothouse.pilot.drivers.elasticsearch.seeing import State, documents, health_facts
+from pilothouse.pilot.drivers.elasticsearch.seeing import (
+    Copy,
+    State,
+    copies_of,
+    documents,
+    health_facts,
+    not_elsewhere,
+)
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, settings_of, written
 from pilothouse.pilot.driving import HookFailed, Place, Wish
 
@@ -87,12 +96,13 @@ def test_a_home_is_known_by_its_jar(tmp_path: Path) -> None:
     assert Layout(tmp_path).home("8.17.0") == tmp_path / "home-8.17.0"
 
 
-def pilot(name: str, *roles: str, decommission: bool = False, **status: Any) -> Object:
+def pilot(name: str, *roles: str, decommission: bool = False, generation: int = 1, **status: Any) -> Object:
     status.setdefault("phase", "Running")
     status.setdefault("lastStartedTime", "2026-01-01T00:00:00Z")
     status.setdefault("conditions", [{"type": "Ready", "status": "True"}])
     spec: Tree = {"elasticsearch": {"roles": list(roles)}, "decommission": decommission}
-    tree = {"apiVersion": Pilot.api_version, "kind": Pilot.kind, "metadata": {"name": name, "namespace": "a"}}
+    metadata = {"name": name, "namespace": "a", "uid": f"uid-of-{name}", "generation": generation}
+    tree = {"apiVersion": Pilot.api_version, "kind": Pilot.kind, "metadata": metadata}
     return Object(Pilot, {**tree, "spec": spec, "status": status})
 
 
@@ -119,29 +129,49 @@ def led(
 A, B, C = "es-demo-a-0", "es-demo-a-1", "es-demo-a-2"
 
 
+def excluding(name: str, generation: int = 1) -> Tree:
+    """The settings by which a node is excluded for the decommission of this generation."""
+    return {EXCLUDED: name, DECOMMISSIONS: f"{name}=uid-of-{name}/{generation}"}
+
+
 def test_shards_leave_the_nodes_that_are_to_go() -> None:
     pilots = [pilot(A, "data"), pilot(B, "data", decommission=True)]
-    assert led(pilots, state(A, B), {}) == [SetSettings({EXCLUDED: B})]
-    assert led(pilots, state(A, B), {EXCLUDED: B}) == []
+    assert led(pilots, state(A, B), {}) == [SetSettings(excluding(B))]
+    assert led(pilots, state(A, B), excluding(B)) == []
 
 
 def test_a_cancelled_decommission_and_a_node_that_is_gone_are_taken_out_and_a_persons_own_stays() -> None:
-    pilots = [pilot(A, "data"), pilot(B, "data")]
-    assert led(pilots, state(A, B), {EXCLUDED: f"{B},{C}"}) == [SetSettings({EXCLUDED: None})]
-    assert led(pilots, state(A, B), {EXCLUDED: f"other,{C}"}) == [SetSettings({EXCLUDED: "other"})]
+    pilots = [pilot(A, "data"), pilot(B, "data", generation=2)]
+    both = {**excluding(B), EXCLUDED: f"{B},{C}"}
+    assert led(pilots, state(A, B), both) == [SetSettings({EXCLUDED: None, DECOMMISSIONS: None})]
+    foreign = led(pilots, state(A, B), {EXCLUDED: f"other,{C}"})
+    assert foreign == [SetSettings({EXCLUDED: "other", DECOMMISSIONS: None})]
+
+
+def test_an_exclusion_says_for_which_decommission_it_is() -> None:
+    again = [pilot(A, "data"), pilot(B, "data", decommission=True, generation=3)]
+    assert led(again, state(A, B), excluding(B)) == [SetSettings(excluding(B, 3))]
+
+
+def test_a_leader_that_lags_behind_takes_nothing_back_that_it_has_not_seen_yet() -> None:
+    cancelled = [pilot(A, "master", "data"), pilot(B, "master", "data", generation=2)]
+    assert led(cancelled, state(A, B, excluded=(B,)), excluding(B, 3)) == []
+    # One that was made again counts from the beginning: nothing follows from its generation.
+    made_again = {EXCLUDED: B, DECOMMISSIONS: f"{B}=another/3"}
+    assert SetSettings({EXCLUDED: None, DECOMMISSIONS: None}) in led(cancelled, state(A, B), made_again)
 
 
 def test_masters_that_go_lose_their_vote_and_get_it_back_when_they_stay() -> None:
     pilots = [pilot(A, "master"), pilot(B, "master"), pilot(C, "master", decommission=True)]
-    assert led(pilots, state(A, B, C), {EXCLUDED: C}) == [ExcludeVoters((C,))]
-    assert led(pilots, state(A, B, C, excluded=(C,)), {EXCLUDED: C}) == []
+    assert led(pilots, state(A, B, C), excluding(C)) == [ExcludeVoters((C,))]
+    assert led(pilots, state(A, B, C, excluded=(C,)), excluding(C)) == []
     stays = [pilot(A, "master"), pilot(B, "master"), pilot(C, "master")]
     assert led(stays, state(A, B, C, excluded=(C,)), {}) == [IncludeVoters()]
 
 
 def test_the_last_masters_keep_their_vote() -> None:
     pilots = [pilot(A, "master", decommission=True)]
-    assert led(pilots, state(A), {EXCLUDED: A}) == []
+    assert led(pilots, state(A), excluding(A)) == []
 
 
 def test_replicas_are_allocated_again_when_all_have_been_in_for_long() -> None:
@@ -213,3 +243,69 @@ def test_a_cluster_that_is_not_formed_has_no_uuid() -> None:
 def test_documents_that_nobody_counted_are_unknown() -> None:
     assert documents({"nodes": {"1": {"indices": {"docs": {"count": 0}}}}}) == 0
     assert documents({}) is None
+
+
+def copies(**found: str) -> list[Copy]:
+    """Of one shard: on which nodes, each ``whole``, ``building`` or ``leaving``."""
+    return [Copy(("books", 0), node, said == "whole") for node, said in found.items()]
+
+
+@pytest.mark.parametrize(
+    ("found", "staying", "left"),
+    [
+        (copies(b="whole"), "b", 0),
+        (copies(a="whole", b="whole"), "bc", 1),
+        (copies(a="whole", b="whole"), "b", 0),
+        (copies(a="whole", b="building"), "b", 1),
+        (copies(a="leaving", c="building", b="whole"), "bc", 1),
+        (copies(a="building", b="whole"), "b", 1),
+        (copies(a="whole"), "", 1),
+        (copies(a="whole", b="whole"), "", 1),
+    ],
+)
+def test_a_copy_is_waited_for_unless_it_is_whole_elsewhere_and_has_nowhere_to_go(
+    found: list[Copy], staying: str, left: int
+) -> None:
+    assert not_elsewhere("a", found, set(staying)) == left
+
+
+def test_copies_are_whole_once_they_are_started_and_stay() -> None:
+    shards = [{"index": "books", "shard": 1, "state": said} for said in ("STARTED", "RELOCATING")]
+    assert copies_of({"routing_nodes": {"nodes": {"a": shards}}}) == [
+        Copy(("books", 1), "a", True),
+        Copy(("books", 1), "a", False),
+    ]
+
+
+def test_figures_have_the_names_that_dashboards_know() -> None:
+    gc = {"collectors": {"young": {"collection_count": 3, "collection_time_in_millis": 1500}}}
+    node = {
+        "indices": {"docs": {"count": 7}, "store": {"size_in_bytes": 90}, "indexing": {"index_total": 8}},
+        "jvm": {"mem": {"heap_used_in_bytes": 5, "heap_max_in_bytes": 6}, "gc": gc},
+        "fs": {"total": {"total_in_bytes": 100, "available_in_bytes": 40}},
+    }
+    found = {
+        (each.name, each.labels.get("area", each.labels.get("gc", ""))): each.value
+        for each in node_figures({"nodes": {"1": node}}, 2, cluster="demo", name=A)
+    }
+    assert found == {
+        ("elasticsearch_indices_docs", ""): 7,
+        ("elasticsearch_node_shards_total", ""): 2,
+        ("elasticsearch_indices_store_size_bytes", ""): 90,
+        ("elasticsearch_indices_indexing_index_total", ""): 8,
+        ("elasticsearch_filesystem_data_size_bytes", ""): 100,
+        ("elasticsearch_filesystem_data_available_bytes", ""): 40,
+        ("elasticsearch_jvm_memory_used_bytes", "heap"): 5,
+        ("elasticsearch_jvm_memory_max_bytes", "heap"): 6,
+        ("elasticsearch_jvm_gc_collection_seconds_count", "young"): 3,
+        ("elasticsearch_jvm_gc_collection_seconds_sum", "young"): 1.5,
+    }
+    health = {"status": "yellow", "number_of_nodes": 2, "active_shards": 4}
+    whole = [(each.name, each.labels.get("color", ""), each.value) for each in cluster_figures(health)]
+    assert whole == [
+        ("elasticsearch_cluster_health_status", "green", 0),
+        ("elasticsearch_cluster_health_status", "yellow", 1),
+        ("elasticsearch_cluster_health_status", "red", 0),
+        ("elasticsearch_cluster_health_number_of_nodes", "", 2),
+        ("elasticsearch_cluster_health_active_shards", "", 4),
+    ]

@@ -20,7 +20,7 @@ import pilothouse
 from pilothouse.aio.ordering import Group, Ordered
 from pilothouse.app import memory
 from pilothouse.app.addresses import plain_url
-from pilothouse.app.controllers import all_controllers, chosen
+from pilothouse.app.controllers import PATIENCE, Patience, all_controllers, chosen
 from pilothouse.app.lifeline import stop_when_closed
 from pilothouse.app.manager_pages import manager_pages
 from pilothouse.app.pages import serving
@@ -55,6 +55,7 @@ class ManagerOptions:
     timing: Timing = field(default_factory=Timing)
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """Where health and metrics can be read; port 0 is a free one."""
+    patience: Patience = PATIENCE
     lifeline: int | None = None
     """A descriptor whose other end is held by whoever looks after the manager: see ``roles``."""
 
@@ -120,7 +121,7 @@ async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Con
     async with HttpTransport.open(options.access, SystemClock(), agent=agent) as transport:
         api = Api(transport, random.Random(), manager=COMPONENT)
         version = await api.version()
-        known = all_controllers(options.access.authority.decode())
+        known = all_controllers(options.access.authority.decode(), options.patience)
         controllers = chosen(known, options.controllers, ours=version.is_ours)
         if not version.is_ours:
             off = ", ".join(one.name for one in known if one.standalone)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.disruption_budgets import disruption_budgets
@@ -12,9 +14,9 @@ from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_lifecycle import node_lifecycle
 from pilothouse.controllers.node_requests import node_requests
-from pilothouse.controllers.pilots.collecting import collecting
+from pilothouse.controllers.pilots import collecting as collected
+from pilothouse.controllers.pilots import silence as silent
 from pilothouse.controllers.pilots.creating import pilots
-from pilothouse.controllers.pilots.silence import silence
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
@@ -30,13 +32,27 @@ class UnknownController(ValueError):
     """A controller is asked for that there is not."""
 
 
-def all_controllers(authority: str) -> tuple[Controller, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """For how many seconds controllers wait before they give something up."""
+
+    pilot_without_pod: float = collected.GRACE
+    """A Pilot goes after it."""
+    silent_pilot: float = silent.GRACE
+    """A pilot that was not heard of for so long is no longer counted on."""
+
+
+PATIENCE: Final = Patience()
+"""That of a manager that is not told otherwise."""
+
+
+def all_controllers(authority: str, patience: Patience = PATIENCE) -> tuple[Controller, ...]:
     """Every one. ``authority`` is the PEM text by which pods know the API server."""
     return (
         cassandra_clusters,
         claim_protection,
         claims,
-        collecting(),
+        collected.collecting(patience.pilot_without_pod),
         disruption_budgets,
         elasticsearch_clusters,
         endpoints,
@@ -48,7 +64,7 @@ def all_controllers(authority: str) -> tuple[Controller, ...]:
         root_certificates(authority),
         scheduling,
         service_accounts,
-        silence(),
+        silent.silence(patience.silent_pilot),
         stateful_sets,
         stranded_pods,
         volume_protection,

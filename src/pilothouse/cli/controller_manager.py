@@ -16,6 +16,9 @@ from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
 if TYPE_CHECKING:
     from pilothouse.client.access import Access
 
+MORE_THAN_TWO_BEATS = 25.0
+"""Seconds: one sign of life that is lost must not make a pilot silent."""
+
 
 @click.command("controller-manager")
 @click.option(
@@ -75,6 +78,20 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where /healthz, /readyz and /metrics can be read, without TLS; port 0 is a free one.",
 )
+@click.option(
+    "--pilot-collection-period",
+    type=Duration(minimum=1.0),
+    default="5m",
+    show_default=True,
+    help="A Pilot goes when there has been no pod of its name for so long, and no set wants one.",
+)
+@click.option(
+    "--pilot-silence-period",
+    type=Duration(minimum=MORE_THAN_TWO_BEATS),
+    default="60s",
+    show_default=True,
+    help="A pilot that was not heard of for so long is no longer counted on; they report every 10s.",
+)
 @click.option("--dry-run", is_flag=True, help="Decide, print what would be done and why, and write nothing.")
 @click.option(
     "--watch",
@@ -96,7 +113,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
 
         memory.start_quietly()
     from pilothouse.app.controller_manager import ManagerOptions, rehearse, run
-    from pilothouse.app.controllers import UnknownController
+    from pilothouse.app.controllers import Patience, UnknownController
     from pilothouse.client.access import AccessError
     from pilothouse.client.electing import Timing
     from pilothouse.client.transport import TransportError
@@ -118,6 +135,10 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
                 flags["leader_elect_retry_period"],
             ),
             listen=flags["listen"],
+            patience=Patience(
+                pilot_without_pod=flags["pilot_collection_period"],
+                silent_pilot=flags["pilot_silence_period"],
+            ),
             lifeline=lifeline,
         )
     except ValueError as problem:

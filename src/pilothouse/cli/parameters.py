@@ -16,6 +16,9 @@ class Duration(click.ParamType[float]):
 
     name = "duration"
 
+    def __init__(self, *, minimum: float = 0.0) -> None:
+        self._minimum = minimum
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, int | float):
             return float(value)
@@ -25,6 +28,8 @@ class Duration(click.ParamType[float]):
             self.fail(f"{value!r} is not a duration such as 90s, 5m or 1h30m", param, ctx)
         if seconds < 0:
             self.fail(f"{value!r} is negative", param, ctx)
+        if seconds < self._minimum:
+            self.fail(f"{value!r} is too short: it has to be {self._minimum:g}s at least", param, ctx)
         return seconds
 
 

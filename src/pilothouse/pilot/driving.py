@@ -61,10 +61,12 @@ class Wish(msgspec.Struct, frozen=True):
     """This pilot is its cluster's leader at this moment."""
     leader: str = ""
     """Who leads, as far as is known."""
+    uid: str = ""
+    """Of the Pilot: one that was made again counts its generations anew."""
 
     @classmethod
     def of(cls, pilot: Object, *, leads: bool = False, leader: str = "") -> Wish:
-        return cls(pilot.generation, configuration_hash(pilot.spec), pilot.spec, leads, leader)
+        return cls(pilot.generation, configuration_hash(pilot.spec), pilot.spec, leads, leader, pilot.uid)
 
     @property
     def decommission(self) -> bool:

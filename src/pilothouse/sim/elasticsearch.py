@@ -13,7 +13,7 @@ their majority, that a folder is read by a version older than the one that wrote
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -63,7 +63,8 @@ class ModelElasticsearch:
         self.shards: list[Shard] = []
         self.voting: dict[str, None] = {}
         """The masters whose majority counts, in the order in which they came."""
-        self.excluded: frozenset[str] = frozenset()
+        self.excluded: dict[str, int] = {}
+        """With the generation of the Pilot that asked for it."""
         self.primaries_only = False
         self.formed = False
 
@@ -109,9 +110,9 @@ class ModelElasticsearch:
             if had == shard.written and not self._good(shard):
                 raise Violated(f"{name} is gone, and had the last good copy of shard {number}")
 
-    def exclude(self, names: Collection[str]) -> None:
+    def exclude(self, names: Mapping[str, int]) -> None:
         """These take no shards and count for no majority."""
-        self.excluded = frozenset(names)
+        self.excluded = dict(names)
         for name in names:
             if name in self.voting and len(self.voting) > 1:
                 del self.voting[name]

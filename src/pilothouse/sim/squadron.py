@@ -5,12 +5,14 @@
 
 They keep to the contract of ADR 10, by nothing but the API: each waits for its Pilot, starts its database in the version of its pod's
 image, restarts it when the configuration has another hash, and reports; the one that leads excludes who is decommissioned and says how the cluster is. Once a second all
-of them look, as one task: what matters here is what they see and write, not who of them is asleep.
+of them look, as one task: what matters here is what they see and write, not who of them is asleep. What the leader knows of the others may be older than what
+they know of themselves: now and then it looks at them only after a while.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from random import Random
 from typing import Final
 
@@ -37,6 +39,10 @@ _RESTLESS: Final = 30.0
 """Seconds after a start or a stop in which others may come to lead."""
 _CHALLENGED: Final = 0.03
 """How often one of them does, in a second."""
+_LOOKS_AWAY: Final = 0.05
+_LAG: Final = (1.0, 12.0)
+_CATCHES_UP: Final = 2
+"""How often the leader's view of its peers stands still, in a second; for how many; and how many it makes good in one afterwards."""
 
 
 class Instance(msgspec.Struct):
@@ -69,6 +75,9 @@ class Squadron:
         self._leader = ""
         self._acquired = 0.0
         self._terms = 0
+        self._views: deque[dict[str, int]] = deque()
+        """Who was decommissioned, second by second, from what the leader knows to what is so."""
+        self._lags_until = 0.0
         self.database = ModelElasticsearch(rng)
 
     async def run(self) -> None:
@@ -174,7 +183,7 @@ class Squadron:
             leader = self._rng.choice(able)
             await self._take_lease(leader, now)
             self._leader, self._acquired = leader, now
-        self.database.exclude([one.name for one in pilots if one.spec.get("decommission")])
+        self.database.exclude(self._follow(pilots, now))
         if not self.database.formed:
             for pilot in pilots:
                 settings = pilot.at("spec", "configuration", "settings", default={})
@@ -182,6 +191,16 @@ class Squadron:
         expected = [one.name for one in pilots if not one.spec.get("decommission")]
         if all(self.database.is_up(name) for name in expected if self._has_pod(name)):
             self.database.primaries_only = False
+
+    def _follow(self, pilots: list[Object], now: float) -> dict[str, int]:
+        """Who is decommissioned, as far as the leader knows: one that lags behind sees all that was, one after the other."""
+        self._views.append({one.name: one.generation for one in pilots if one.spec.get("decommission")})
+        if now >= self._lags_until:
+            if self._rng.random() < _LOOKS_AWAY:
+                self._lags_until = now + self._rng.uniform(*_LAG)
+            for _ in range(min(len(self._views) - 1, _CATCHES_UP)):
+                self._views.popleft()
+        return self._views[0]
 
     def _is_challenged(self, now: float) -> bool:
         latest = max((one.started for one in self._instances.values()), default=0.0)
@@ -216,7 +235,8 @@ class Squadron:
         conditions = status.get("conditions")
         if instance is not None and is_up:
             held = database.held(pilot.name)
-            empty = bool(pilot.spec.get("decommission")) and not held and pilot.name in database.excluded
+            asked = bool(pilot.spec.get("decommission"))
+            empty = asked and not held and database.excluded.get(pilot.name) == pilot.generation
             status["lastStartedTime"] = format_time(instance.started)
             status["configuration"] = {"generation": instance.generation, "hash": instance.hash}
             known = {

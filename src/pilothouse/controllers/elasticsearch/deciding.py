@@ -24,6 +24,7 @@ from pilothouse.api.nouns import (
     Service,
     ServiceAccount,
     StatefulSet,
+    StorageClass,
 )
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch import draining, growing, rolling
@@ -50,10 +51,17 @@ def its_cluster(labelled: Object, world: World) -> Names:
         yield labelled.namespace, name
 
 
+def those_with_volumes(changed: Object, world: World) -> Names:
+    """The clusters whose claims a storage class may concern: any that has some, since a pool need not name its class."""
+    for cluster in world.all(ElasticsearchCluster):
+        if any(pool.get("persistence") for pool in cluster.spec.get("nodePools") or ()):
+            yield cluster.namespace, cluster.name
+
+
 @controller(
     ElasticsearchCluster,
     owns=(StatefulSet, Pilot, Service, ServiceAccount, Role, RoleBinding, PodDisruptionBudget),
-    also={Pod: its_cluster, PersistentVolumeClaim: its_cluster},
+    also={Pod: its_cluster, PersistentVolumeClaim: its_cluster, StorageClass: those_with_volumes},
     reads=Lease,
 )
 def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:

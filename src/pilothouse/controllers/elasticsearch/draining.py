@@ -34,9 +34,13 @@ _LEAVING: Final = "leaving"
 
 
 def take_back(scene: Scene) -> Iterator[Intent]:
-    """Nodes that are wanted again serve again, if it was from here that they were decommissioned."""
+    """Nodes that are wanted again serve again, if it was from here that they were decommissioned.
+
+    Not while the pod is on its way out, since shards would come to it that go with it.
+    """
+    leaving = {node.name for node in scene.nodes if node.leaving}
     for pilot in scene.pilots:
-        if DECOMMISSIONED_FOR not in pilot.annotations:
+        if DECOMMISSIONED_FOR not in pilot.annotations or pilot.name in leaving:
             continue
         pool = scene.pools.get(pilot.labels.get(POOL_NAME, ""))
         if pool is None:

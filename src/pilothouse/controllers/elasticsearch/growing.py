@@ -5,7 +5,7 @@
     yield from grow_claims(scene)
 
 Masters of Elasticsearch before 7 come one by one once the cluster is formed, since each has to be counted before the next may be. A set's claim templates can't be
-changed, so claims are grown themselves, those of new nodes right after they were made.
+changed, so claims are grown themselves, those of new nodes right after they were made; if their storage class lets them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from pilothouse.api.navigator.labels import VERSION
-from pilothouse.api.nouns import PersistentVolumeClaim, StatefulSet
-from pilothouse.api.objects import owner_reference
+from pilothouse.api.nouns import PersistentVolumeClaim, StatefulSet, StorageClass
+from pilothouse.api.objects import Object, owner_reference
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.asking import Pool, set_name
 from pilothouse.controllers.elasticsearch.keeping import check_own
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.sets import DATA, annotation_of, wanted_set
+from pilothouse.controllers.storage.matching import class_of
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Create, Intent, Patch, Wait
 
@@ -83,7 +84,27 @@ def starting(scene: Scene) -> Step | None:
 
 
 def grow_claims(scene: Scene) -> Iterator[Intent]:
-    """Claims that are smaller than their pool asks for."""
+    """Claims that are smaller than their pool asks for, and may grow."""
+    for claim, asked in _too_small(scene):
+        if not _why_fixed(scene, claim):
+            present = claim.at("spec", "resources", "requests", "storage")
+            because = f"claim {claim.name} grows from {present} to {asked}"
+            fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
+            yield Patch(claim, fields, because=because, event="GrowVolume")
+
+
+def cannot_grow(scene: Scene) -> str:
+    """Which claims should grow and may not, and what would help; empty if none."""
+    fixed = [(claim, asked, why) for claim, asked in _too_small(scene) if (why := _why_fixed(scene, claim))]
+    if not fixed:
+        return ""
+    _, asked, why = fixed[0]
+    names = ", ".join(claim.name for claim, _, _ in fixed)
+    return f"{names} can't grow to {asked}: {why}"
+
+
+def _too_small(scene: Scene) -> Iterator[tuple[Object, str]]:
+    """Claims with the size that their pool asks for."""
     for node in scene.nodes:
         asked = (node.pool.spec.get("persistence") or {}).get("size")
         if asked is None or node.leaving:
@@ -92,11 +113,21 @@ def grow_claims(scene: Scene) -> Iterator[Intent]:
         if claim is None or claim.deleting or claim.status.get("phase") != "Bound":
             continue
         present = claim.at("spec", "resources", "requests", "storage")
-        if present is None or parse_quantity(present) >= parse_quantity(asked):
-            continue
-        because = f"claim {claim.name} grows from {present} to {asked}"
-        fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
-        yield Patch(claim, fields, because=because, event="GrowVolume")
+        if present is not None and parse_quantity(present) < parse_quantity(asked):
+            yield claim, asked
+
+
+def _why_fixed(scene: Scene, claim: Object) -> str:
+    """Why nobody would grow it; empty if somebody would."""
+    name = class_of(claim)
+    if not name:
+        return "it has no storage class, and only a class says who can grow it"
+    storage_class = scene.world.find(StorageClass, "", name)
+    if storage_class is None:
+        return f"there is no storage class {name}"
+    if not storage_class.get("allowVolumeExpansion"):
+        return f"storage class {name} does not let claims grow; set allowVolumeExpansion: true in it"
+    return ""
 
 
 def _version(scene: Scene) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.times import format_time
+from pilothouse.controllers.elasticsearch.growing import cannot_grow
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.meta.conditions import with_condition
@@ -139,6 +140,8 @@ def _degraded(scene: Scene, step: Step | None, problem: str) -> _Told:
             return "Degraded", "True", *found
     if scene.latest.health == "Red":
         return "Degraded", "True", "HealthRed", "Some data can't be reached."
+    if fixed := cannot_grow(scene):
+        return "Degraded", "True", "VolumesCannotGrow", fixed
     return "Degraded", "False", AS_ASKED, "Nothing is amiss."
 
 

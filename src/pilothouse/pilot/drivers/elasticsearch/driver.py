@@ -19,10 +19,10 @@ from typing import Final
 
 from pilothouse.api.navigator.configurations import INITIAL_MASTERS
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pilot.drivers.elasticsearch import leading, preparing, seeing
+from pilothouse.pilot.drivers.elasticsearch import figures, leading, preparing, seeing
 from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, settings_of
-from pilothouse.pilot.driving import Hook, HookFailed, NotYet, Observation, Phase, Place, Start, Wish
+from pilothouse.pilot.driving import Figure, Hook, HookFailed, NotYet, Observation, Phase, Place, Start, Wish
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,8 @@ class Elasticsearch:
         self._plugins: list[Tree] = []
         self._found: tuple[Path, Build] | None = None
         self._all_in_since: float | None = None
+        self._figures: tuple[Figure, ...] = ()
+        """Of the whole cluster, as they were when it was last led."""
 
     def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
         if phase == "PreStart":
@@ -90,8 +92,11 @@ class Elasticsearch:
             else "The node sees no master: too few of them run, or they don't find each other",
             version=build.version,
             status=status,
-            left=await self._left(wish, build, state, id) if wish.decommission else None,
-            figures=tuple(seeing.figures(stats, shards)),
+            left=await self._left(wish, build) if wish.decommission else None,
+            figures=(
+                *figures.node_figures(stats, shards, **self._who(wish)),
+                *(self._figures if wish.leads else ()),
+            ),
             restart=self._must_form(wish, state, build),
         )
 
@@ -115,6 +120,7 @@ class Elasticsearch:
             raise HookFailed(f"the cluster can't be looked after: {problem}") from None
         held_back = settings.get(leading.ALLOCATION, "all") != "all"
         facts = seeing.health_facts(health, held_back=held_back)
+        self._figures = tuple(figures.cluster_figures(health, cluster=self._who(wish)["cluster"]))
         facts["members"] = leading.members(peers, state)
         if state.uuid:
             facts["clusterUUID"] = state.uuid
@@ -144,19 +150,31 @@ class Elasticsearch:
                 else:
                     await self._node.post(f"{path}/{listed}", timeout="8s")
 
-    async def _left(self, wish: Wish, build: Build, state: seeing.State, id: str) -> str:
-        """What keeps this node from being done with."""
-        if not state.has_master or not id:
-            return "the node is not part of the cluster, so nobody knows what is left on it"
-        if shards := state.shards.get(id, 0):
-            return f"{shards} shards are left"
+    async def _left(self, wish: Wish, build: Build) -> str:
+        """What keeps this node from being done with.
+
+        Asked in this order, and of the master: where it is excluded first and holds nothing then, nothing can come any more.
+        """
         try:
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
+            settings = leading.settings_in_force(answer)
+            asked = leading.decommission(wish.uid, wish.generation)
+            if leading.decommissions(settings).get(self._place.name) != asked:
+                return "shards may still come: the leading pilot has not excluded this node yet"
+            copies = await self._node.get(seeing.STATE, filter_path=seeing.COPIES_FILTER)
+            holders = await self._node.get(seeing.DATA_NODES, filter_path=seeing.DATA_NODES_FILTER)
         except Unanswered as problem:
-            return f"it is not known whether shards may still come: {problem}"
-        excluded = str(leading.settings_in_force(answer).get(leading.EXCLUDED) or "").split(",")
-        if self._place.name not in excluded:
-            return "shards may still come: the leading pilot has not excluded this node yet"
+            return f"it is not known what is left on it: {problem}"
+        state = seeing.State.of(copies)
+        id = state.id_of(self._place.name)
+        if not state.has_master or not id:
+            return "the node is not part of the cluster, so nobody knows what is left on it"
+        excluded = str(settings.get(leading.EXCLUDED) or "").split(",")
+        staying = {
+            each for each in (holders.get("nodes") or {}) if state.names.get(each, "") not in (*excluded, "")
+        }
+        if held := seeing.not_elsewhere(id, seeing.copies_of(copies), staying):
+            return f"{held} shards are left"
         if self.stands(wish) and build.numbers >= (7, 0) and id in state.voters:
             return "it still has a vote among the masters"
         return ""
@@ -236,6 +254,10 @@ class Elasticsearch:
         if not (home / "jdk").exists() and variable not in environ and java is not None:
             environ[variable] = str(Path(os.path.realpath(java)).parent.parent)
         return environ
+
+    def _who(self, wish: Wish) -> dict[str, str]:
+        """The labels by which figures of one node are told from those of others."""
+        return {"cluster": str(wish.settings.get("cluster.name") or ""), "name": self._place.name}
 
     def _prefix(self, wish: Wish) -> str:
         return f"es-{wish.settings.get('cluster.name') or ''}-"

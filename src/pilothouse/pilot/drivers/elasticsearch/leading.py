@@ -4,6 +4,9 @@
 
 * The names of decommissioned nodes are in the allocation exclusion, those of masters also in the voting exclusions (7 and later); names that are no
   longer to go, or whose Pilot is gone, are taken out. Names that are not of this cluster's Pilots are a person's, and stay.
+* Beside the exclusion stands which decommission of each node it is for (``DECOMMISSIONS``), written with it in one stroke. So a pilot knows that an exclusion
+  is not what is left of an earlier decommission, about to be taken back by a leader that lags behind; and a leader that finds a later decommission there
+  than it has seen itself knows that it is the one who lags, and leaves that node alone.
 * All shards may be allocated again once all nodes are in that should be: a pilot holds replicas back before its node stops.
 * The number of masters that have to see each other (up to 6) is what the Pilots say.
 """
@@ -20,6 +23,8 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.drivers.elasticsearch.seeing import State
 
 EXCLUDED: Final = "cluster.routing.allocation.exclude._name"
+DECOMMISSIONS: Final = "cluster.metadata.pilothouse_decommissions"
+"""Elasticsearch keeps what is under ``cluster.metadata`` for whoever puts it there."""
 ALLOCATION: Final = "cluster.routing.allocation.enable"
 HELD_BACK: Final = "primaries"
 
@@ -56,7 +61,8 @@ def acts(
     all_in_for_long: bool,
 ) -> Iterator[Act]:
     """``prefix`` is what the names of this cluster's nodes begin with."""
-    changes = dict(_exclusion(prefix, pilots, settings))
+    going = _going(pilots, settings)
+    changes = dict(_exclusion(prefix, going, settings))
     if settings.get(ALLOCATION) == HELD_BACK and all_in_for_long:
         changes[ALLOCATION] = None
     if version < (7, 0):
@@ -64,7 +70,18 @@ def acts(
     if changes:
         yield SetSettings(changes)
     if version >= (7, 0):
-        yield from _voters(prefix, pilots, state)
+        yield from _voters(prefix, pilots, going, state)
+
+
+def decommission(uid: str, generation: int) -> str:
+    """By which one decommission of a Pilot is told from another."""
+    return f"{uid}/{generation}"
+
+
+def decommissions(settings: Mapping[str, Any]) -> dict[str, str]:
+    """For which decommission each node is excluded, by its name."""
+    found = (each.partition("=") for each in str(settings.get(DECOMMISSIONS) or "").split(","))
+    return {name: said for name, _, said in found if name}
 
 
 def are_all_in(pilots: Collection[Object], state: State) -> bool:
@@ -83,18 +100,32 @@ def members(pilots: Collection[Object], state: State) -> dict[str, str]:
 
 
 def _exclusion(
-    prefix: str, pilots: Sequence[Object], settings: Mapping[str, Any]
+    prefix: str, going: Mapping[str, str], settings: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     present = [name for name in str(settings.get(EXCLUDED) or "").split(",") if name]
     foreign = [name for name in present if not name.startswith(prefix)]
-    wanted = sorted({*foreign, *(each.name for each in pilots if _leaves(each))})
-    if wanted != sorted(present):
+    wanted = sorted({*foreign, *going})
+    if wanted != sorted(present) or decommissions(settings) != going:
         yield EXCLUDED, ",".join(wanted) or None
+        yield DECOMMISSIONS, ",".join(f"{name}={said}" for name, said in sorted(going.items())) or None
 
 
-def _voters(prefix: str, pilots: Sequence[Object], state: State) -> Iterator[Act]:
+def _going(pilots: Sequence[Object], settings: Mapping[str, Any]) -> dict[str, str]:
+    """Those that are to leave, each with the decommission that says so."""
+    said = decommissions(settings)
+    going = {each.name: decommission(each.uid, each.generation) for each in pilots if _leaves(each)}
+    return going | {each.name: said[each.name] for each in pilots if _is_behind(each, said.get(each.name))}
+
+
+def _is_behind(pilot: Object, said: str | None) -> bool:
+    """Whether somebody has led who saw a later Pilot than this."""
+    uid, _, generation = (said or "").rpartition("/")
+    return uid == pilot.uid and generation.isdigit() and int(generation) > pilot.generation
+
+
+def _voters(prefix: str, pilots: Sequence[Object], going: Collection[str], state: State) -> Iterator[Act]:
     masters = [each for each in pilots if "master" in _roles(each)]
-    wanted = {each.name for each in masters if _leaves(each)}
+    wanted = {each.name for each in masters if each.name in going}
     if wanted and len(wanted) == len(masters):
         # Somebody has to be left who can vote.
         return

@@ -6,13 +6,12 @@ state.has_master, state.id_of("es-demo-data-0"), state.shards_on(id)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from pilothouse.api.objects import Tree
-from pilothouse.pilot.driving import Figure
 
 STATE: Final = "/_cluster/state/master_node,nodes,routing_nodes,metadata"
 STATE_FILTER: Final = ",".join(
@@ -26,8 +25,24 @@ STATE_FILTER: Final = ",".join(
         "metadata.cluster_coordination",
     )
 )
+COPIES_FILTER: Final = ",".join(
+    (STATE_FILTER, *(f"routing_nodes.nodes.*.{name}" for name in ("shard", "state")))
+)
+DATA_NODES: Final = "/_nodes/data:true/http"
+DATA_NODES_FILTER: Final = "nodes.*.name"
 STATS: Final = "/_nodes/_local/stats/indices,jvm,fs"
-STATS_FILTER: Final = "nodes.*.indices.docs,nodes.*.jvm.mem,nodes.*.fs.total"
+STATS_FILTER: Final = ",".join(
+    f"nodes.*.{part}"
+    for part in (
+        "indices.docs",
+        "indices.store.size_in_bytes",
+        "indices.indexing.index_total",
+        "indices.search.query_total",
+        "jvm.mem",
+        "jvm.gc.collectors",
+        "fs.total",
+    )
+)
 _HEALTHS: Final = {"green": "Green", "yellow": "Yellow", "red": "Red"}
 _NO_UUID: Final = ("", "_na_")
 
@@ -75,6 +90,44 @@ class State(msgspec.Struct, frozen=True):
         return next((id for id, found in self.names.items() if found == name), "")
 
 
+class Copy(msgspec.Struct, frozen=True):
+    """One copy of a shard, on a node."""
+
+    shard: tuple[str, int]
+    node: str
+    """Its id."""
+    whole: bool
+    """It has everything, and stays where it is."""
+
+
+def copies_of(answer: Mapping[str, Any]) -> list[Copy]:
+    """All that are on nodes, by what the cluster's state says."""
+    nodes = (answer.get("routing_nodes") or {}).get("nodes") or {}
+    return [
+        Copy((str(each.get("index")), int(each.get("shard") or 0)), node, each.get("state") == "STARTED")
+        for node, found in nodes.items()
+        for each in found
+    ]
+
+
+def not_elsewhere(node: str, copies: Collection[Copy], staying: Collection[str]) -> int:
+    """How many of a node's copies have to be waited for.
+
+    One is not that is whole on a node that stays and has nowhere to go, since every node that stays has a copy of its own:
+    where there are to be more copies than nodes, it would be waited for for ever.
+    """
+    elsewhere: dict[tuple[str, int], dict[str, bool]] = {}
+    for copy in copies:
+        if copy.node in staying and copy.node != node:
+            elsewhere.setdefault(copy.shard, {})[copy.node] = copy.whole
+    return sum(
+        not (copy.whole and any(found.values()) and found.keys() >= set(staying))
+        for copy in copies
+        if copy.node == node
+        for found in (elsewhere.get(copy.shard, {}),)
+    )
+
+
 def health_facts(health: Mapping[str, Any], *, held_back: bool) -> Tree:
     """What the leading pilot reports of the cluster's health. ``held_back``: not all shards may be allocated."""
 
@@ -100,24 +153,10 @@ def health_facts(health: Mapping[str, Any], *, held_back: bool) -> Tree:
 
 def documents(stats: Mapping[str, Any]) -> int | None:
     """How many documents the node holds; None if it does not say."""
-    found = _local(stats).get("indices", {}).get("docs", {}).get("count")
+    found = local(stats).get("indices", {}).get("docs", {}).get("count")
     return found if isinstance(found, int) else None
 
 
-def figures(stats: Mapping[str, Any], shards: int | None) -> Iterator[Figure]:
-    """For Prometheus."""
-    local = _local(stats)
-    memory, disk = local.get("jvm", {}).get("mem", {}), local.get("fs", {}).get("total", {})
-    known = (
-        ("elasticsearch_documents", "Documents on this node, replicas included.", documents(stats)),
-        ("elasticsearch_shards", "Shards on this node.", shards),
-        ("elasticsearch_jvm_heap_used_bytes", "Heap in use.", memory.get("heap_used_in_bytes")),
-        ("elasticsearch_jvm_heap_max_bytes", "Heap at most.", memory.get("heap_max_in_bytes")),
-        ("elasticsearch_disk_total_bytes", "Size of the data volume.", disk.get("total_in_bytes")),
-        ("elasticsearch_disk_available_bytes", "What is left of it.", disk.get("available_in_bytes")),
-    )
-    yield from (Figure(name, help, float(value)) for name, help, value in known if value is not None)
-
-
-def _local(stats: Mapping[str, Any]) -> Mapping[str, Any]:
+def local(stats: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What they say of the one node that was asked."""
     return next(iter((stats.get("nodes") or {}).values()), {})
