@@ -47,10 +47,20 @@ def addresses(count: int) -> list[str]:
 class PilotedNode:
     """One node and its pilot's process."""
 
-    def __init__(self, name: str, address: str, home: Path, folder: Path, kubeconfig: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        home: Path,
+        folder: Path,
+        kubeconfig: Path,
+        *,
+        namespace: str = "default",
+    ) -> None:
         self.name = name
         self.address = address
         self.home = home
+        self.namespace = namespace
         self._folder = folder
         self._kubeconfig = kubeconfig
         self._starts = 0
@@ -66,7 +76,7 @@ class PilotedNode:
             os.chown(data, user.pw_uid, user.pw_gid)
             become = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--"]
         argv = [*become, interpreter(user), "-m", "pilothouse", "pilot", "elasticsearch"]
-        argv += ["--name", self.name, "--namespace", "default", "--address", self.address]
+        argv += ["--name", self.name, "--namespace", self.namespace, "--address", self.address]
         argv += ["--data", str(data), "--kubeconfig", str(self._kubeconfig)]
         self._starts += 1
         self.process = Process.start(

@@ -1,4 +1,5 @@
-"""Three nodes of a real Elasticsearch and their pilots: they form one cluster, give a node's data away, take up a configuration, and a version."""
+"""Three nodes of a real Elasticsearch and their pilots: they form one cluster, give a node's data away when the founding document's own
+manifest says so, take up a configuration, and a version."""
 
 from __future__ import annotations
 
@@ -10,13 +11,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import yaml
+from tests.kit.kubectl import Kubectl, newest
 from tests.kit.ordinary_user import ordinary_folder
 from tests.kit.ours import PilothouseServer
 from tests.kit.real_elastic import HEAP, PilotedNode, addresses, unpacked
+from tests.kit.seeds import SEEDS
 from tests.kit.waiting import eventually
 
 from pilothouse.api.navigator.labels import CLUSTER_NAME
-from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot
+from pilothouse.api.nouns import ElasticsearchCluster, Lease, Namespace, Pilot
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
@@ -24,6 +28,7 @@ from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
 
 NAMES = ("es-demo-data-0", "es-demo-data-1", "es-demo-data-2")
+SPACE = "logging"
 DOCUMENTS = 300
 SECONDS = 240.0
 """For a node that starts on a machine that has other things to do."""
@@ -32,13 +37,14 @@ SECONDS = 240.0
 class Fleet:
     """The cluster as a test deals with it."""
 
-    def __init__(self, api: Api, nodes: list[PilotedNode]) -> None:
+    def __init__(self, api: Api, kubectl: Kubectl, nodes: list[PilotedNode]) -> None:
         self.api = api
+        self.kubectl = kubectl
         self.nodes = {node.name: node for node in nodes}
 
     async def pilot(self, name: str, is_so: Callable[[Object], bool]) -> Object:
         async def looked() -> Object | None:
-            found = await self.api.get(Pilot, name, "default")
+            found = await self.api.get(Pilot, name, SPACE)
             return found if is_so(found) else None
 
         return await eventually(looked, seconds=SECONDS)
@@ -47,20 +53,20 @@ class Fleet:
         """What the leading pilot reports, once it is so."""
 
         async def looked() -> Tree | None:
-            lease = await self.api.find(Lease, "demo-leader", "default")
+            lease = await self.api.find(Lease, "demo-leader", SPACE)
             holder = (
                 str(lease.spec.get("holderIdentity") or "").partition("_")[0] if lease is not None else ""
             )
             if not holder:
                 return None
-            leader = await self.api.get(Pilot, holder, "default")
+            leader = await self.api.get(Pilot, holder, SPACE)
             found: Tree | None = leader.at("status", "elasticsearch", "cluster")
             return found if found and is_so(found) else None
 
         return await eventually(looked, seconds=SECONDS)
 
     async def edit(self, name: str, **spec: object) -> Object:
-        return await self.api.patch(Pilot, name, "default", {"spec": spec})
+        return await self.api.patch(Pilot, name, SPACE, {"spec": spec})
 
     def count(self, through: str) -> int:
         self.nodes[through].ask("POST", "/books/_refresh")
@@ -77,14 +83,18 @@ async def fleet(folder: Path, tmp_path: Path, version: str) -> AsyncIterator[Fle
         shutil.copy(server.target.kubeconfig, kubeconfig)
         kubeconfig.chmod(0o644)
         where = dict(zip(NAMES, addresses(len(NAMES)), strict=True))
-        nodes = [PilotedNode(name, address, home, folder, kubeconfig) for name, address in where.items()]
+        nodes = [
+            PilotedNode(name, address, home, folder, kubeconfig, namespace=SPACE)
+            for name, address in where.items()
+        ]
         async with HttpTransport.open(load(kubeconfig), SystemClock(), agent="test") as transport:
             api = Api(transport, Random(1), manager="test")
+            await api.create(Namespace, {"metadata": {"name": SPACE}})
             cluster = await api.create(ElasticsearchCluster, asked_for(version))
             for node in nodes:
                 node.start()
                 await api.create(Pilot, pilot_of(cluster, node.name, list(where.values())))
-            yield Fleet(api, nodes)
+            yield Fleet(api, Kubectl(newest(), kubeconfig, tmp_path / "home"), nodes)
     finally:
         for node in nodes:
             if node.process is not None:
@@ -102,7 +112,7 @@ def asked_for(version: str) -> Tree:
     return {
         "apiVersion": ElasticsearchCluster.api_version,
         "kind": ElasticsearchCluster.kind,
-        "metadata": {"name": "demo", "namespace": "default"},
+        "metadata": {"name": "demo", "namespace": SPACE},
         "spec": {"version": version, "nodePools": [pool]},
     }
 
@@ -118,7 +128,7 @@ def pilot_of(cluster: Object, name: str, seeds: list[str]) -> Tree:
         "kind": Pilot.kind,
         "metadata": {
             "name": name,
-            "namespace": "default",
+            "namespace": SPACE,
             "labels": {CLUSTER_NAME["ElasticsearchCluster"]: "demo"},
             "ownerReferences": [owner_reference(cluster)],
         },
@@ -128,6 +138,19 @@ def pilot_of(cluster: Object, name: str, seeds: list[str]) -> Tree:
             "elasticsearch": {"nodePool": "data", "roles": ["data", "master"]},
         },
     }
+
+
+def is_as_in_the_seed(pilot: Object, seed: Tree) -> bool:
+    """Whether its status has the plugins and the conditions of the manifest, but for the times and the message of what is left."""
+    if pilot.at("status", "elasticsearch", "plugins", default=[{}])[0].get("status") != "Unknown":
+        return False
+    for told in seed["status"]["conditions"]:
+        found = pilot.condition(told["type"]) or {}
+        names = ("status", "reason", "message") if told["message"] else ("status", "reason")
+        if any(found.get(name) != told[name] for name in names):
+            return False
+    plugins = [each["name"] for each in seed["status"]["elasticsearch"]["plugins"]]
+    return [each["name"] for each in pilot.at("status", "elasticsearch", "plugins")] == plugins
 
 
 @pytest.mark.long
@@ -143,40 +166,48 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
                 ready = await demo.pilot(name, lambda pilot: pilot.is_true("Ready"))
                 assert ready.at("status", "elasticsearch", "version") == "7.17.29"
 
-            first, last = demo.nodes[NAMES[0]], NAMES[2]
+            leaving, through, last = NAMES
+            asked = demo.nodes[through].ask
             await asyncio.to_thread(
-                first.ask, "PUT", "/books", {"settings": {"number_of_shards": 3, "number_of_replicas": 1}}
+                asked, "PUT", "/books", {"settings": {"number_of_shards": 3, "number_of_replicas": 1}}
             )
             lines = [
                 line
                 for n in range(DOCUMENTS)
                 for line in ({"index": {"_id": str(n)}}, {"title": f"book {n}"})
             ]
-            done = await asyncio.to_thread(first.ask, "POST", "/books/_bulk?refresh=true", lines)
+            done = await asyncio.to_thread(asked, "POST", "/books/_bulk?refresh=true", lines)
             assert not done["errors"]
-            await demo.pilot(last, lambda pilot: (pilot.at("status", "elasticsearch", "documents") or 0) > 0)
+            await demo.pilot(
+                leaving, lambda pilot: (pilot.at("status", "elasticsearch", "documents") or 0) > 0
+            )
 
-            # The node is emptied, and only then says so; nothing is lost on the way.
-            asked = await demo.edit(last, decommission=True)
-            empty = await demo.pilot(last, lambda pilot: pilot.is_true("Decommissioned"))
+            # The manifest of the founding document: the node is emptied, and only then says so; nothing is lost on the way.
+            manifest = next(seed for seed in SEEDS if seed.file == "pilot.yaml").mended()
+            (await demo.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifest))).ok()
+            going = await demo.pilot(
+                leaving, lambda pilot: pilot.is_true("Ready") and is_as_in_the_seed(pilot, manifest[0])
+            )
+            assert going.spec["decommission"] is True
+            empty = await demo.pilot(leaving, lambda pilot: pilot.is_true("Decommissioned"))
             said = empty.condition("Decommissioned") or {}
-            assert said["observedGeneration"] == asked.generation
+            assert said["observedGeneration"] == empty.generation
             assert empty.at("status", "elasticsearch", "shards") == 0
-            assert await asyncio.to_thread(demo.count, NAMES[0]) == DOCUMENTS
+            assert await asyncio.to_thread(demo.count, through) == DOCUMENTS
 
-            # A decommission that is taken back lets shards come again.
-            await demo.edit(last, decommission=False)
-            await demo.pilot(last, lambda pilot: (pilot.at("status", "elasticsearch", "shards") or 0) > 0)
-
-            # Another configuration: in place, and the cluster is whole again after it.
-            settings = {"configuration": {"settings": {"action.destructive_requires_name": True}}}
-            changed = await demo.edit(NAMES[1], **settings)
+            # Taken back, with another configuration: it restarts in place, shards come again, and the cluster is whole after it.
+            settings = {"settings": {"action.destructive_requires_name": True}}
+            before = empty.at("status", "restarts")
+            changed = await demo.edit(
+                leaving, decommission=False, configuration=settings, elasticsearch={"plugins": []}
+            )
             restarted = await demo.pilot(
-                NAMES[1],
+                leaving,
                 lambda pilot: (
                     pilot.is_true("Ready")
                     and pilot.at("status", "configuration", "generation") == changed.generation
-                    and pilot.at("status", "restarts") == 1
+                    and pilot.at("status", "restarts") == before + 1
+                    and (pilot.at("status", "elasticsearch", "shards") or 0) > 0
                 ),
             )
             assert restarted.at("status", "lastExit", "clean") is True
@@ -185,7 +216,7 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
                 lambda facts: (
                     facts.get("health") == "Green"
                     and facts.get("settled") is True
-                    and facts["members"].get(NAMES[1]) == started
+                    and facts["members"].get(leaving) == started
                 )
             )
             assert whole["clusterUUID"] == uuid
@@ -208,4 +239,4 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
                     and facts["members"].get(last) == newer.at("status", "lastStartedTime")
                 )
             )
-            assert await asyncio.to_thread(demo.count, NAMES[0]) == DOCUMENTS
+            assert await asyncio.to_thread(demo.count, through) == DOCUMENTS

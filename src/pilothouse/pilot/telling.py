@@ -122,13 +122,11 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
         say("Stopped", False, "Running", "")
     ready = life.is_running and not life.stopping and seen is not None and seen.ready
     why = known.trouble or (seen.message if seen is not None else "") or _not_ready(life)
-    say(
-        "Ready",
-        ready,
-        "Ready" if ready else "NotReady",
-        "" if ready else why,
-        lastHeartbeatTime=moment,
-    )
+    name = known.application.capitalize()
+    if ready:
+        say("Ready", True, f"{name}Started", f"{name} process has started", lastHeartbeatTime=moment)
+    else:
+        say("Ready", False, "NotReady", why, lastHeartbeatTime=moment)
     if not known.wish.decommission:
         return without_condition(conditions, "Decommissioned")
     if not life.is_running or seen is None:

@@ -215,7 +215,13 @@ class Elasticsearch:
         if wanted:
             home, build = self._build()
             environ = self._environ(wish, build, self._layout.home(build.version))
-            self._plugins = await preparing.install_plugins(self._layout, home, build, wanted, environ)
+            try:
+                self._plugins = await preparing.install_plugins(self._layout, home, build, wanted, environ)
+            except HookFailed as problem:
+                if not wish.decommission:
+                    raise
+                # It is to give its data away, and a plugin that can't be had must not keep it from that.
+                self._plugins = [_unknown(each) for each in problem.status["plugins"]]
 
     async def _hold_back(self) -> None:
         """Replicas of this node's shards are not to be built elsewhere while it is away for a moment."""
@@ -264,6 +270,10 @@ class Elasticsearch:
 
     def _wanted_plugins(self, wish: Wish) -> Sequence[Tree]:
         return (wish.spec.get("elasticsearch") or {}).get("plugins") or ()
+
+
+def _unknown(plugin: Tree) -> Tree:
+    return {**plugin, "status": "Unknown"} if plugin["status"] == "Failed" else plugin
 
 
 def make(place: Place) -> Elasticsearch:
