@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import json
 import os
+import re
 import stat
-import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.cli.running import Server, pilothouse
-from tests.kit.processes import Process, free_port
-from tests.kit.tools import MissingTool, find
+from tests.kit.prometheus import Prometheus
+from tests.kit.tools import MissingTool
 from tests.metrics.scraped import Scraped
 
 from pilothouse.app.prometheus import Files, scrape_config
@@ -39,12 +38,17 @@ def printed(server: Server, folder: Path, *flags: str) -> str:
     )
     assert told.returncode == 0, told.stderr
     for line in told.stderr.splitlines():
+        if line.startswith("no controller-manager is known"):
+            assert "--manager" not in flags
+            continue
         assert Path(line.removeprefix("Prometheus must be able to read ")).exists()
     return told.stdout
 
 
 def test_both_pages_with_the_kubeconfigs_certificate(server, tmp_path):
-    *jobs, nodes = yaml.safe_load(printed(server, tmp_path))["scrape_configs"]
+    *jobs, nodes, pilots = yaml.safe_load(printed(server, tmp_path))["scrape_configs"]
+    assert pilots["job_name"] == "pilothouse-pilots"
+    assert pilots["http_sd_configs"][0]["url"] == f"{server.url}/pilothouse/v1/pilot-targets"
     assert nodes["job_name"] == "pilothouse-nodes"
     assert nodes["http_sd_configs"][0]["url"] == f"{server.url}/pilothouse/v1/node-targets"
     assert [(job["job_name"], job["metrics_path"]) for job in jobs] == [
@@ -63,9 +67,16 @@ def test_both_pages_with_the_kubeconfigs_certificate(server, tmp_path):
 def test_a_token_of_ones_own_stays_where_it_is(server, tmp_path):
     token = tmp_path / "token"
     token.write_text("m-token")
-    for job in yaml.safe_load(printed(server, tmp_path, "--token-file", str(token)))["scrape_configs"]:
+    *jobs, pilots = yaml.safe_load(printed(server, tmp_path, "--token-file", str(token)))["scrape_configs"]
+    for job in (*jobs, *pilots["http_sd_configs"]):
         assert job["authorization"] == {"type": "Bearer", "credentials_file": str(token)}
         assert set(job["tls_config"]) == {"ca_file"}
+
+
+def test_managers_are_where_one_says(server, tmp_path):
+    named = ("--manager", "127.0.0.1:10257", "--manager", "[::1]:10258")
+    *_, managers = yaml.safe_load(printed(server, tmp_path, *named))["scrape_configs"]
+    assert managers["static_configs"] == [{"targets": ["127.0.0.1:10257", "[::1]:10258"]}]
 
 
 def test_addresses_of_every_form():
@@ -90,37 +101,29 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["certificate", "token"])
 def test_a_real_prometheus_scrapes_with_it(server, tmp_path, way):
-    try:
-        program = find("prometheus")
-    except MissingTool as missing:
-        pytest.skip(str(missing))
     token = tmp_path / "token"
     token.write_text("m-token")
     flags = ("--token-file", str(token)) if way == "token" else ()
-    config = tmp_path / "prometheus.yml"
-    config.write_text("global: {scrape_interval: 1s}\n" + printed(server, tmp_path, *flags))
-    port = free_port()
-    argv = [program, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
-    argv += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
-    process = Process.start("prometheus", [str(each) for each in argv], log=tmp_path / "prometheus.log")
-
-    def query(text: str) -> dict[str, float]:
-        url = f"http://127.0.0.1:{port}/api/v1/query?query={text}"
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                found = json.load(answer)["data"]["result"]
-        except OSError:
-            return {}
-        return {each["metric"].get("job", ""): float(each["value"][1]) for each in found}
-
     try:
+        made = Prometheus(printed(server, tmp_path, *flags), tmp_path)
+    except MissingTool as missing:
+        pytest.skip(str(missing))
+    with made as prometheus:
+
+        def query(text: str) -> dict[str, float]:
+            return {labels.get("job", ""): value for labels, value in prometheus.query(text)}
+
+        assert prometheus.process is not None
         both = {"pilothouse-apiserver": 1.0, "pilothouse-objects": 1.0}
-        wait = partial(process.wait_until, seconds=60)
+        wait = partial(prometheus.process.wait_until, seconds=60)
         wait(lambda: query("up") == both or None)
-        wait(lambda: query("sum+by+(job)+(kube_namespace_created)").get("pilothouse-objects"))
-        wait(lambda: query("sum+by+(job)+(apiserver_request_total)").get("pilothouse-apiserver"))
+        wait(lambda: query("sum by (job) (kube_namespace_created)").get("pilothouse-objects"))
+        wait(lambda: query("sum by (job) (apiserver_request_total)").get("pilothouse-apiserver"))
         # Prometheus drops lines that it doesn't like without failing the scrape; it must have taken every one.
         told = len(Scraped.read(server.get("/metrics/objects").body).samples)
         wait(lambda: query("scrape_samples_scraped").get("pilothouse-objects") == told or None)
-    finally:
-        process.end()
+        # Whoever may scrape may also ask what there is to be scraped.
+        failed = re.findall(
+            r"^prometheus_sd_http_failures_total (.+)", prometheus.page("/metrics").decode(), re.M
+        )
+        assert failed == ["0"]

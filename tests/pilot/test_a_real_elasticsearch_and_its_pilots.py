@@ -159,7 +159,9 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
         folder.chmod(0o755)
         async with fleet(folder, tmp_path, "7.17.29") as demo:
             formed = await demo.facts(
-                lambda facts: facts.get("nodes") == 3 and facts.get("health") == "Green"
+                lambda facts: (
+                    facts.get("nodes") == 3 and facts.get("health") == "Green" and "clusterUUID" in facts
+                )
             )
             uuid = formed["clusterUUID"]
             for name in NAMES:

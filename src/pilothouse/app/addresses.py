@@ -53,6 +53,11 @@ def plain_url(host: str, port: int) -> str:
 def _local(host: str, port: int) -> str:
     if is_everywhere(host):
         host = "::1" if ":" in host else "127.0.0.1"
+    return bracketed(host, port)
+
+
+def bracketed(host: str, port: int) -> str:
+    """``HOST:PORT``, as ``split_listen`` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

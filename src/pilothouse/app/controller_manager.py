@@ -24,6 +24,7 @@ from pilothouse.app.controllers import PATIENCE, Patience, all_controllers, chos
 from pilothouse.app.lifeline import stop_when_closed
 from pilothouse.app.manager_pages import manager_pages
 from pilothouse.app.pages import serving
+from pilothouse.app.roles import PAGES
 from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
@@ -87,7 +88,7 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
         async with serving(*options.listen, manager_pages(manager, informers, leadership, identity)) as port:
             names = ", ".join(one.name for one in controllers) or "none"
             announce(f"controller-manager {identity} follows {options.access.url}: {names}")
-            announce(f"health and metrics are at {plain_url(host, port)}")
+            announce(f"{PAGES}{plain_url(host, port)}")
             await _until(stop.asked.wait(), Ordered(parts).run())
         if leadership is not None:
             await leadership.release()

@@ -8,13 +8,14 @@ watched.serve_pages(trail)
 from __future__ import annotations
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver import metrics, node_targets, object_metrics
+from pilothouse.apiserver import metrics, node_targets, object_metrics, pilot_targets
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.metrics import Metrics, audit_families
 from pilothouse.apiserver.node_targets import NodeTargets
 from pilothouse.apiserver.object_metrics import ObjectMetrics
+from pilothouse.apiserver.pilot_targets import PilotTargets
 from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sizing import Sizing
 from pilothouse.app.options import ApiServerOptions
@@ -35,7 +36,7 @@ class Monitoring:
         )
 
     def serve_pages(self, trail: Trail | None) -> None:
-        """Have ``/metrics``, ``/metrics/objects`` and the list of nodes answered."""
+        """Have ``/metrics``, ``/metrics/objects`` and the lists of nodes and pilots answered."""
         core = self._core
         page = Metrics(
             requests=self.requests,
@@ -49,4 +50,5 @@ class Monitoring:
             page.add(lambda: audit_families(trail.counts))
         core.serve(metrics.PATH, page.answer)
         core.serve(node_targets.PATH, NodeTargets(core.cache).answer)
+        core.serve(pilot_targets.PATH, PilotTargets(core.cache).answer)
         core.serve(object_metrics.PATH, ObjectMetrics(core.cache, object_metrics.views(resources())).answer)

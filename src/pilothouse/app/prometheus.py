@@ -1,20 +1,22 @@
-"""The configuration by which Prometheus scrapes a server.
+"""The configuration by which Prometheus scrapes a control plane: server, nodes, controller-managers, and the pilots of all databases.
 
     files = unpack(access, Path("credentials"), token_file=None)
-    scrape_config(access.url, files)        # {"scrape_configs": [...]}
+    scrape_config(access.url, files, managers=["127.0.0.1:10257"])        # {"scrape_configs": [...]}
 
-Prometheus reads certificates, keys and tokens from files, so those of a kubeconfig are unpacked into a folder.
+Prometheus reads certificates, keys and tokens from files, so those of a kubeconfig are unpacked into a folder. The server lists nodes and pilots for
+Prometheus' HTTP discovery (that for Kubernetes is left out of Debian's build). Nodes are read through the server, pilots where they are: at their pods' addresses, without TLS.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from pilothouse.apiserver import metrics, node_targets, object_metrics
+from pilothouse.apiserver import metrics, node_targets, object_metrics, pilot_targets
 from pilothouse.client.access import Access
 from pilothouse.pki.files import private_folder, write_private
 
@@ -53,35 +55,37 @@ def unpack(access: Access, folder: Path, token_file: Path | None) -> Files:
     return Files(authority, token=file("token", access.token.encode()))
 
 
-def scrape_config(url: str, files: Files) -> dict[str, Any]:
-    """Both pages of a server, as two jobs, and the figures of its nodes, which it passes on, as a third."""
+def scrape_config(url: str, files: Files, managers: Sequence[str] = ()) -> dict[str, Any]:
+    """All jobs. ``managers`` are the addresses at which controller-managers show their figures."""
     address = urlsplit(url)
     host = f"[{address.hostname}]" if ":" in (address.hostname or "") else address.hostname
     target = f"{host}:{address.port or 443}"
+    asking: dict[str, Any] = {"tls_config": _tls(files)}
+    if files.token is not None:
+        asking["authorization"] = {"type": "Bearer", "credentials_file": str(files.token)}
+    # Labels such as namespace and pod say what an object is called, not where the server runs.
+    of_server = {"scheme": "https", "honor_labels": True, **asking}
 
-    def job(name: str, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "job_name": name,
-            "scheme": "https",
+    def page(name: str, path: str) -> dict[str, Any]:
+        where = {
             "metrics_path": address.path.rstrip("/") + path,
-            # Labels such as namespace and pod say what an object is called, not where the server runs.
-            "honor_labels": True,
-            "tls_config": _tls(files),
             "static_configs": [{"targets": [target]}],
         }
-        if files.token is not None:
-            found["authorization"] = {"type": "Bearer", "credentials_file": str(files.token)}
-        return found
+        return {"job_name": name, **of_server, **where}
 
-    def nodes() -> dict[str, Any]:
-        made = job("pilothouse-nodes", "")
-        asking = {name: made[name] for name in ("tls_config", "authorization") if name in made}
-        del made["metrics_path"], made["static_configs"]
-        made["http_sd_configs"] = [{"url": f"{url.rstrip('/')}{node_targets.PATH}", **asking}]
-        return made
+    def listed(path: str) -> dict[str, Any]:
+        return {"http_sd_configs": [{"url": f"{url.rstrip('/')}{path}", "refresh_interval": "15s", **asking}]}
 
-    jobs = [job("pilothouse-apiserver", metrics.PATH), job("pilothouse-objects", object_metrics.PATH)]
-    return {"scrape_configs": [*jobs, nodes()]}
+    jobs = [
+        page("pilothouse-apiserver", metrics.PATH),
+        page("pilothouse-objects", object_metrics.PATH),
+        {"job_name": "pilothouse-nodes", **of_server, **listed(node_targets.PATH)},
+        {"job_name": "pilothouse-pilots", **listed(pilot_targets.PATH)},
+    ]
+    if managers:
+        found = [{"targets": list(managers)}]
+        jobs.append({"job_name": "pilothouse-controller-manager", "static_configs": found})
+    return {"scrape_configs": jobs}
 
 
 def _tls(files: Files) -> dict[str, str]:

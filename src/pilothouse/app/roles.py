@@ -29,6 +29,8 @@ from pilothouse.base.backoff import Backoff
 PAUSES = Backoff(first=0.5, factor=2.0, longest=30.0)
 STEADY = 60.0
 """Seconds after which a role that ends has not failed "again"."""
+PAGES = "health and metrics are at "
+"""With this a controller-manager says where it can be looked at."""
 LARGEST_LOG = 10 * 1024 * 1024
 _TAIL = 2000
 
@@ -202,8 +204,7 @@ class Keeper:
             self._keep_line(line)
             self.health.lines.append(line.decode(errors="replace").rstrip("\n"))
             del self.health.lines[:-50]
-            if self.health.state == "starting":
-                self._note("running")
+            self._note("running" if self.health.state == "starting" else self.health.state)
             self._ready.set()
 
     def _keep_line(self, line: bytes) -> None:

@@ -26,7 +26,7 @@ from pilothouse.app import memory, up_folder
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.default_classes import make_default_classes
 from pilothouse.app.options import StartError
-from pilothouse.app.roles import Keeper, Role, RoleFailed, keep_small
+from pilothouse.app.roles import PAGES, Keeper, Role, RoleFailed, keep_small
 from pilothouse.app.stopping import Stop
 from pilothouse.app.up_folder import Report, RoleReport
 from pilothouse.client.access import AccessError
@@ -56,6 +56,7 @@ class UpOptions:
     """Leave pods running when we stop."""
     node_flags: tuple[str, ...] = ()
     server_flags: tuple[str, ...] = ()
+    manager_flags: tuple[str, ...] = ()
     began: float = field(default_factory=time.time)
     """When the process was started."""
 
@@ -208,7 +209,8 @@ class _Up:
         # Nobody else is there to take over: one that crashed is followed by the next as soon as its lease allows.
         timing = ("lease-duration=5s", "renew-deadline=4s", "retry-period=1s")
         flags = (f"--leader-elect-{each}" for each in timing)
-        return _command("controller-manager", "--kubeconfig", str(self._folder.manager_kubeconfig), *flags)
+        kubeconfig = ("--kubeconfig", str(self._folder.manager_kubeconfig))
+        return _command("controller-manager", *kubeconfig, *flags, *self._options.manager_flags)
 
     def _node_argv(self) -> tuple[str, ...]:
         flags = ("--kubeconfig", str(self._folder.node_kubeconfig), "--data", str(self._folder.path))
@@ -240,7 +242,12 @@ class _Up:
             roles=tuple(
                 RoleReport(each.name, each.state, each.pid, each.since, each.starts) for each in healths
             ),
+            manager=self._manager_address(),
         )
+
+    def _manager_address(self) -> str:
+        said = (line.partition(PAGES)[2] for line in self._keepers["controller-manager"].health.lines)
+        return next(filter(None, said), "").removeprefix("http://")
 
 
 def _command(role: str, *flags: str) -> tuple[str, ...]:

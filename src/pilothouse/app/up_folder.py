@@ -56,6 +56,8 @@ class Report:
     ready: float
     """Seconds from its beginning until the node was ready; 0 before that."""
     roles: tuple[RoleReport, ...]
+    manager: str = ""
+    """Where the controller-manager shows its figures, as HOST:PORT; empty before it has said so."""
 
 
 class Holder(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from pilothouse.app.options import StartError, default_data
+from pilothouse.cli.parameters import Listen
 from pilothouse.cli.store_flags import FILE, access, server_flags
 
 CREDENTIALS = Path("pilothouse-credentials")
@@ -25,16 +27,30 @@ CREDENTIALS = Path("pilothouse-credentials")
     show_default=True,
     help="Folder that certificates are written to, for Prometheus to read.",
 )
+@click.option(
+    "--manager",
+    "managers",
+    type=Listen(),
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Where a controller-manager shows its figures (its --listen); any number of times. That of a local `up` is known.",
+)
 def prometheus_config(
-    kubeconfig: Path | None, data: Path | None, token_file: Path | None, credentials: Path
+    kubeconfig: Path | None,
+    data: Path | None,
+    token_file: Path | None,
+    credentials: Path,
+    managers: tuple[tuple[str, int], ...],
 ) -> None:
-    """Print the configuration by which Prometheus scrapes a server: its own metrics, and the state of its objects.
+    """Print the configuration by which Prometheus scrapes a whole control plane.
 
-    It is a complete prometheus.yml; its jobs can also be put into another one.
+    That is: the server's own metrics, the state of its objects, its nodes, controller-managers, and the pilots of all databases. It is a
+    complete prometheus.yml; its jobs can also be put into another one.
     """
     reached = access(kubeconfig, data)
 
     from pilothouse.apiserver.yaml_answers import write
+    from pilothouse.app.addresses import plain_url
     from pilothouse.app.prometheus import scrape_config, unpack
 
     try:
@@ -45,6 +61,24 @@ def prometheus_config(
         ) from None
     import msgspec
 
-    click.echo(write(msgspec.json.encode(scrape_config(reached.url, files))).decode(), nl=False)
+    named = [plain_url(*each).removeprefix("http://") for each in managers] or _manager_of_up(
+        reached.url, data
+    )
+    config = scrape_config(reached.url, files, named)
+    click.echo(write(msgspec.json.encode(config)).decode(), nl=False)
+    if not named:
+        click.echo("no controller-manager is known: say with --manager HOST:PORT where it listens", err=True)
     for file in files.written:
         click.echo(f"Prometheus must be able to read {file}", err=True)
+
+
+def _manager_of_up(url: str, data: Path | None) -> list[str]:
+    """Where the manager of an ``up`` on this machine is, if it is that server's."""
+    from pilothouse.app.up_folder import running
+
+    try:
+        report = running((data or default_data()).absolute())
+    except StartError:
+        # Somebody else's `up`.
+        return []
+    return [report.manager] if report is not None and report.manager and report.url == url else []

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 @pod_cidr_flag
 @tier_flag
 @click.option(
+    "--manager-listen",
+    type=Listen(),
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where the controller-manager's metrics can be read, without TLS; port 0 takes a free one at each start.",
+)
+@click.option(
     "--keep", is_flag=True, help="Leave pods running when told to stop; the next `up` takes them up."
 )
 def up(
@@ -43,6 +50,7 @@ def up(
     name: str,
     pod_cidr: str,
     tiers: tuple[tuple[str, Path], ...],
+    manager_listen: tuple[str, int],
     keep: bool,
 ) -> None:
     """Run a whole control plane: API server, controllers, and this machine as a node.
@@ -51,6 +59,7 @@ def up(
     """
     import asyncio
 
+    from pilothouse.app.addresses import bracketed
     from pilothouse.app.data_folder import DataFolder
     from pilothouse.app.node_names import check_node_name, default_node_name, kept_node_name
     from pilothouse.app.up import UpOptions, run
@@ -81,6 +90,7 @@ def up(
                 *(("--pod-cidr", pod_cidr) if pod_cidr else ()),
                 *(f"--tier={tier}={folder}" for tier, folder in tiers),
             ),
+            manager_flags=("--listen", bracketed(*manager_listen)),
             began=_process_start(),
         )
         asyncio.run(run(options, say=lambda line: click.echo(line, err=True), welcome=_welcome))

@@ -295,7 +295,10 @@ def _ours() -> Iterable[Object]:
     # What Kubernetes needs kube-state-metrics for.
     yield plain(
         "pilothouse:monitoring",
-        paths("get", "/metrics /metrics/objects /pilothouse/v1/node-targets"),
+        paths(
+            "get",
+            "/metrics /metrics/objects /pilothouse/v1/node-targets /pilothouse/v1/pilot-targets",
+        ),
         verbs("get", "nodes/metrics"),
     )
     yield plain(
