@@ -90,6 +90,16 @@ def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, *
             "runs but is not ready",
             "readiness probe",
         ),
+        (
+            {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "False", "reason": "NodeNotReady"}],
+            },
+            {"nodeName": "n1"},
+            "NodeNotReady",
+            "web-0 is on node n1, which is not ready",
+            "bring node n1 back",
+        ),
         ({"phase": "Unknown"}, {"nodeName": "n1"}, "PodUnknown", "n1 does not report", "bring the node back"),
     ],
 )

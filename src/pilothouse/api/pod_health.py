@@ -18,6 +18,8 @@ from pilothouse.api.objects import Object
 
 WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
 """The reason of PodScheduled=False while a node is chosen and the volumes are being made there."""
+NODE_NOT_READY: Final = "NodeNotReady"
+"""The reason of Ready=False while the pod's node is not counted on."""
 _STARTING: Final = ("", "ContainerCreating", "PodInitializing")
 _REMEDIES: Final = {
     "CrashLoopBackOff": "see why it exits: kubectl logs {pod} -n {namespace} -c {container} --previous",
@@ -98,6 +100,10 @@ def trouble(pod: Object) -> Trouble:
             return found
     if phase == "Running":
         condition = pod.condition("Ready") or {}
+        if condition.get("reason") == NODE_NOT_READY:
+            node = pod.spec["nodeName"]
+            remedy = f"bring node {node} back, or if it is gone for good: kubectl delete node {node}"
+            return Trouble(NODE_NOT_READY, f"{name} is on node {node}, which is not ready", remedy)
         said = _words(condition.get("reason"), condition.get("message"))
         sentence = f"{name} runs but is not ready{said and f': {said}'}"
         return Trouble(

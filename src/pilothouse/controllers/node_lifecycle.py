@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from pilothouse.api.nouns import Lease, Node, Pod
 from pilothouse.api.objects import Object, Tree
+from pilothouse.api.pod_health import NODE_NOT_READY
 from pilothouse.api.tolerating import fits
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.meta.conditions import condition_is, find_condition, with_condition
@@ -178,7 +179,7 @@ def _not_ready(pods: Sequence[Object], now: float) -> Iterator[Intent]:
     condition = {
         "type": "Ready",
         "status": "False",
-        "reason": "NodeNotReady",
+        "reason": NODE_NOT_READY,
         "message": "Its node is not ready.",
     }
     for pod in pods:

@@ -161,7 +161,8 @@ def _ailing(node: Node) -> tuple[str, str] | None:
         and (ready := pilot.condition("Ready")) is not None
         and ready.get("status") == "Unknown"
     ):
-        return "PilotSilent", f"{node.name}: {ready.get('message', '')}"
+        place = f" on node {pod.spec['nodeName']}" if pod is not None and pod.spec.get("nodeName") else ""
+        return "PilotSilent", f"{node.name}{place}: {ready.get('message', '')}"
     return None
 
 
