@@ -1,0 +1,118 @@
+"""When an Elasticsearch node says that it is empty: only what was seen after it was excluded counts, and only an exclusion for this very decommission."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.kit.real_elastic import addresses
+
+from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
+from pilothouse.pilot.drivers.elasticsearch.leading import DECOMMISSIONS, EXCLUDED
+from pilothouse.pilot.driving import Place, Wish
+
+NAME, OTHER = "es-demo-data-2", "es-demo-data-0"
+
+
+class Played:
+    """An Elasticsearch of two nodes, that answers what a pilot asks of it."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+        self.here: list[dict[str, Any]] = []
+        """The shards on the node."""
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens when its settings have just been asked for."""
+
+    def excluded_for(self, decommission: str) -> None:
+        self.settings = {EXCLUDED: NAME, DECOMMISSIONS: f"{NAME}={decommission}"}
+
+    @asynccontextmanager
+    async def answering(self, address: str) -> AsyncIterator[None]:
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            if request.path == "/_cluster/settings":
+                said = web.json_response({"persistent": dict(self.settings)})
+                self.meanwhile()
+                return said
+            if request.path.startswith("/_cluster/state"):
+                return web.json_response(self._state())
+            if request.path.startswith("/_nodes/data:true"):
+                return web.json_response({"nodes": {"1": {"name": OTHER}, "2": {"name": NAME}}})
+            return web.json_response({"nodes": {"2": {"indices": {"docs": {"count": len(self.here)}}}}})
+
+        answering: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] = answer
+        runner = web.ServerRunner(web.Server(answering, access_log=None))
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, address, 9200).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "cluster_uuid": "u",
+            "master_node": "1",
+            "nodes": {"1": {"name": OTHER}, "2": {"name": NAME}},
+            "routing_nodes": {"nodes": {"1": [], "2": self.here}},
+        }
+
+
+Left = Callable[[int], Awaitable[str | None]]
+"""What the pilot finds left on the node, in a generation of its Pilot."""
+
+
+@pytest.fixture
+async def played(tmp_path: Path) -> AsyncIterator[tuple[Played, Left]]:
+    elasticsearch, (address,) = Played(), addresses(1)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "elasticsearch").touch(0o755)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "elasticsearch-8.17.0.jar").touch()
+    driver = Elasticsearch(Place(NAME, "default", address, tmp_path, {"ES_HOME": str(tmp_path)}))
+
+    async def left(generation: int) -> str | None:
+        spec = {"decommission": True, "elasticsearch": {"roles": ["data"]}}
+        return (await driver.observe(Wish(generation, "hash", spec, uid="mine"))).left
+
+    async with elasticsearch.answering(address):
+        yield elasticsearch, left
+
+
+async def test_it_is_empty_once_it_is_excluded_and_holds_nothing(played: tuple[Played, Left]) -> None:
+    elasticsearch, left = played
+    assert "has not excluded this node yet" in str(await left(1))
+    elasticsearch.excluded_for("mine/1")
+    elasticsearch.here = [{"index": "books", "shard": 0, "state": "STARTED"}]
+    assert await left(1) == "1 shards are left"
+    elasticsearch.here = []
+    assert await left(1) == ""
+
+
+async def test_an_exclusion_of_an_earlier_decommission_does_not_count(played: tuple[Played, Left]) -> None:
+    elasticsearch, left = played
+    elasticsearch.excluded_for("mine/1")
+    # Cancelled and asked for again; the leader is behind, and is about to take the exclusion back.
+    assert "has not excluded this node yet" in str(await left(3))
+    elasticsearch.excluded_for("mine/3")
+    assert await left(3) == ""
+    elasticsearch.excluded_for("of an earlier Pilot/3")
+    assert "has not excluded this node yet" in str(await left(3))
+
+
+async def test_a_shard_that_comes_just_before_the_exclusion_is_not_overlooked(
+    played: tuple[Played, Left],
+) -> None:
+    elasticsearch, left = played
+
+    def comes() -> None:
+        elasticsearch.here = [{"index": "books", "shard": 0, "state": "INITIALIZING"}]
+        elasticsearch.excluded_for("mine/1")
+
+    elasticsearch.meanwhile = comes
+    assert await left(1) != ""
+    assert await left(1) == "1 shards are left"
