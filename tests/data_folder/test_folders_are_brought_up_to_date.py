@@ -64,3 +64,15 @@ def test_a_format_that_is_no_number_is_refused(tmp_path: Path, text: str) -> Non
     (tmp_path / "format").write_text(text)
     with pytest.raises(StartError, match="should hold a number"):
         DataFolder.open(tmp_path)
+
+
+def test_images_may_be_brought_before_the_first_start(tmp_path: Path) -> None:
+    (tmp_path / "node" / "images" / "names").mkdir(parents=True)
+    DataFolder.open(tmp_path)
+    assert format_of(tmp_path) == "1"
+
+
+def test_a_folder_named_node_with_other_things_in_it_is_somebody_elses(tmp_path: Path) -> None:
+    (tmp_path / "node" / "modules").mkdir(parents=True)
+    with pytest.raises(StartError, match=r"no file named format \(node\)"):
+        DataFolder.open(tmp_path)

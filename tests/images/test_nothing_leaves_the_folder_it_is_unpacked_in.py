@@ -141,6 +141,21 @@ def test_a_truncated_archive_is_told_so(tmp_path: Path):
         unpack(tmp_path / "half.tar.gz", tmp_path / "target", FEW)
 
 
+def test_what_the_owner_may_read_everybody_may(tmp_path: Path) -> None:
+    """Elasticsearch's own archives keep their configuration from others, and pods run as anybody."""
+    closed = tar(
+        tmp_path / "a.tar.gz",
+        ("config", {**FOLDER, "mode": 0o2750}, b""),
+        ("config/jvm.options", {"mode": 0o660}, b"x"),
+        ("bin", {"mode": 0o700}, b"x"),
+    )
+    (tmp_path / "target").mkdir()
+    unpack(closed, tmp_path / "target", FEW)
+    found = {name: stat.S_IMODE((tmp_path / "target" / name).stat().st_mode) for name in ("config", "bin")}
+    assert found == {"config": 0o755, "bin": 0o755}
+    assert stat.S_IMODE((tmp_path / "target/config/jvm.options").stat().st_mode) == 0o664
+
+
 def test_a_file_that_is_root_for_everyone_is_so_no_more(tmp_path: Path):
     (tmp_path / "target").mkdir()
     unpack(tar(tmp_path / "a.tar.gz", ("su", {"mode": 0o4755}, b"x")), tmp_path / "target", FEW)

@@ -241,6 +241,30 @@ async def test_a_tmpfs_holds_what_it_may_and_no_more(views: Box) -> None:
     assert "No space left" in said[1]
 
 
+async def test_a_read_only_tmpfs_holds_what_is_mounted_in_it_and_nothing_else(
+    views: Box, volume: Path
+) -> None:
+    said = await look(
+        views,
+        "find /scratch; stat -c %a /scratch; touch /scratch/x 2>/dev/null || echo closed; "
+        "cat /scratch/deep/er/file && echo x > /scratch/deep/er/x && echo fine",
+        Mount("", "/scratch", kind="tmpfs", read_only=True),
+        Mount(str(volume), "/scratch/deep/er"),
+    )
+    found = ["/scratch", "/scratch/deep", "/scratch/deep/er", "/scratch/deep/er/file"]
+    assert said == [*found, "755", "closed", "from the volume", "fine"]
+
+
+async def test_a_volume_over_a_read_only_tmpfs_is_as_it_was_asked_for(views: Box, volume: Path) -> None:
+    said = await look(
+        views,
+        "cat /scratch/file; touch /scratch/x && echo fine",
+        Mount("", "/scratch", kind="tmpfs", read_only=True),
+        Mount(str(volume), "/scratch"),
+    )
+    assert said == ["from the volume", "fine"]
+
+
 async def test_devices_are_there_and_cannot_be_removed(views: Box) -> None:
     said = await look(
         views,

@@ -165,17 +165,24 @@ def _container_trouble(pod: Object, status: Mapping[str, Any]) -> Trouble | None
     if waiting is not None and waiting.get("reason", "") not in _STARTING:
         reason = waiting["reason"]
         remedy = _REMEDIES.get(reason, f"see more: {_kubectl('describe', pod)}")
+        last = (status.get("lastState") or {}).get("terminated")
+        # How it ended says more than how long is waited before it is tried again.
+        said = _end(last) if reason == "CrashLoopBackOff" and last else str(waiting.get("message") or "")
         return Trouble(
             reason,
-            f"{where} can't run: {_words(reason, waiting.get('message'))}",
+            f"{where} can't run: {_words(reason, said)}",
             remedy.format(pod=pod.name, namespace=pod.namespace, container=status.get("name")),
         )
     if terminated is not None and terminated.get("exitCode", 0) != 0:
-        said = _words(terminated.get("reason"), terminated.get("message"))
-        sentence = f"{where} exited with code {terminated['exitCode']}{said and f': {said}'}"
+        sentence = f"{where} {_end(terminated)}"
         remedy = f"see why: kubectl logs {pod.name} -n {pod.namespace} -c {status.get('name')}"
         return Trouble("ContainerExited", sentence, remedy)
     return None
+
+
+def _end(terminated: Mapping[str, Any]) -> str:
+    said = _words(terminated.get("reason"), str(terminated.get("message") or "").strip())
+    return f"exited with code {terminated.get('exitCode', 0)}{said and f': {said}'}"
 
 
 def _words(reason: Any, message: Any) -> str:

@@ -114,9 +114,18 @@ def _write_mark(mark: Path, number: int) -> None:
 
 def _refuse_foreign(path: Path) -> None:
     """A folder with other things in it is most likely a mistyped one, and would be closed to its users."""
-    strangers = sorted(entry.name for entry in path.iterdir() if entry.name != "lost+found")
+    strangers = sorted(
+        entry.name
+        for entry in path.iterdir()
+        if entry.name != "lost+found" and not _holds_images_alone(entry)
+    )
     if strangers:
         shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
         raise StartError(
             f"{path} is not empty and has no file named format ({shown}); choose an empty or a new folder"
         )
+
+
+def _holds_images_alone(entry: Path) -> bool:
+    """Images may be brought before the first start."""
+    return entry.name == "node" and entry.is_dir() and all(each.name == "images" for each in entry.iterdir())

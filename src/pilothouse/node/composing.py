@@ -3,7 +3,7 @@
     launch = compose(pod, container, image, env, setting, folder, attempt)
 
 The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments belong to the image's
-entrypoint. Variables in both are expanded. Pure but for the names of this machine's users.
+entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, and what they may see of its folders.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node import security
+from pilothouse.node import installation, security
 from pilothouse.node.environment import expanded, hostname
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.parts import Image, NotYet
@@ -34,6 +34,8 @@ class Setting(msgspec.Struct, frozen=True):
     """By which names are found."""
     hidden: tuple[str, ...] = ()
     """Folders of the node itself, into which no container looks."""
+    installation: tuple[str, ...] = ()
+    """What every container's user can reach, so that it can run a pilot."""
 
 
 def compose(
@@ -51,10 +53,10 @@ def compose(
     """Raises ``NotYet`` for what can't be made sense of as things are."""
     user = security.user(pod, container, image.user, setting.agent)
     env = {"HOME": _home(setting.agent.uid if user is None else user.uid), **env}
-    mounts = list(setting.mounts)
+    mounts = list(installation.mounts(setting.installation, user))
     if image.root is not None and image.mount_at:
-        mounts.insert(0, Mount(str(image.root), image.mount_at, read_only=True))
-    mounts += volumes
+        mounts.append(Mount(str(image.root), image.mount_at, read_only=True))
+    mounts += [*setting.mounts, *volumes]
     message_path = container.get("terminationMessagePath") or MESSAGE_PATH
     mounts.append(Mount(str(folder.last_words(attempt)), message_path, is_file=True))
     own = container.get("securityContext") or {}

@@ -22,8 +22,9 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.parts import NotYet
 
-PATH: Final = f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{Path(sys.executable).parent}"
-"""The last is where this installation's own programs are: pods of databases start a pilot."""
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWN_PROGRAMS: Final = str(Path(sys.executable).parent)
+"""Where those of this installation are. It is the last in every PATH, an image's too: pods of databases start a pilot."""
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 Source = tuple[str, str]
 """Kind and name."""
@@ -62,6 +63,7 @@ def environment(
 ) -> dict[str, str]:
     """All of it. ``server`` is the URL of the API server. Raises ``NotYet``."""
     env = {"PATH": PATH, **image, **dict(_way_to(server)), "HOSTNAME": hostname(pod)}
+    env["PATH"] = f"{env['PATH']}:{OWN_PROGRAMS}"
     for each in container.get("envFrom") or ():
         env |= {each.get("prefix", "") + name: value for name, value in _all_of(each, sources)}
     for each in container.get("env") or ():

@@ -18,6 +18,7 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.node.composing import Setting, compose
 from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
 from pilothouse.node.folders import ContainerFolder
+from pilothouse.node.installation import installation
 from pilothouse.node.lifecycle.roles import Part, parts
 from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, unmeasured
 from pilothouse.node.minding import told
@@ -86,6 +87,7 @@ class Outfitter:
             agent=self._agent,
             mounts=tuple(given.addresses.mounts(pod, address)),
             hidden=(str(settings.data),),
+            installation=installation(),
         )
         volumes = given.volumes.mounts(pod, part.spec, prepared, env)
         groups = self._limit(pod, part)

@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
+from pilothouse.node.environment import PATH
 from pilothouse.node.images.references import Reference
 
 MANIFEST: Final = "image.json"
-_HOST_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _RESERVED: Final = frozenset(
     {"/", "/dev", "/etc", "/proc", "/sys", "/bin", "/sbin", "/lib", "/lib64", "/usr"}
 )
@@ -85,5 +85,5 @@ def settled(manifest: Manifest, reference: Reference, *, has_bin: bool) -> Manif
         entrypoint = (str(folder / entrypoint[0]), *entrypoint[1:])
     env = dict(manifest.env)
     if has_bin:
-        env.setdefault("PATH", f"{folder}/bin:{_HOST_PATH}")
+        env.setdefault("PATH", f"{folder}/bin:{PATH}")
     return msgspec.structs.replace(manifest, mount_at=str(folder), entrypoint=entrypoint, env=env)

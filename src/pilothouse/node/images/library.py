@@ -30,12 +30,13 @@ import msgspec
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import new_uid
 from pilothouse.base.times import format_time
+from pilothouse.node.environment import OWN_PROGRAMS, PATH
 from pilothouse.node.images.bundles import MANIFEST, Image, Manifest, read_manifest, settled
 from pilothouse.node.images.references import Reference, ReferenceError, host_program, reference
 from pilothouse.node.images.unpacking import Limits, Unpacked, unpack
 from pilothouse.node.parts import ImageMissing
 
-_SEARCHED: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SEARCHED: Final = f"{PATH}:{OWN_PROGRAMS}"
 
 
 class LibraryError(Exception):

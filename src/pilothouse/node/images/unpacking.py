@@ -3,7 +3,7 @@
     unpacked = unpack(Path("redis.tar.gz"), target, LIMITS)
 
 An entry is placed below the target or not at all: no absolute paths, no ``..``, no link that leads out, nothing that is neither
-file, folder nor link (devices, sockets), no set-user-id bits, no file through a link that an earlier entry made. There is a limit to the number of entries and to the
+file, folder nor link (devices, sockets), no set-user-id bits, nothing that its owner alone may read, no file through a link that an earlier entry made. There is a limit to the number of entries and to the
 bytes that come out, counted while they come: what an archive says of its sizes is not believed. The first thing that is
 wrong ends it; whoever called throws the target away.
 """
@@ -88,18 +88,18 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
     if source.is_dir():
         digest = hashlib.sha256()
         for entry in folder_entries(source):
-            taking.take(entry, digest)
+            taking.take(_opened(entry), digest)
     else:
         digest = _digest(source)
         try:
             if zipfile.is_zipfile(source):
                 with zipfile.ZipFile(source) as archive:
                     for entry in _zip_entries(archive):
-                        taking.take(entry)
+                        taking.take(_opened(entry))
             else:
                 with tarfile.open(source) as archive_:
                     for entry in tar_entries(archive_):
-                        taking.take(entry)
+                        taking.take(_opened(entry))
         except DAMAGED as problem:
             why = str(problem).partition("\n")[0].rstrip(":")
             raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {why}") from None
@@ -230,6 +230,12 @@ class _Taking:
                     digest.update(chunk)
                 out.write(chunk)
             os.fchmod(out.fileno(), (entry.mode & 0o777) | 0o400)
+
+
+def _opened(entry: Entry) -> Entry:
+    """Whatever its owner may read and enter, everybody may: there is no telling as whom a container runs."""
+    own = entry.mode & 0o500
+    return msgspec.structs.replace(entry, mode=entry.mode | own >> 3 | own >> 6)
 
 
 def _head(entry: Entry, path: str) -> bytes:

@@ -168,13 +168,19 @@ class _Tree:
                 raise Refusal("MountFailed", f"{asked}: it would hide everything else")
             if source < 0:
                 self._make_target(target, is_file=False)
-                options = "mode=1777" if mount["size"] is None else f"mode=1777,size={mount['size']}"
+                options = "mode=755" if mount["read_only"] else "mode=1777"
+                if mount["size"] is not None:
+                    options += f",size={mount['size']}"
                 kernel.mount("tmpfs", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
             else:
                 self._make_target(target, is_file=_is_file(source))
                 kernel.mount(f"/proc/self/fd/{source}", target, flags=kernel.MS_BIND | kernel.MS_REC)
                 os.close(source)
-            if mount["read_only"]:
+            if target in self._closing:  # What is there now is another mount.
+                self._closing.remove(target)
+            if mount["read_only"] and source < 0:
+                self._closing.append(target)  # Once all is there that goes into it.
+            elif mount["read_only"]:
                 kernel.make_read_only(target)
             self._regions[target] = VOLUME
         except OSError as error:
