@@ -200,6 +200,12 @@ def test_version_6_has_the_greatest_number_of_masters_that_any_pilot_says() -> N
     pilots = [saying(A, 1), saying(B, 2)]
     assert led(pilots, state(A, B), {}, version=(6, 8)) == [SetSettings({name: 2})]
     assert led(pilots, state(A, B), {name: "2"}, version=(6, 8)) == []
+    assert led(pilots, state(A), {name: "1"}, version=(6, 8)) == [], (
+        "Elasticsearch refuses more than there are"
+    )
+    leaving = Object(Pilot, {**pilots[1].tree, "spec": {**pilots[1].spec, "decommission": True}})
+    changes = led([pilots[0], leaving], state(A, B), {name: "2"}, version=(6, 8))
+    assert changes == [SetSettings({"cluster.routing.allocation.exclude._name": B, name: 1})]
 
 
 def test_members_carry_the_start_that_their_pilot_vouches_for() -> None:

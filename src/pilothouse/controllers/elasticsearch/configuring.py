@@ -34,12 +34,12 @@ def new_pilot_spec(cluster: Object, pod: Object, pilots: Iterable[Object]) -> Tr
         pool,
         version=pod.annotations.get(VERSION) or cluster.spec["version"],
         initial=initial_masters(cluster, pools.values(), pilots),
-        masters=_masters_asked_for(pools.values()),
+        majority=minimum_masters(cluster, _masters_asked_for(pools.values())),
     )
 
 
-def wanted_spec(cluster: Object, pool: Pool, *, version: str, initial: Sequence[str], masters: int) -> Tree:
-    """The part of a Pilot's spec that is its cluster's. ``masters`` is how many there are that count."""
+def wanted_spec(cluster: Object, pool: Pool, *, version: str, initial: Sequence[str], majority: int) -> Tree:
+    """The part of a Pilot's spec that is its cluster's. ``majority`` is how many masters have to see each other."""
     settings: Tree = {
         **flat(cluster.spec.get("config") or {}),
         **flat(pool.spec.get("config") or {}),
@@ -49,7 +49,7 @@ def wanted_spec(cluster: Object, pool: Pool, *, version: str, initial: Sequence[
     if initial and pool.is_master:
         settings[INITIAL_MASTERS] = list(initial)
     if Version.parse(version).major < 7:
-        settings[MINIMUM_MASTERS] = minimum_masters(cluster, masters)
+        settings[MINIMUM_MASTERS] = majority
     configuration: Tree = {"version": version, "settings": settings}
     if heap := heap_megabytes(pool):
         configuration["environment"] = {"ES_JAVA_OPTS": f"-Xms{heap}m -Xmx{heap}m"}

@@ -231,7 +231,7 @@ def _wanted(scene: Scene, node: Node) -> Tree:
         node.pool,
         version=node.made_for or str(scene.cluster.spec["version"]),
         initial=[] if scene.is_formed else initial_masters(scene.cluster, scene.pools.values(), scene.pilots),
-        masters=scene.masters,
+        majority=scene.majority,
     )
 
 

@@ -15,6 +15,7 @@ from pilothouse.api.navigator.labels import POOL_NAME, leader_lease
 from pilothouse.api.nouns import Lease, Pilot, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.asking import Pool, pools_of
+from pilothouse.controllers.elasticsearch.configuring import minimum_masters
 from pilothouse.controllers.elasticsearch.health import Facts, facts_of, latest_of, why_not
 from pilothouse.controllers.elasticsearch.nodes import Node, muster
 from pilothouse.runtime.intents import Intent, Wait
@@ -67,17 +68,17 @@ class Scene(msgspec.Struct, frozen=True, dict=True):
         return tuple(sorted(there, key=lambda pool: pool.is_master))
 
     @cached_property
-    def masters(self) -> int:
-        """How many masters there are that stay."""
-        staying = [
-            node
-            for node in self.nodes
-            if node.pool.is_master
-            and not node.leaving
-            and not (node.pilot is not None and node.pilot.spec.get("decommission"))
-        ]
+    def majority(self) -> int:
+        """How many masters have to see each other (before Elasticsearch 7).
+
+        A majority of all that are there: one that is to go has a say until it is gone. But never more than stay, or these could not go on
+        without it."""
         asked = sum(pool.replicas for pool in self.pools.values() if pool.is_master)
-        return len(staying) if self.is_formed and staying else asked
+        there = [node for node in self.nodes if node.pool.is_master]
+        staying = [node for node in there if not node.leaving and not _is_to_go(node)]
+        if not self.is_formed or not staying:
+            return minimum_masters(self.cluster, asked)
+        return min(minimum_masters(self.cluster, len(there)), len(staying))
 
     def why_not(self, node: Node) -> Wait | None:
         """Why a node can't be taken down now."""
@@ -101,3 +102,7 @@ def look(cluster: Object, world: World) -> Scene:
     nodes = muster(cluster, pools, sets, world)
     facts, latest = facts_of(pilots, lease), latest_of(pilots)
     return Scene(cluster, pools, sets, nodes, pilots, facts, latest, world)
+
+
+def _is_to_go(node: Node) -> bool:
+    return node.pilot is not None and bool(node.pilot.spec.get("decommission"))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS
+from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.drivers.elasticsearch import figures, leading, preparing, seeing
 from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
@@ -177,6 +177,10 @@ class Elasticsearch:
             return f"{held} shards are left"
         if self.stands(wish) and build.numbers >= (7, 0) and id in state.voters:
             return "it still has a vote among the masters"
+        if self.stands(wish) and build.numbers < (7, 0):
+            enough, present = wish.settings.get(MINIMUM_MASTERS), settings.get(MINIMUM_MASTERS)
+            if enough is not None and str(present) != str(enough):
+                return f"{present} masters have to see each other, and {enough} have to be enough without it"
         return ""
 
     def _must_form(self, wish: Wish, state: seeing.State, build: Build) -> str:

@@ -8,7 +8,7 @@
   is not what is left of an earlier decommission, about to be taken back by a leader that lags behind; and a leader that finds a later decommission there
   than it has seen itself knows that it is the one who lags, and leaves that node alone.
 * All shards may be allocated again once all nodes are in that should be: a pilot holds replicas back before its node stops.
-* The number of masters that have to see each other (up to 6) is what the Pilots say.
+* The number of masters that have to see each other (up to 6) is what the Pilots that stay say, and no more than there are.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def acts(
     if settings.get(ALLOCATION) == HELD_BACK and all_in_for_long:
         changes[ALLOCATION] = None
     if version < (7, 0):
-        changes |= dict(_minimum_masters(pilots, settings))
+        changes |= dict(_minimum_masters(pilots, state, settings))
     if changes:
         yield SetSettings(changes)
     if version >= (7, 0):
@@ -139,10 +139,17 @@ def _voters(prefix: str, pilots: Sequence[Object], going: Collection[str], state
         yield ExcludeVoters(tuple(sorted(missing)))
 
 
-def _minimum_masters(pilots: Sequence[Object], settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    said = [each.at("spec", "configuration", "settings", default={}).get(MINIMUM_MASTERS) for each in pilots]
+def _minimum_masters(
+    pilots: Sequence[Object], state: State, settings: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    # One that is to go, or has gone and is not forgotten yet, has no say in how many of the others are enough.
+    staying = [each for each in pilots if not _leaves(each) and not _is_without_pod(each)]
+    said = [each.at("spec", "configuration", "settings", default={}).get(MINIMUM_MASTERS) for each in staying]
     # While Pilots differ, the greater number is the one that can't split a cluster.
     wanted = max((int(each) for each in said if each), default=0)
+    # Elasticsearch refuses more than there are. A master that is about to join has the greater number in its own file.
+    there = set(state.names.values())
+    wanted = min(wanted, sum("master" in _roles(each) and each.name in there for each in pilots))
     if wanted and str(settings.get(MINIMUM_MASTERS)) != str(wanted):
         yield MINIMUM_MASTERS, wanted
 

@@ -1,0 +1,85 @@
+"""What a cluster and its Pilots said, in order, from a watch; and how long each node was away.
+
+async with Logbook.of(kubeconfig, "demo") as logbook:
+    ...
+logbook.reasons                  # of Progressing, each time that it became another
+logbook.restarts                 # seconds from Ready to Ready again, by the Pilot's name
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+from pilothouse.api.nouns import ElasticsearchCluster, Pilot
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import SystemClock
+from pilothouse.client.cache import Difference
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.informer import Informer
+from pilothouse.client.kubeconfig import load
+from pilothouse.client.rest import Api
+
+
+class Logbook:
+    """Of one cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._away: dict[str, float] = {}
+        self._was_ready: set[str] = set()
+        self.reasons: list[str] = []
+        self.messages: list[str] = []
+        self.restarts: dict[str, list[float]] = defaultdict(list)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def of(cls, kubeconfig: Path, cluster: str) -> AsyncIterator[Logbook]:
+        book, clock, rng = cls(cluster), SystemClock(), Random(1)
+        async with HttpTransport.open(load(kubeconfig), clock, agent="logbook") as transport:
+            api = Api(transport, rng, manager="logbook")
+            clusters = Informer(api, ElasticsearchCluster, rng, clock, namespace="default")
+            pilots = Informer(api, Pilot, rng, clock, namespace="default")
+            clusters.subscribe(book._cluster_said)
+            pilots.subscribe(book._pilot_said)
+            tasks = [asyncio.create_task(each.run()) for each in (clusters, pilots)]
+            try:
+                yield book
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def longest_restart(self) -> float:
+        return max((max(each) for each in self.restarts.values()), default=0.0)
+
+    def _cluster_said(self, change: Difference) -> None:
+        found = change.new
+        if found is None or found.name != self._cluster:
+            return
+        said = found.condition("Progressing") or {}
+        if said and (not self.reasons or self.reasons[-1] != said["reason"]):
+            self.reasons.append(said["reason"])
+        if said and (not self.messages or self.messages[-1] != said["message"]):
+            self.messages.append(said["message"])
+
+    def _pilot_said(self, change: Difference) -> None:
+        found: Object | None = change.new
+        if found is None:
+            return
+        if found.spec.get("decommission"):
+            # It is to go: however long it is away, that is no restart.
+            self._away.pop(found.name, None)
+            self._was_ready.discard(found.name)
+        elif found.is_true("Ready"):
+            self._was_ready.add(found.name)
+            if (since := self._away.pop(found.name, None)) is not None:
+                self.restarts[found.name].append(time.monotonic() - since)
+        elif found.name in self._was_ready:
+            self._away.setdefault(found.name, time.monotonic())
