@@ -1,6 +1,6 @@
 """Documents that are written and looked for while a cluster of Elasticsearch is changed, and the ledger of what it acknowledged.
 
-    async with Traffic.through(("127.96.1.2", 9200), "books") as traffic:
+    async with Traffic.through("127.96.1.2:9200", "books") as traffic:
         await traffic.load(200_000)
         async with traffic.going_on():             # writers and searchers, until the end of the block
             ...
@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from itertools import count
 from typing import Any
 
@@ -42,17 +42,16 @@ class Refused(Exception):
 
 
 class Traffic:
-    """On one index, through one address. The address may change: it is asked for with every request."""
+    """On one index, through one address."""
 
-    def __init__(
-        self, session: aiohttp.ClientSession, address: Callable[[], tuple[str, int]], index: str
-    ) -> None:
+    def __init__(self, session: aiohttp.ClientSession, address: str, index: str) -> None:
         self._session = session
         self._address = address
         self._index = index
         self._numbers = count(1)
         self._ids = count()
-        self._free: list[str] = []
+        self._written: list[str] = []
+        self._found = 0.0
         self.acknowledged: dict[str, int] = {}
         """The number of the last acknowledged write, by the document's id."""
         self.loaded = 0
@@ -65,20 +64,19 @@ class Traffic:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def through(cls, address: Callable[[], tuple[str, int]], index: str) -> AsyncIterator[Traffic]:
+    async def through(cls, address: str, index: str) -> AsyncIterator[Traffic]:
         connector = aiohttp.TCPConnector(force_close=True, limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
             yield cls(session, address, index)
 
     async def ask(self, method: str, path: str, body: Any = None, *, seconds: float = PATIENCE) -> Any:
         """One request. Raises ``Refused``."""
-        host, port = self._address()
         kind = "application/x-ndjson" if isinstance(body, bytes) else "application/json"
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         try:
             async with self._session.request(
                 method,
-                f"http://{host}:{port}{path}",
+                f"http://{self._address}{path}",
                 data=data,
                 headers={"Content-Type": kind} if data is not None else {},
                 timeout=aiohttp.ClientTimeout(total=seconds),
@@ -130,6 +128,14 @@ class Traffic:
                 raise each
         self._measure()
 
+    @property
+    def story(self) -> str:
+        """What was measured, for people."""
+        return (
+            f"{len(self.acknowledged)} documents in {self.writes} writes and {self.loaded} loaded, {self.searches} searches; "
+            f"none succeeded for {self.longest_gap:.1f} s at most; last refusal: {self.last_refusal or 'none'}"
+        )
+
     async def lost(self) -> dict[str, tuple[int, int | None]]:
         """What was acknowledged and is not there: its last acknowledged number, and the one that is there."""
         await self.persistently("POST", f"/{self._index}/_refresh")
@@ -159,7 +165,11 @@ class Traffic:
     async def _write(self) -> None:
         while True:
             number = next(self._numbers)
-            id = self._free.pop(0) if number % AGAIN == 0 and self._free else f"written-{next(self._ids)}"
+            id = (
+                self._written.pop(0)
+                if number % AGAIN == 0 and self._written
+                else f"written-{next(self._ids)}"
+            )
             path = f"/{self._index}/_doc/{id}?version={number}&version_type=external&timeout=5s"
             while True:
                 try:
@@ -173,7 +183,7 @@ class Traffic:
                     await asyncio.sleep(PAUSE)
             self.acknowledged[id] = number
             self.writes += 1
-            self._free.append(id)
+            self._written.append(id)
             await asyncio.sleep(PAUSE)
 
     async def _search(self) -> None:

@@ -31,10 +31,9 @@ class Logbook:
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._away: dict[str, float] = {}
+        self._away: dict[str, tuple[float, str]] = {}
         self._was_ready: set[str] = set()
-        self.reasons: list[str] = []
-        self.messages: list[str] = []
+        self._page: list[str] = []
         self.restarts: dict[str, list[float]] = defaultdict(list)
 
     @classmethod
@@ -55,6 +54,20 @@ class Logbook:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
+    def turned_page(self) -> set[str]:
+        """The reasons that ``Progressing`` has had since the last time."""
+        found = set(self._page)
+        self._page.clear()
+        return found
+
+    @property
+    def story(self) -> str:
+        """How long each node was away, for people."""
+        return "; ".join(
+            f"{name} away for {', '.join(f'{each:.1f}' for each in times)} s"
+            for name, times in sorted(self.restarts.items())
+        )
+
     @property
     def longest_restart(self) -> float:
         return max((max(each) for each in self.restarts.values()), default=0.0)
@@ -64,22 +77,23 @@ class Logbook:
         if found is None or found.name != self._cluster:
             return
         said = found.condition("Progressing") or {}
-        if said and (not self.reasons or self.reasons[-1] != said["reason"]):
-            self.reasons.append(said["reason"])
-        if said and (not self.messages or self.messages[-1] != said["message"]):
-            self.messages.append(said["message"])
+        if said:
+            self._page.append(said["reason"])
 
     def _pilot_said(self, change: Difference) -> None:
         found: Object | None = change.new
         if found is None:
             return
+        started = str(found.status.get("lastStartedTime"))
         if found.spec.get("decommission"):
             # It is to go: however long it is away, that is no restart.
             self._away.pop(found.name, None)
             self._was_ready.discard(found.name)
         elif found.is_true("Ready"):
             self._was_ready.add(found.name)
-            if (since := self._away.pop(found.name, None)) is not None:
+            since, before = self._away.pop(found.name, (0.0, started))
+            if started != before:
                 self.restarts[found.name].append(time.monotonic() - since)
         elif found.name in self._was_ready:
-            self._away.setdefault(found.name, time.monotonic())
+            before = str(change.old.status.get("lastStartedTime")) if change.old is not None else started
+            self._away.setdefault(found.name, (time.monotonic(), before))

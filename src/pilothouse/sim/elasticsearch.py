@@ -5,6 +5,7 @@
     database.form(["es-demo-data-0"])
     database.tick(13.0)                      # shards are built, moved and written to
     database.leave("es-demo-data-0")         # it is down, and has what it has
+    database.crash("es-demo-data-0")         # the same, and nobody asked for it
     database.lose("es-demo-data-0")          # it is gone, and so is what it had
 
 It knows what must never be and raises ``Violated`` at once: that the last good copy of a shard is thrown away, that the masters lose
@@ -67,6 +68,8 @@ class ModelElasticsearch:
         """With the generation of the Pilot that asked for it."""
         self.primaries_only = False
         self.formed = False
+        self.struck: set[str] = set()
+        """Those that were killed and have not come back."""
 
     def join(self, name: str, version: str, roles: Collection[str]) -> None:
         """A node is started. Raises ``Violated`` if it can't read what it has."""
@@ -76,6 +79,7 @@ class ModelElasticsearch:
                 f"{name} is started with {version}, and its folder was written by {member.version}"
             )
         self.members[name] = Member(version, tuple(roles))
+        self.struck.discard(name)
         if self.formed and "master" in roles and name not in self.excluded:
             self.voting[name] = None
 
@@ -96,15 +100,21 @@ class ModelElasticsearch:
         if member is None or not member.up:
             return
         member.up = False
-        for shard in self.shards:
-            if shard.building is not None and name in (shard.building.target, shard.building.instead_of):
-                shard.building = None
+        self._drop_building(name)
         self._check_quorum(name)
+
+    def crash(self, name: str) -> None:
+        """A node is killed and keeps what it has. Nobody is to blame for a majority that is lost by it."""
+        if self.is_up(name):
+            self.struck.add(name)
+            self.members[name].up = False
+            self._drop_building(name)
 
     def lose(self, name: str) -> None:
         """A node is gone with all it had. Raises ``Violated`` if that was the last of it."""
         self.leave(name)
         self.members.pop(name, None)
+        self.struck.discard(name)
         for number, shard in enumerate(self.shards):
             had = shard.copies.pop(name, 0)
             if had == shard.written and not self._good(shard):
@@ -157,6 +167,11 @@ class ModelElasticsearch:
             shard.copies[building.target] = shard.written
             shard.copies.pop(building.instead_of, None)
 
+    def _drop_building(self, name: str) -> None:
+        for shard in self.shards:
+            if shard.building is not None and name in (shard.building.target, shard.building.instead_of):
+                shard.building = None
+
     def _write(self, shard: Shard) -> None:
         live = self._live(shard)
         if live:
@@ -207,7 +222,7 @@ class ModelElasticsearch:
         if not self.formed or len(self.voting) < _SPARES_ONE:
             # Of fewer none can be spared, and whoever has so few wants it so.
             return
-        live = [one for one in self.voting if self.is_up(one)]
+        live = [one for one in self.voting if self.is_up(one) or one in self.struck]
         if len(live) < quorum(len(self.voting)):
             raise Violated(
                 f"{name} is stopped, and {len(live)} of {len(self.voting)} masters are no majority"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -37,12 +38,21 @@ from pilothouse.sim.witness import Violated
 _STARTING: Final = (2.0, 6.0)
 _RESTLESS: Final = 30.0
 """Seconds after a start or a stop in which others may come to lead."""
+_LEASE: Final = 15.0
 _CHALLENGED: Final = 0.03
 """How often one of them does, in a second."""
 _LOOKS_AWAY: Final = 0.05
 _LAG: Final = (1.0, 12.0)
 _CATCHES_UP: Final = 2
 """How often the leader's view of its peers stands still, in a second; for how many; and how many it makes good in one afterwards."""
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """An end without a word, at a second: of an instance, or of whoever leads by then."""
+
+    second: float
+    who: str = ""
+    """The name of a Pilot; empty for the leading one's."""
 
 
 class Instance(msgspec.Struct):
@@ -62,7 +72,16 @@ class Instance(msgspec.Struct):
 class Squadron:
     """All pilots of one cluster."""
 
-    def __init__(self, api: Api, namespace: str, cluster: str, clock: Clock, rng: Random) -> None:
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        cluster: str,
+        clock: Clock,
+        rng: Random,
+        *,
+        kills: Sequence[Kill] = (),
+    ) -> None:
         self._api = api
         self._namespace = namespace
         self._cluster = cluster
@@ -74,10 +93,15 @@ class Squadron:
         self._instances: dict[str, Instance] = {}
         self._leader = ""
         self._acquired = 0.0
+        self._vacant_until = 0.0
         self._terms = 0
         self._views: deque[dict[str, int]] = deque()
         """Who was decommissioned, second by second, from what the leader knows to what is so."""
         self._lags_until = 0.0
+        self._began = clock.now()
+        self._kills = sorted(kills, key=lambda each: each.second)
+        self.killed: list[str] = []
+        """Who was, in the order in which it came about."""
         self.database = ModelElasticsearch(rng)
 
     async def run(self) -> None:
@@ -96,6 +120,7 @@ class Squadron:
             await asyncio.sleep(1)
             now = self._clock.now()
             self._look(now)
+            self._strike(now)
             self.database.tick(now)
             try:
                 await self._report(now)
@@ -132,6 +157,20 @@ class Squadron:
             instance.up = True
         self._instances[name].generation = pilot.generation
 
+    def _strike(self, now: float) -> None:
+        """Database and pilot die together: whichever of them is killed, the container is started anew."""
+        while self._kills and now - self._began >= self._kills[0].second:
+            name = self._kills.pop(0).who or self._leader
+            instance = self._instances.get(name)
+            if instance is not None:
+                self.database.crash(name)
+                self.killed.append(name)
+                instance.up, instance.started = False, now
+                instance.due = now + self._rng.uniform(*_STARTING)
+                if name == self._leader:
+                    # Nobody leads before its lease has run out, not even itself: it is another process.
+                    self._leader, self._vacant_until = "", now + _LEASE
+
     def _stop(self, name: str) -> None:
         if self.database.is_up(name):
             self.database.primaries_only = True
@@ -152,7 +191,10 @@ class Squadron:
         down = [
             name
             for name, member in self.database.members.items()
-            if not member.up and name in pilots and not pilots[name].spec.get("decommission")
+            if not member.up
+            and name not in self.database.struck
+            and name in pilots
+            and not pilots[name].spec.get("decommission")
         ]
         if len(down) > 1:
             raise Violated(f"{' and '.join(sorted(down))} are down at once")
@@ -177,7 +219,7 @@ class Squadron:
     async def _lead(self, pilots: list[Object], now: float) -> None:
         """Whoever leads does what concerns the whole cluster; now and then somebody else does."""
         able = sorted(name for name, instance in self._instances.items() if instance.up)
-        if not able:
+        if not able or now < self._vacant_until:
             return
         if self._leader not in able or self._is_challenged(now):
             leader = self._rng.choice(able)
@@ -216,7 +258,7 @@ class Squadron:
             "holderIdentity": f"{leader}_{self._terms}",
             "acquireTime": format_micro_time(now),
             "renewTime": format_micro_time(now),
-            "leaseDurationSeconds": 15,
+            "leaseDurationSeconds": int(_LEASE),
             "leaseTransitions": self._terms,
         }
         try:

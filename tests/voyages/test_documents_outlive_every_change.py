@@ -1,0 +1,61 @@
+"""Two hundred thousand documents, and traffic that never ends, while a cluster is scaled, reconfigured and moved up two versions.
+
+Whatever was acknowledged is there at the end. Searches are never without an answer for longer than a node takes to be restarted, and each step is told
+in the conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.kit.elastic_traffic import Traffic
+from tests.kit.harbour import Harbour, Seen, pool
+from tests.kit.logbook import Logbook
+
+DOCUMENTS = 200_000
+FIRST, SECOND, THIRD = "7.17.9", "7.17.29", "8.17.0"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+async def test_scaled_reconfigured_and_upgraded_under_traffic(tmp_path: Path) -> None:
+    async with Harbour.open(tmp_path, versions=(FIRST, SECOND, THIRD)) as harbour:
+        demo = await harbour.cluster("demo", pools=[pool("data", 3)], version=FIRST)
+        await demo.until(lambda seen: seen.is_done)
+        async with (
+            Logbook.of(harbour.kubeconfig, "demo") as logbook,
+            Traffic.through(await demo.address(), "books") as traffic,
+        ):
+            await traffic.make_index(shards=3, replicas=1)
+            await traffic.load(DOCUMENTS)
+            async with traffic.going_on():
+                await demo.patch({"nodePools": [pool("data", 2)]})
+                await demo.until(lambda seen: seen.is_done and seen.nodes == 2)
+                assert {"Draining", "Shrinking"} <= logbook.turned_page()
+
+                await demo.patch({"nodePools": [pool("data", 3)]})
+                await demo.until(lambda seen: seen.is_done and seen.nodes == 3)
+                assert logbook.turned_page() & {"ScalingUp", "NodesStarting"}
+
+                await demo.patch({"config": {"search.max_buckets": 20_000}})
+                await demo.until(lambda seen: seen.is_done)
+                assert "RollingConfiguration" in logbook.turned_page()
+
+                for version in (SECOND, THIRD):
+                    await demo.patch({"version": version})
+                    await demo.until(runs(version))
+                    assert "RollingVersion" in logbook.turned_page()
+
+            assert await traffic.lost() == {}
+            # Nine nodes were restarted, one after the other, and each was seen to be away.
+            assert {name: len(each) for name, each in logbook.restarts.items()} == {
+                f"es-demo-data-{ordinal}": 3 for ordinal in range(3)
+            }
+            print(f"{traffic.story}\n{logbook.story}")
+            assert traffic.longest_gap <= logbook.longest_restart
+
+
+def runs(version: str) -> Callable[[Seen], bool]:
+    return lambda seen: seen.is_done and seen.version == version
