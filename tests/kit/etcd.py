@@ -99,6 +99,8 @@ class EtcdServer:
             "listen-metrics-urls": self._metrics,
             "log-level": "warn",
             "experimental-watch-progress-notify-interval": "500ms",
+            # A process that is killed loses nothing by it, and other tests' use of the disk holds up nobody.
+            "unsafe-no-fsync": "true",
         } | self._options
         argv = [str(binary or find_binary()), *(f"--{key}={value}" for key, value in settings.items())]
         self._process = Process.start(f"etcd {self.name}", argv, log=self._folder / "etcd.log")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from pilothouse.store.interface import Batch, Change
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 async def next_batch(batches: AsyncIterator[Batch]) -> Batch:

@@ -24,7 +24,7 @@ from pilothouse.store.etcd.relaying import MOST, STRETCH, Relay
 def test_whoever_is_quicker_every_event_counts_once(
     revisions: set[int], position: int, random: Random
 ) -> None:
-    """Each watcher brings every event from its start on, in bits; the bits of all of them come in any order."""
+    """Each watcher is announced and then brings every event from its start on, in bits; all of that in any order."""
     history = sorted(revisions)
     relay = Relay()
     starts = {0: position + 1} | dict(relay.set_out(position, 6 * STRETCH))
@@ -33,6 +33,7 @@ def test_whoever_is_quicker_every_event_counts_once(
     at = position
     while any(running.values()):
         watcher = random.choice([w for w, left in running.items() if left])
+        relay.began(watcher)
         size = random.randint(1, 5)
         brought, running[watcher] = running[watcher][:size], running[watcher][size:]
         counted = [r for r in relay.take(watcher, brought) if r > at]
@@ -58,6 +59,7 @@ def test_only_so_many_run_ahead_and_then_others_may() -> None:
     assert len(first) == MOST
     assert relay.set_out(position=0, current=100 * STRETCH) == []
     last, start = first[-1]
+    relay.began(last)
     relay.pass_on(start)
     assert relay.runner == last
     again = relay.set_out(position=start, current=100 * STRETCH)
@@ -67,11 +69,25 @@ def test_only_so_many_run_ahead_and_then_others_may() -> None:
 def test_one_that_has_ended_is_not_waited_for() -> None:
     relay = Relay()
     (first, start), (second, later), *_ = relay.set_out(position=0, current=4 * STRETCH)
+    relay.began(first)
+    relay.began(second)
     relay.drop(first)
     assert relay.pass_on(start) == ([], [])
     assert relay.runner == 0
     relay.take(second, ["kept"])
     assert relay.pass_on(later) == (["kept"], [0])
+
+
+def test_one_that_was_not_announced_does_not_run() -> None:
+    """It may have been refused; or what it has found is held back, and a mark for the whole stream overtakes it."""
+    relay = Relay()
+    (first, start), (second, later), *_ = relay.set_out(position=0, current=4 * STRETCH)
+    assert relay.pass_on(start) == ([], [])
+    assert relay.runner == 0
+    relay.began(second)
+    relay.take(second, ["kept"])
+    assert relay.pass_on(later) == (["kept"], [0, first])
+    assert relay.take(first, ["more"]) == ()
 
 
 @pytest.mark.etcd

@@ -61,6 +61,8 @@ _QUIET, _ANSWERED_WITHIN = 10.0, 5.0
 _REMEMBERED = 256
 """So many distinct header blocks are remembered; a server that does its work sends a handful."""
 _MOST_STREAMS = 1 << 31
+_GRAIN = 0.05
+"""Seconds between two looks for calls that are late: thousands that were begun together end in a few looks."""
 
 
 class Channel(asyncio.Protocol):
@@ -235,7 +237,7 @@ class Channel(asyncio.Protocol):
         deadlines = [exchange.deadline for exchange in self._open.values()]
         deadlines += [waiting[0].deadline for waiting in self._waiting]
         if (first := min(deadlines, default=float("inf"))) < float("inf"):
-            self._arm(first)
+            self._arm(max(first, now + _GRAIN))
 
     def _keep_alive(self) -> None:
         """etcd takes pings only from those who have calls open."""

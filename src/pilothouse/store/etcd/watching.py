@@ -77,6 +77,7 @@ class EtcdWatch:
     async def __aenter__(self) -> AsyncIterator[Batch]:
         self._connection.check_open()
         self._reading = asyncio.create_task(self._run(), name="etcd-watch")
+        self._reading.add_done_callback(self._stopped_reading)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -112,6 +113,13 @@ class EtcdWatch:
         """End the watch with ``error``, once what it holds has been handed out."""
         self._error = self._error or error
         self._changed.set()
+
+    def _stopped_reading(self, reading: asyncio.Task[None]) -> None:
+        """Whatever ended it, whoever waits for changes must not wait for ever."""
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            failure = StoreError(f"the watch broke off: {error!r}")
+            failure.__cause__ = error
+            self.fail(failure)
 
     async def _run(self) -> None:
         """Follow one stream after the other until there is a reason to stop."""
@@ -163,7 +171,7 @@ class EtcdWatch:
                 if response.canceled:
                     await self._stopped(response)
                 elif response.created:
-                    self._began(stream)
+                    self._began(response.watch_id, stream)
                 elif response.fragment:
                     fragments.extend(response.events)
                     continue
@@ -196,8 +204,9 @@ class EtcdWatch:
         )
         stream.send(wire.WatchRequest(create_request=create).SerializeToString())
 
-    def _began(self, stream: Stream) -> None:
+    def _began(self, watcher: int, stream: Stream) -> None:
         """A watcher has started; the first one makes the stream usable."""
+        self._relay.began(watcher)
         if self._stream is None:
             self._stream = stream
             if self._mark_wanted:
