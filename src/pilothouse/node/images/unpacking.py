@@ -4,7 +4,8 @@
 
 An entry is placed below the target or not at all: no absolute paths, no ``..``, no link that leads out, nothing that is neither
 file, folder nor link (devices, sockets), no set-user-id bits, nothing that its owner alone may read, no file through a link that an earlier entry made. There is a limit to the number of entries and to the
-bytes that come out, counted while they come: what an archive says of its sizes is not believed. The first thing that is
+bytes that come out, counted while they come: what an archive says of its sizes is not believed. It is read to its end, where the
+checksum is of what was packed: one that was cut off or damaged on the way is not taken for a smaller one. The first thing that is
 wrong ends it; whoever called throws the target away.
 """
 
@@ -22,7 +23,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Final
+from typing import IO, Final, Self
 
 import msgspec
 
@@ -97,9 +98,10 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
                     for entry in _zip_entries(archive):
                         taking.take(_opened(entry))
             else:
-                with tarfile.open(source) as archive_:
+                with tarfile.open(source, tarinfo=_Header) as archive_:
                     for entry in tar_entries(archive_):
                         taking.take(_opened(entry))
+                    _read_to_the_end(archive_, limits)
         except DAMAGED as problem:
             why = str(problem).partition("\n")[0].rstrip(":")
             raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {why}") from None
@@ -256,6 +258,32 @@ def tar_entries(archive: tarfile.TarFile) -> Iterator[Entry]:
             yield Entry(member.name, "hardlink", link=member.linkname)
         else:
             yield Entry(member.name, "a device or pipe")
+
+
+class _Header(tarfile.TarInfo):
+    """A header that is cut off or broken is an error. Python takes one in the middle of an archive for the archive's end, and all
+    that would have followed would be missing without a word."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        if len(buf) == tarfile.BLOCKSIZE and not any(buf):
+            return super().frombuf(buf, encoding, errors)  # The mark of the end, told by its own error.
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as problem:
+            if len(buf) < tarfile.BLOCKSIZE:
+                raise tarfile.ReadError("it ends before its end mark: was it cut off?") from None
+            raise tarfile.ReadError(f"an entry's head is damaged ({problem})") from None
+
+
+def _read_to_the_end(archive: tarfile.TarFile, limits: Limits) -> None:
+    """What follows the last entry is nothing but padding; with its end, what was packed is compared with its checksum."""
+    assert archive.fileobj is not None
+    left = limits.size + tarfile.RECORDSIZE
+    while chunk := archive.fileobj.read(_CHUNK):
+        left -= len(chunk)
+        if left < 0:
+            raise UnpackError(f"more than {limits.size} bytes follow its end mark")
 
 
 def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
