@@ -12,10 +12,11 @@ kept. Results are fresh lists of shared, immutable objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from pilothouse.aio.breathing import breathing
 from pilothouse.api.objects import Object
 
 Key = tuple[str, str]
@@ -117,23 +118,28 @@ class Cache:
         self._forget(obj.key, old)
         return Difference(old, None)
 
-    def replace(self, objects: Iterable[Object]) -> Differences:
-        """Have these and no others."""
-        differences: list[Difference] = []
-        fresh = {obj.key: obj for obj in objects}
-        for key, old in list(self._objects.items()):
-            if key not in fresh:
-                self._forget(key, old)
-                differences.append(Difference(old, None))
-        for key, obj in fresh.items():
-            known = self._objects.get(key)
-            if known == obj:
-                continue
-            if known is not None:
-                self._forget(key, known)
-            self._remember(key, obj)
-            differences.append(Difference(known, obj))
-        return differences
+    async def replace(self, objects: Collection[Object]) -> Differences:
+        """Have these and no others, in one step once all are at hand. Others have their turn before it, and find what was
+        there; who puts in something meanwhile loses it."""
+        fresh = Cache(self._functions)
+        known = self._objects
+
+        def place(obj: Object) -> None:
+            # Of the same version the one at hand stays: it remembers when it came.
+            old = known.get(obj.key)
+            fresh.put(old if old is not None and old == obj else obj)
+
+        await breathing(objects, place)
+        return self._become(fresh)
+
+    def _become(self, fresh: Cache) -> Differences:
+        for name in self._functions.keys() - fresh._functions.keys():
+            fresh.index(name, self._functions[name])  # asked for meanwhile
+        before, self._objects, self._indexes = self._objects, fresh._objects, fresh._indexes
+        after = self._objects
+        gone = [Difference(old, None) for key, old in before.items() if key not in after]
+        come = ((before.get(key), obj) for key, obj in after.items())
+        return [*gone, *(Difference(old, obj) for old, obj in come if old is not obj)]
 
     def _remember(self, key: Key, obj: Object) -> None:
         self._objects[key] = obj

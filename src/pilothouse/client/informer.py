@@ -8,7 +8,8 @@
         informer.cache.list("default")
 
 Subscribers are called once the cache has what they are told of, in order; a relist is told as the differences that it
-makes. Whoever has written something waits ``until`` the cache has seen its revision, and then reads what it wrote: a
+makes. A relist takes effect in one step, however many objects it has; while thousands are got ready for it, and told of after
+it, others have their turn. Whoever has written something waits ``until`` the cache has seen its revision, and then reads what it wrote: a
 revision is seen once everything of this collection up to it is in the cache. Where a selector narrows the view, a write
 that is out of view is seen with the next bookmark only, within a minute or so.
 """
@@ -23,6 +24,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 
+from pilothouse.aio.breathing import breathing
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Trees
 from pilothouse.base.clock import Clock
@@ -101,11 +103,12 @@ class Informer:
         """Whether the cache has everything up to this revision."""
         return self._synced.is_set() and self._revision >= revision
 
-    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Be told of changes, beginning with what is there. Returns what ends it."""
+    def subscribe(self, subscriber: Subscriber, *, replay: bool = True) -> Callable[[], None]:
+        """Be told of changes, beginning with what is there unless that is not wanted. Returns what ends it."""
         self._subscribers.append(subscriber)
-        for obj in self.cache.list():
-            self._tell(subscriber, Difference(None, obj))
+        if replay:
+            for obj in self.cache.list():
+                self._tell(subscriber, Difference(None, obj))
         return lambda: self._subscribers.remove(subscriber)
 
     def follow(self, advanced: Callable[[], None]) -> Callable[[], None]:
@@ -133,19 +136,19 @@ class Informer:
         """Follow the collection until cancelled."""
         await self._watcher.run(self._take)
 
-    def _take(self, changes: list[Change]) -> None:
+    async def _take(self, changes: list[Change]) -> None:
         now = self._clock.now()
         for change in changes:
             match change:
                 case Restarted(objects, revision):
                     for obj in objects:
                         obj.arrived = now
-                    differences = self.cache.replace(objects)
+                    began = self._watcher.began
+                    differences = await self.cache.replace(objects)
                     self._revision = revision
-                    self._as_of = self._watcher.began
+                    self._as_of = began
+                    await breathing(differences, self._publish)
                     self._synced.set()
-                    for difference in differences:
-                        self._publish(difference)
                 case Applied(obj):
                     obj.arrived = now
                     self._revision = obj.revision

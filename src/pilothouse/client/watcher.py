@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from random import Random
 
+from pilothouse.aio.breathing import STRETCH
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Trees
 from pilothouse.client.access import AccessError
@@ -28,6 +29,8 @@ OPENING = 30.0
 """Seconds that a server may take to begin with its answer."""
 LEEWAY = 10.0
 """Seconds by which a server may overrun the duration that it was asked for."""
+
+Deliver = Callable[[list[Change]], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +76,7 @@ class Watcher:
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
-    async def run(self, deliver: Callable[[list[Change]], None]) -> None:
+    async def run(self, deliver: Deliver) -> None:
         """Hand on what happens, as many changes at a time as have come. Endless."""
         while True:
             try:
@@ -87,7 +90,7 @@ class Watcher:
             if isinstance(self._watch.state, Waiting):
                 log.warning("watching %s: %s", self._noun.resource, self._watch.problem)
 
-    async def _step(self, deliver: Callable[[list[Change]], None]) -> None:
+    async def _step(self, deliver: Deliver) -> None:
         watch = self._watch
         if self._anew:
             self._anew = False
@@ -102,14 +105,14 @@ class Watcher:
                     self._noun, self._namespace, query, trees=self._trees, partial=self._partial
                 )
                 if changes := watch.page(got.objects, got.revision, got.token):
-                    deliver(changes)
+                    await deliver(changes)
             case OpenWatch() as opening:
                 await self._follow(opening, deliver)
             case Pause(seconds):
                 await asyncio.sleep(seconds)
                 watch.rested()
 
-    async def _follow(self, opening: OpenWatch, deliver: Callable[[list[Change]], None]) -> None:
+    async def _follow(self, opening: OpenWatch, deliver: Deliver) -> None:
         watch = self._watch
         loop = asyncio.get_running_loop()
         query = {**self._view, **opening.query()}
@@ -131,5 +134,15 @@ class Watcher:
                     self._patience = None
                 if batch is None:
                     watch.ended()
-                elif changes := watch.took(batch):
-                    deliver(changes)
+                else:
+                    await self._hand_on(batch, deliver)
+
+    async def _hand_on(self, lines: Sequence[bytes], deliver: Deliver) -> None:
+        """There may be thousands at once, and others have to have their turn."""
+        for start in range(0, len(lines), STRETCH):
+            if start:
+                await asyncio.sleep(0)
+            if changes := self._watch.took(lines[start : start + STRETCH]):
+                await deliver(changes)
+            if not self._watch.is_open or self._anew:
+                return

@@ -59,7 +59,7 @@ class Followed:
         def advanced() -> None:
             changed(None, None)
 
-        ends = (self._informer.subscribe(differs), self._informer.follow(advanced))
+        ends = (self._informer.subscribe(differs, replay=False), self._informer.follow(advanced))
 
         def end() -> None:
             for each in ends:

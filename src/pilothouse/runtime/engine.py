@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Protocol
 
+from pilothouse.aio.breathing import breathing
 from pilothouse.aio.together import together
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
@@ -60,7 +62,7 @@ class Cache(View, Protocol):
         ...
 
     def subscribe(self, changed: Changed) -> Callable[[], None]:
-        """Be told of what is there, and then of every change, until the function returned is called."""
+        """Be told of every change from here on, until the function returned is called."""
         ...
 
 
@@ -110,12 +112,11 @@ class Engine:
         self._mappers = Mappers(
             controller, world=self._world, add=self._queue.add, tally=self.tally, journal=journal
         )
-        self._priority = LIVE
         self._parked: dict[Noun, dict[Key, None]] = {}
         self._advanced = asyncio.Event()
         self._followed: dict[Noun, Callable[[], None]] = {}
         self._decides = False
-        self._begins = False
+        self._beginnings = 0
         self._taken = 0
 
     @property
@@ -125,7 +126,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """True if there is nothing to decide now; alarms may be set."""
-        return self._queue.idle and not self._begins and not any(self._parked.values())
+        return self._queue.idle and not self._beginnings and not any(self._parked.values())
 
     @property
     def parked(self) -> Mapping[Noun, Collection[Key]]:
@@ -134,19 +135,14 @@ class Engine:
 
     async def run(self, fence: FenceOf, since: float) -> None:
         """Decide and act until cancelled, with all in view that was written before a moment. Raises ``Deposed``."""
-        self._decides = self._begins = True
+        self._decides = True
         try:
-            for noun in tuple(self._caches()):
-                if cache := self._caches().get(noun):
-                    self._take_up(noun, cache)
-                # There may be thousands of each, and others have to have their turn.
-                await asyncio.sleep(0)
-            self._begins = False
+            await self._take_up_all()
             await self._filled(since)
             workers = range(self.controller.workers)
             await together({f"{self.controller.name} {number}": self._work(fence) for number in workers})
         finally:
-            self._decides = self._begins = False
+            self._decides = False
             for unsubscribe in self._followed.values():
                 unsubscribe()
             self._followed.clear()
@@ -155,7 +151,7 @@ class Engine:
             self._parked.clear()
             self._expectations.clear()
 
-    def follow(self) -> None:
+    async def follow(self) -> None:
         """Take up what there is, and hear of what changes, while it decides; also of kinds that have come since. Nobody waits
         for one that has gone."""
         caches = self._caches() if self._decides else {}
@@ -163,24 +159,40 @@ class Engine:
             self._followed.pop(noun)()
             self._unpark(noun)
             self._advanced.set()
-        for noun, cache in caches.items():
-            self._take_up(noun, cache)
+        if self._decides:
+            await self._take_up_all()
 
-    def _take_up(self, noun: Noun, cache: Cache) -> None:
-        if noun in self._followed:
-            return
-        # What is there is told at once, and may wait until what has just changed is decided about.
-        self._priority = 0
-        self._followed[noun] = cache.subscribe(self._hearer(noun))
-        self._priority = LIVE
+    async def _take_up_all(self) -> None:
+        self._beginnings += 1
+        try:
+            for noun in tuple(self._caches()):
+                cache = self._caches().get(noun)
+                if cache is not None and noun not in self._followed:
+                    await self._take_up(noun, cache)
+                # There may be thousands of each, and others have to have their turn.
+                await asyncio.sleep(0)
+        finally:
+            self._beginnings -= 1
 
-    def _hearer(self, noun: Noun) -> Changed:
+    async def _take_up(self, noun: Noun, cache: Cache) -> None:
+        hear = self._hearer(noun)
+        end = self._followed[noun] = cache.subscribe(partial(hear, LIVE))
+
+        def begin_with(one: Object) -> None:
+            # The term may be over by now, or the kind gone.
+            if self._followed.get(noun) is end:
+                hear(0, None, one)
+
+        # What is there may wait until what has just changed is decided about.
+        await breathing(cache.list(), begin_with)
+
+    def _hearer(self, noun: Noun) -> Callable[[int, Object | None, Object | None], None]:
         controller = self.controller
         primary = noun == controller.primary or controller.primary == EVERY
         owned = noun in controller.owns
         mapper: Mapper | None = controller.also.get(noun) or controller.also.get(EVERY)
 
-        def hear(before: Object | None, after: Object | None) -> None:
+        def hear(priority: int, before: Object | None, after: Object | None) -> None:
             self._advanced.set()
             self._unpark(noun)
             if before is not None and after is not None and not controller.heeds(before, after):
@@ -189,22 +201,23 @@ class Engine:
                 if one is None:
                     continue
                 if primary:
-                    self._queue.add(Key(noun, one.namespace, one.name), self._priority)
+                    self._queue.add(Key(noun, one.namespace, one.name), priority)
                 if owned and (owner := one.controller) is not None:
-                    self._add_owner(one, owner["kind"], owner["apiVersion"], owner["name"])
+                    self._add_owner(one, owner["kind"], owner["apiVersion"], owner["name"], priority)
                 if mapper is not None:
-                    self._mappers.told(mapper, one, self._priority)
+                    self._mappers.told(mapper, one, priority)
 
         return hear
 
     def _unpark(self, noun: Noun) -> None:
         for key in self._parked.pop(noun, ()):
-            self._queue.add(key, self._priority)
+            self._queue.add(key, LIVE)
 
-    def _add_owner(self, one: Object, kind: str, api_version: str, name: str) -> None:
+    def _add_owner(self, one: Object, kind: str, api_version: str, name: str, priority: int) -> None:
         primary = self.controller.primary
         if kind == primary.kind and api_version.rpartition("/")[0] == primary.group:
-            self._queue.add(Key(primary, one.namespace if primary.namespaced else "", name), self._priority)
+            namespace = one.namespace if primary.namespaced else ""
+            self._queue.add(Key(primary, namespace, name), priority)
 
     def _world(self) -> World:
         return World(self._caches(), now=self._clock.now())

@@ -136,7 +136,7 @@ class Manager:
                 if self.caches.know(await discover(self._api)):
                     await self._informers.synced()
                     for engine in self.engines:
-                        engine.follow()
+                        await engine.follow()
             except (StatusError, TransportError) as problem:
                 log.warning("which kinds there are can't be told, it is asked again: %s", problem)
                 changed.set()
