@@ -99,6 +99,9 @@ class Election:
         self._is_current = False
         """The Lease is as last seen, or last written, as far as is known."""
         self._changed = 0.0
+        self._has_looked = False
+        self._has_moved = False
+        """The Lease has changed since it was first seen: somebody is there who changes it."""
         self._transitions = -1
         """The highest that was ever seen."""
         self._due = 0.0
@@ -108,6 +111,11 @@ class Election:
     def holder(self) -> str:
         """Who holds the Lease as it was last seen; empty if nobody."""
         return _holder(self._lease)
+
+    @property
+    def leader(self) -> str:
+        """Who is known to lead: a holder that has been seen to do something. A Lease may have been left behind."""
+        return self.holder if self._has_moved else ""
 
     def term(self, now: float) -> Term | None:
         """The term that this one leads in, if it does at this moment."""
@@ -134,6 +142,8 @@ class Election:
         known = self._lease
         if lease is None or known is None or lease.spec != known.spec or lease.uid != known.uid:
             self._changed = now
+            self._has_moved = self._has_looked
+        self._has_looked = True
         self._know(lease)
         if self._term is not None and (
             lease is None
@@ -146,6 +156,7 @@ class Election:
         """What was asked to be written at ``sent`` is written."""
         self._know(lease)
         self._changed = now
+        self._has_moved = True
         self._term = Term(_transitions(lease), lease.uid, sent + self._timing.renew)
         self._due = sent + self._pause()
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from random import Random
 
 from pilothouse.api.nouns import Lease
-from pilothouse.api.objects import Object
+from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import new_uid
 from pilothouse.client.access import AccessError
@@ -50,11 +50,14 @@ class Leadership:
         clock: Clock,
         rng: Random,
         timing: Timing = Timing(),
+        *,
+        owner: Tree | None = None,
     ) -> None:
-        """``identity`` is of this process alone (``unique_identity``)."""
+        """``identity`` is of this process alone (``unique_identity``); ``owner`` is a reference to what the Lease goes with."""
         self._api = api
         self._namespace = namespace
         self._name = name
+        self._owner = owner
         self._clock = clock
         self._election = Election(identity, timing, rng, clock.now)
         self._subscribers: list[tuple[Gained, Lost]] = []
@@ -81,6 +84,11 @@ class Leadership:
     def holder(self) -> str:
         """Who leads, as far as is known; empty if nobody."""
         return self._election.holder
+
+    @property
+    def leader(self) -> str:
+        """Who leads and has been seen to; empty if nobody has. A holder may have died before anyone looked."""
+        return self._election.leader
 
     def subscribe(self, gained: Gained, lost: Lost) -> None:
         """Be told when a term begins and when it has ended. Neither may take long."""
@@ -136,7 +144,10 @@ class Leadership:
 
     async def _write(self, act: Write) -> Object:
         if act.over is None:
-            body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": act.spec}
+            metadata: Tree = {"name": self._name, "namespace": self._namespace}
+            if self._owner is not None:
+                metadata["ownerReferences"] = [self._owner]
+            body = {"metadata": metadata, "spec": act.spec}
             return await self._api.create(Lease, body, deadline=act.within)
         body = {**act.over.tree, "spec": act.spec}
         return await self._api.update(Lease, body, deadline=act.within)

@@ -38,7 +38,14 @@ class Crew:
             api, Pilot, rng, clock, namespace=pilot.namespace, labels=f"{label}={owner['name']}"
         )
         self._leadership = Leadership(
-            api, pilot.namespace, leader_lease(owner["name"]), f"{pilot.name}_{new_uid()}", clock, rng
+            api,
+            pilot.namespace,
+            leader_lease(owner["name"]),
+            f"{pilot.name}_{new_uid()}",
+            clock,
+            rng,
+            # It goes with the cluster: one of the same name that comes later has pilots of its own.
+            owner={key: owner[key] for key in ("apiVersion", "kind", "name", "uid")},
         )
         self._leadership.subscribe(gained=lambda _: changed(), lost=changed)
         self._peers.subscribe(lambda _: changed())
@@ -57,7 +64,7 @@ class Crew:
     @property
     def leader(self) -> str:
         """The name of the Pilot whose pilot leads; empty if nobody is known to."""
-        return self._leadership.holder.partition("_")[0]
+        return self._leadership.leader.partition("_")[0]
 
     @property
     def pilots(self) -> list[Object]:

@@ -21,7 +21,11 @@ SECONDS: Final = 10.0
 
 
 class Unanswered(Exception):
-    """The node does not answer, or not with what was asked for."""
+    """The node does not answer, or not with what was asked for. ``code`` is the HTTP status, 0 if there was none."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Node:
@@ -54,7 +58,7 @@ class Node:
             ):
                 text = await answer.read()
                 if answer.status >= 300:
-                    raise Unanswered(f"{method} {path}: {answer.status}: {_reason(text)}")
+                    raise Unanswered(f"{method} {path}: {answer.status}: {_reason(text)}", answer.status)
                 found: Any = msgspec.json.decode(text) if text else {}
                 return found if isinstance(found, dict) else {}
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as problem:

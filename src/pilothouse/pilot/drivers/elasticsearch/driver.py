@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 ALL_IN: Final = 5.0
 """Seconds for which all nodes must have been in before replicas are allocated again. One that is about to stop has told so by then."""
+_NO_STATE: Final = 503
+_NO_MASTER: Final = "The node sees no master: too few of them run, or they don't find each other"
 
 
 class Elasticsearch:
@@ -76,6 +78,10 @@ class Elasticsearch:
             )
             stats = await self._node.get(seeing.STATS, filter_path=seeing.STATS_FILTER)
         except Unanswered as problem:
+            if problem.code == _NO_STATE:
+                # It is up, and has never been in a cluster; from version 8 on it says no more than that.
+                restart = self._must_form(wish, seeing.State(), build)
+                return Observation(ready=False, message=_NO_MASTER, version=build.version, restart=restart)
             return Observation(
                 ready=False, message=f"Elasticsearch does not answer: {problem}", version=build.version
             )
@@ -87,9 +93,7 @@ class Elasticsearch:
             status |= {"shards": shards, "documents": seeing.documents(stats)}
         return Observation(
             ready=joined,
-            message=""
-            if joined
-            else "The node sees no master: too few of them run, or they don't find each other",
+            message="" if joined else _NO_MASTER,
             version=build.version,
             status=status,
             left=await self._left(wish, build) if wish.decommission else None,
