@@ -323,12 +323,6 @@ def test_a_cluster_at_rest_is_left_alone() -> None:
     assert not wrote(sea.decided(test))
 
 
-def test_security_that_is_asked_for_is_not_passed_over_in_silence() -> None:
-    sea, test = one_cluster(security={"usersSecretName": "users"})
-    sea.sail(test)
-    assert sea.condition(test, "Secured") == ("False", "NotManaged")
-
-
 def test_a_pilot_is_told_who_it_is_and_where_its_data_is() -> None:
     sea, test = one_cluster(pilotImage={"repository": "pilothouse", "tag": "1"})
     sea.sail(test)

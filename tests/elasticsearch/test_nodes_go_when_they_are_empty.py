@@ -54,13 +54,21 @@ def test_nav_A02_an_empty_node_goes_once_it_says_that_it_is_decommissioned() -> 
     assert sea.get(Pod, "es-test-data-2") is None
 
 
-def test_nav_A03_a_node_without_a_pilot_is_waited_for() -> None:
+@pytest.mark.parametrize("missing", ["es-test-data-1", "es-test-data-2"])
+def test_nav_A03_a_node_of_the_pool_without_a_pilot_is_waited_for(missing: str) -> None:
     sea, test = three_data_nodes()
+    for number in range(3):
+        sea.says[f"es-test-data-{number}"] = {"documents": 0}
     sea.edit_pool(test, "data", replicas=2)
-    sea.remove(sea.of(Pilot, "es-test-data-2"))
-    intents = sea.decided(test)
+    sea.step(elasticsearch_clusters, test)
+    sea.play_pilots(test)
+    sea.remove(sea.of(Pilot, missing))
+    intents = sea.step(elasticsearch_clusters, test)
     assert replicas_set(intents) == []
-    assert "es-test-data-2 has no Pilot" in waits(intents)[0].because
+    assert f"{missing} has no Pilot" in waits(intents)[0].because
+    assert replicas(sea) == 3
+    sea.sail(test)
+    assert replicas(sea) == 2, "it gets one, and things go on"
 
 
 def test_nav_A04_a_set_that_is_not_there_is_made_with_the_size_that_is_asked_for() -> None:
@@ -88,12 +96,14 @@ def test_nav_A06_A08_only_the_pools_own_pilots_are_asked() -> None:
     assert (replicas(sea), replicas(sea, "es-test-data-2")) == (2, 3)
 
 
-def test_nav_A07_a_missing_pilot_of_a_node_that_stays_is_no_reason_to_wait() -> None:
+def test_nav_A07_two_pilots_of_three_are_not_enough_to_decide_by() -> None:
     sea, test = three_data_nodes()
     sea.edit_pool(test, "data", replicas=2)
     sea.sail(test, rounds=1)
     sea.remove(sea.of(Pilot, "es-test-data-0"))
-    assert replicas_set(sea.decided(test)) == [2]
+    intents = sea.decided(test)
+    assert replicas_set(intents) == []
+    assert "es-test-data-0 has no Pilot" in waits(intents)[0].because
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ class Sea(Yard):
                 digest = str(pilot.at("status", "configuration", "hash"))
             version = says.get("version", pod.annotations[VERSION])
             start = (pod.uid, digest, version)
-            if self._starts.get(pilot.name) != start:
+            if self._starts.get(pilot.name) != start or "lastStartedTime" not in status:
                 self._starts[pilot.name] = start
                 status["lastStartedTime"] = format_time(self.now)
             status["configuration"] = {"generation": pilot.generation, "hash": digest}

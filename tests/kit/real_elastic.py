@@ -15,6 +15,7 @@ import shutil
 import site
 import subprocess
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,16 @@ class PilotedNode:
         kubeconfig: Path,
         *,
         namespace: str = "default",
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        """``environ`` is what the pod's container is told besides."""
         self.name = name
         self.address = address
         self.home = home
         self.namespace = namespace
         self._folder = folder
         self._kubeconfig = kubeconfig
+        self._environ = dict(environ or {})
         self._starts = 0
         self.process: Process | None = None
 
@@ -84,6 +88,7 @@ class PilotedNode:
             argv,
             log=self._folder / f"{self.name}-{self._starts}.log",
             env={
+                **self._environ,
                 "ES_HOME": str(self.home),
                 "HOME": str(data),
                 "PYTHONDONTWRITEBYTECODE": "1",

@@ -43,6 +43,7 @@ NOUNS = {
         nouns.ElasticsearchCluster,
         nouns.CassandraCluster,
         nouns.Service,
+        nouns.Secret,
         nouns.ServiceAccount,
         nouns.Role,
         nouns.RoleBinding,

@@ -72,7 +72,13 @@ def test_version_6_has_other_names_and_counts_its_masters() -> None:
     assert said["discovery.zen.minimum_master_nodes"] == 2
     assert (said["node.master"], said["node.data"], said["node.ingest"]) == (True, True, False)
     assert said["transport.tcp.port"] == 9300
-    assert not [name for name in said if name.startswith("xpack.") or name == "cluster.initial_master_nodes"]
+    assert "cluster.initial_master_nodes" not in said
+    assert said["xpack.security.enabled"] is False
+
+
+def test_a_distribution_without_security_is_told_nothing_of_it() -> None:
+    said = settings("6.8.23", secured=False)
+    assert not [name for name in said if name.startswith("xpack.")]
 
 
 def test_a_kernel_with_few_memory_maps_gets_none() -> None:

@@ -72,6 +72,33 @@ async def test_the_earlier_of_two_alarms_counts_and_working_on_a_key_turns_it_of
     queue.done(key)
 
 
+@pytest.mark.looptime
+async def test_nav_P05_alarms_go_off_in_their_order_each_for_its_key_and_none_early() -> None:
+    queue, begun = a_queue(), asyncio.get_running_loop().time()
+    delays = {"a1": 3.0, "b1": 0.5, "c1": 1.0}
+    for key, seconds in delays.items():
+        queue.later(key, seconds)
+    for expected in ("b1", "c1", "a1"):
+        key = await queue.get()
+        assert key == expected
+        assert asyncio.get_running_loop().time() - begun >= delays[key]
+        queue.done(key)
+    assert queue.next_alarm is None
+
+
+@pytest.mark.looptime
+async def test_nav_P06_an_alarm_that_is_forgotten_never_goes_off() -> None:
+    queue = a_queue()
+    queue.later("a1", 0.5)
+    queue.later("b1", 1.0)
+    queue.forget("a1")
+    assert await queue.get() == "b1"
+    queue.done("b1")
+    await asyncio.sleep(100)
+    assert len(queue) == 0
+    assert queue.idle
+
+
 async def test_failures_in_a_row_wait_longer_until_one_succeeds() -> None:
     queue = a_queue()
     assert [queue.failed("a1") for _ in range(4)] == [0.001, 0.002, 0.004, 0.004]

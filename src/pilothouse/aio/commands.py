@@ -26,9 +26,13 @@ def available(program: str) -> bool:
 
 
 async def run(
-    program: str, *arguments: str, patience: float = 60.0, environ: Mapping[str, str] | None = None
+    program: str,
+    *arguments: str,
+    patience: float = 60.0,
+    environ: Mapping[str, str] | None = None,
+    given: bytes = b"",
 ) -> str:
-    """What it printed. Raises CommandError."""
+    """What it printed; ``given`` is what it reads. Raises CommandError."""
     found = shutil.which(program, path=_PATH)
     if found is None:
         raise CommandError(f"{program} is not installed on this node")
@@ -36,7 +40,7 @@ async def run(
         process = await asyncio.create_subprocess_exec(
             found,
             *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=environ or {"PATH": _PATH, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")},
@@ -45,7 +49,7 @@ async def run(
         raise CommandError(f"{program} can't be run: {problem}") from None
     try:
         async with asyncio.timeout(patience):
-            out, complaints = await process.communicate()
+            out, complaints = await process.communicate(given or None)
     except TimeoutError:
         raise CommandError(f"{program} has not ended within {patience:.0f} s") from None
     finally:

@@ -9,6 +9,7 @@ from typing import Final
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.namespaces import namespaces
@@ -55,6 +56,7 @@ def all_controllers(authority: str, patience: Patience = PATIENCE) -> tuple[Cont
         collected.collecting(patience.pilot_without_pod),
         disruption_budgets,
         elasticsearch_clusters,
+        elasticsearch_secrets(Forge()),
         endpoints,
         garbage,
         namespaces,

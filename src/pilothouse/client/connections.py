@@ -129,7 +129,7 @@ class Connections:
 class Connection(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None) -> None:
         self._loop = loop
         self.tls = tls
         self.since = 0.0

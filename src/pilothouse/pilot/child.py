@@ -84,8 +84,8 @@ class Child:
         assert self.exit is not None
         return self.exit
 
-    async def stop(self, asked: Asked, grace: float) -> Exit:
-        """Ask it to stop, wait, and kill it when the time is over. Being asked again leaves it little of that."""
+    async def stop(self, asked: Asked, grace: float, hurried: float = HURRIED) -> Exit:
+        """Ask it to stop, wait, and kill it when the time is over. Being asked again leaves it ``hurried`` seconds of that."""
         self._asked_by = self._start.stop_signal
         with contextlib.suppress(ProcessLookupError):
             # Its own children are its own to stop.
@@ -95,7 +95,7 @@ class Child:
         try:
             await asyncio.wait((over, hurry), timeout=grace, return_when=asyncio.FIRST_COMPLETED)
             if hurry.done() and not over.done():
-                await asyncio.wait((over,), timeout=min(grace, HURRIED))
+                await asyncio.wait((over,), timeout=min(grace, hurried))
             if not over.done():
                 self.send(signal.SIGKILL)
             return await self.ended()

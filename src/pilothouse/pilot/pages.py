@@ -2,20 +2,26 @@
 
     async with serving(address, {12001: captain.readiness, 12000: captain.liveness}, captain.figures): ...
 
-Any path answers the port's question: 200, or 500 with the reason. ``/metrics`` has the figures, at either port.
+Any path answers the port's question: 200, or 500 with the reason. ``/metrics`` has the figures, at either port. A connection is for one request, and nothing but its
+first line counts: for that much a library of the size of aiohttp would be a fourth of what a pilot has in memory.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-
-from aiohttp import web
+from http import HTTPStatus
+from typing import Final
 
 from pilothouse.base.exposition import CONTENT_TYPE
 
 Question = Callable[[], str]
 """What is wrong; empty if nothing is."""
+_PATIENCE: Final = 10.0
+_LONGEST_HEAD: Final = 16 * 1024
+_TEXT: Final = "text/plain; charset=utf-8"
 
 
 @asynccontextmanager
@@ -25,20 +31,45 @@ async def serving(
     """Within the context. Raises ``OSError`` where a port can't be had."""
     async with AsyncExitStack() as stack:
         for port, question in questions.items():
-            runner = web.ServerRunner(web.Server(_answering(question, figures), access_log=None))
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await web.TCPSite(runner, host, port).start()
+            answering = _answering(question, figures)
+            await stack.enter_async_context(
+                await asyncio.start_server(answering, host, port, limit=_LONGEST_HEAD)
+            )
         yield
 
 
 def _answering(
     question: Question, figures: Callable[[], str]
-) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        if request.path == "/metrics":
-            return web.Response(body=figures().encode(), headers={"Content-Type": CONTENT_TYPE})
-        problem = question()
-        return web.Response(status=500 if problem else 200, text=f"{problem}\n" if problem else "")
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                writer.write(await _answered(reader, question, figures))
+                await writer.drain()
 
     return answer
+
+
+async def _answered(reader: asyncio.StreamReader, question: Question, figures: Callable[[], str]) -> bytes:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return _answer(HTTPStatus.BAD_REQUEST, "this is no request\n")
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    target, _, protocol = rest.partition(" ")
+    if not protocol.startswith("HTTP/1."):
+        return _answer(HTTPStatus.BAD_REQUEST, "this is no request\n")
+    if target.partition("?")[0] == "/metrics":
+        return _answer(HTTPStatus.OK, figures(), CONTENT_TYPE, bodiless=method == "HEAD")
+    problem = question()
+    status = HTTPStatus.INTERNAL_SERVER_ERROR if problem else HTTPStatus.OK
+    return _answer(status, f"{problem}\n" if problem else "", bodiless=method == "HEAD")
+
+
+def _answer(status: HTTPStatus, text: str, kind: str = _TEXT, *, bodiless: bool = False) -> bytes:
+    body = text.encode()
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (b"" if bodiless else body)

@@ -82,13 +82,20 @@ class Authority:
         """A server's certificate for these host names and addresses."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pilothouse-apiserver")])
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-        return self._sign(subject, now, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+        return self._sign(subject, now, ExtendedKeyUsageOID.SERVER_AUTH, alternatives=alternatives)
 
     def client(self, name: str, groups: Iterable[str], now: datetime.datetime) -> Credential:
         """A certificate that lets its holder in as this user, member of these groups."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._sign(subject, now, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def peer(self, name: str, names: Sequence[str], now: datetime.datetime) -> Credential:
+        """A certificate for one of several that call each other: good to serve with under these names, and to call with."""
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
+        purposes = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._sign(subject, now, *purposes, alternatives=alternatives)
 
     def stands_behind(self, credential: Credential, now: datetime.datetime) -> bool:
         """Whether this authority signed that certificate, the key is its own, and it is not about to expire."""
@@ -116,13 +123,13 @@ class Authority:
         self,
         subject: x509.Name,
         now: datetime.datetime,
-        purpose: x509.ObjectIdentifier,
+        *purposes: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None = None,
     ) -> Credential:
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: list[tuple[x509.ExtensionType, bool]] = [
             (_usage(signs_certificates=False), True),
-            (x509.ExtendedKeyUsage([purpose]), False),
+            (x509.ExtendedKeyUsage(purposes), False),
         ]
         if alternatives is not None:
             extensions.append((alternatives, False))

@@ -16,6 +16,7 @@ import msgspec
 
 INITIAL_MASTERS: Final = "cluster.initial_master_nodes"
 MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
+SECURITY: Final = "xpack.security.enabled"
 LIVE: Final = frozenset({INITIAL_MASTERS, MINIMUM_MASTERS})
 """Settings that a running database need not be restarted for."""
 _LENGTH: Final = 16

@@ -45,7 +45,9 @@ class ClaimRetentionPolicy(Fields):
 class ClusterCondition(Fields):
     """One thing that is known about a cluster."""
 
-    type: Annotated[str, doc("What it is about: Available, Progressing, Degraded or Paused.", min_length=1)]
+    type: Annotated[
+        str, doc("What it is about: Available, Progressing, Degraded, Paused or Secured.", min_length=1)
+    ]
     status: Annotated[ConditionStatus, doc("Whether it holds.")]
     observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
     last_transition_time: Annotated[Time | None, doc("When the status last changed.")] = None
@@ -107,13 +109,17 @@ class ElasticsearchNodePool(Fields):
 
 
 class ElasticsearchSecurity(Fields):
-    """Secrets for a distribution that has security."""
+    """Encryption and users, of a distribution that has them; one that has none is not started."""
 
     certificates_secret_name: Annotated[
-        str | None, doc("The Secret with ca.crt, tls.crt and tls.key; absent means that one is made.")
+        str | None,
+        doc("The Secret with ca.crt, tls.crt and tls.key of the nodes; absent means that one is made."),
     ] = None
     users_secret_name: Annotated[
-        str | None, doc("The Secret with users and their passwords; absent means that one is made.")
+        str | None,
+        doc(
+            "The Secret with the password of the user elastic, under that name; absent means that one is made."
+        ),
     ] = None
 
 
@@ -152,7 +158,10 @@ class ElasticsearchClusterSpec(Fields):
     ] = None
     security: Annotated[
         ElasticsearchSecurity | None,
-        doc("Secrets for encryption and users, where the distribution has these."),
+        doc(
+            "Have nodes and clients talk encrypted, and as users with passwords. It stays as it is once the cluster is formed: "
+            "nodes with encryption and nodes without do not understand each other."
+        ),
     ] = None
 
 
@@ -393,6 +402,10 @@ class PilotElasticsearchStatus(Fields):
         tuple[PilotPluginStatus, ...], doc("The plugins it has, or failed to get.", map_keys=("name",))
     ] = ()
     shards: Annotated[Int32 | None, doc("How many shards it holds; absent means unknown.")] = None
+    security: Annotated[
+        Literal["Enabled", "Disabled", "Absent"] | None,
+        doc("Whether it has encryption and users; Absent means that its distribution has none."),
+    ] = None
     cluster: Annotated[ElasticsearchClusterFacts | None, doc("Written by the leading pilot alone.")] = None
 
 

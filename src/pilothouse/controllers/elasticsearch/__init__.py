@@ -2,6 +2,6 @@
 
 ``deciding`` puts a decision together. ``asking`` reads what the cluster wants, ``nodes`` what there is, ``health`` what the leading pilot
 says of the whole; ``supports``, ``sets`` and ``configuring`` say what the objects should look like; ``rolling``, ``draining`` and ``growing`` each
-take the next step of their kind, ``upgrades`` says which versions may follow which, ``status`` what is told. What passes between here
+take the next step of their kind, ``securing`` reads the Secrets of a cluster that asks for security and ``forging`` makes them, ``upgrades`` says which versions may follow which, ``status`` what is told. What passes between here
 and the pilots is the Pilot object alone (``docs/adr/0010``).
 """

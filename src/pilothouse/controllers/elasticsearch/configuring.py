@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS
+from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.navigator.elasticsearch import quorum
 from pilothouse.api.navigator.labels import POOL_NAME, VERSION
 from pilothouse.api.objects import Object, Tree
@@ -46,6 +46,8 @@ def wanted_spec(cluster: Object, pool: Pool, *, version: str, initial: Sequence[
         "cluster.name": cluster.name,
         "discovery.seed_hosts": [f"{discovery_name(cluster)}.{cluster.namespace}.svc"],
     }
+    if cluster.spec.get("security") is not None:
+        settings[SECURITY] = True
     if initial and pool.is_master:
         settings[INITIAL_MASTERS] = list(initial)
     if Version.parse(version).major < 7:

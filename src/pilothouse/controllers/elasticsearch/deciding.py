@@ -21,6 +21,7 @@ from pilothouse.api.nouns import (
     PodDisruptionBudget,
     Role,
     RoleBinding,
+    Secret,
     Service,
     ServiceAccount,
     StatefulSet,
@@ -30,6 +31,7 @@ from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch import draining, growing, rolling
 from pilothouse.controllers.elasticsearch.keeping import Taken, keep
 from pilothouse.controllers.elasticsearch.scene import Scene, Step, look
+from pilothouse.controllers.elasticsearch.securing import certificates_name, users_name
 from pilothouse.controllers.elasticsearch.status import status_of, summary
 from pilothouse.controllers.elasticsearch.supports import supports
 from pilothouse.runtime.declaring import Names, controller
@@ -58,10 +60,25 @@ def those_with_volumes(changed: Object, world: World) -> Names:
             yield cluster.namespace, cluster.name
 
 
+def its_secrets(secret: Object, world: World) -> Names:
+    """The clusters that use a Secret, whoever has made it."""
+    for cluster in world.all(ElasticsearchCluster, secret.namespace):
+        if cluster.spec.get("security") is not None and secret.name in (
+            certificates_name(cluster),
+            users_name(cluster),
+        ):
+            yield cluster.namespace, cluster.name
+
+
 @controller(
     ElasticsearchCluster,
     owns=(StatefulSet, Pilot, Service, ServiceAccount, Role, RoleBinding, PodDisruptionBudget),
-    also={Pod: its_cluster, PersistentVolumeClaim: its_cluster, StorageClass: those_with_volumes},
+    also={
+        Pod: its_cluster,
+        PersistentVolumeClaim: its_cluster,
+        Secret: its_secrets,
+        StorageClass: those_with_volumes,
+    },
     reads=Lease,
 )
 def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
@@ -83,6 +100,13 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
         remedy = "delete it, or give the cluster another name"
         yield from _say(scene, None, problem=f"{taken}; {remedy}")
         yield Wait("ObjectTaken", because=str(taken), remedy=remedy)
+        return
+    if scene.security.missing:
+        # What is there goes on as it is; nothing can be made without them.
+        because = f"nothing is changed: {scene.security.missing}"
+        yield from _say(scene, Step("SecretMissing", because))
+        yield from supporting
+        yield Wait("SecretMissing", because=because)
         return
     step, others = _next(scene, making)
     yield from _say(scene, step)

@@ -105,7 +105,7 @@ def _let_go(scene: Scene, pool: Pool, going: list[Node]) -> Step:
         return Step(DRAINING, f"{names} is to go: {wait.because}", wait=wait)
     left = [node for node in going if not _may_go(scene, node)]
     if not left:
-        return _shrink(scene, pool, going)
+        return _unknown(scene, pool, names) or _shrink(scene, pool, going)
     if pool.is_master and not scene.is_formed:
         because = f"{names} is to go, and the cluster has not been formed yet; masters that were started stay until it is"
         return Step(DRAINING, because, wait=Wait("NotFormed", because=because))
@@ -127,6 +127,15 @@ def _may_go(scene: Scene, node: Node) -> bool:
         return True
     never_started = not node.started and node.is_down
     return never_started and (not scene.is_formed or scene.facts.health in ("Yellow", "Green"))
+
+
+def _unknown(scene: Scene, pool: Pool, names: str) -> Step | None:
+    """While a node that stays has no Pilot, nobody knows whether it has what it was given. One is made for its pod at once."""
+    for node in scene.of(pool.name):
+        if node.pod is not None and node.pilot is None and node.ordinal < pool.replicas:
+            because = f"{names} is to go: {_left_on(node)}"
+            return Step(DRAINING, because, wait=Wait(DRAINING, because=because, seconds=AGAIN))
+    return None
 
 
 def _is_marked(pilot: Object) -> bool:

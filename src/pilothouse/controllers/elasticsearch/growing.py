@@ -43,7 +43,7 @@ def make_pools(scene: Scene) -> Step | None:
             return Step(MAKING, because, wait=Wait("SetTerminating", because=because))
         if found is not None:
             check_own(scene.cluster, found)
-        tree = wanted_set(scene.cluster, pool, _version(scene))
+        tree = wanted_set(scene.cluster, pool, _version(scene), scene.security)
         tree["metadata"]["ownerReferences"] = [owner_reference(scene.cluster)]
         because = f"pool {pool.name} of {pool.replicas} nodes is made"
         intents.append(Create(tree, because=because, event="CreateNodePool"))

@@ -83,7 +83,7 @@ def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
     version, refused = _version(scene, pool, stateful_set)
     if refused is not None:
         return refused
-    wanted = wanted_template(scene.cluster, pool, version)
+    wanted = wanted_template(scene.cluster, pool, version, scene.security)
     digest = wanted["metadata"]["annotations"][TEMPLATE]
     present = annotation_of(stateful_set, TEMPLATE)
     nodes = scene.of(pool.name)
@@ -139,7 +139,7 @@ def _kept_at(
     if not present or Version.parse(present) >= Version.parse(version):
         return ()
     because = f"{moved[0].name} was made for {version} already"
-    wanted = wanted_template(scene.cluster, pool, version)
+    wanted = wanted_template(scene.cluster, pool, version, scene.security)
     return (_templated(stateful_set, wanted, moved[0].ordinal, because, event=""),)
 
 

@@ -18,6 +18,7 @@ from pilothouse.controllers.elasticsearch.asking import Pool, pools_of
 from pilothouse.controllers.elasticsearch.configuring import minimum_masters
 from pilothouse.controllers.elasticsearch.health import Facts, facts_of, latest_of, why_not
 from pilothouse.controllers.elasticsearch.nodes import Node, muster
+from pilothouse.controllers.elasticsearch.securing import Security, security_of
 from pilothouse.runtime.intents import Intent, Wait
 from pilothouse.runtime.world import World
 
@@ -47,6 +48,7 @@ class Scene(msgspec.Struct, frozen=True, dict=True):
     """What who leads has seen: what is decided by."""
     latest: Facts
     """What was last seen by anyone: what is told."""
+    security: Security
     world: World
 
     @property
@@ -101,7 +103,7 @@ def look(cluster: Object, world: World) -> Scene:
     lease = world.find(Lease, cluster.namespace, leader_lease(cluster.name))
     nodes = muster(cluster, pools, sets, world)
     facts, latest = facts_of(pilots, lease), latest_of(pilots)
-    return Scene(cluster, pools, sets, nodes, pilots, facts, latest, world)
+    return Scene(cluster, pools, sets, nodes, pilots, facts, latest, security_of(cluster, world), world)
 
 
 def _is_to_go(node: Node) -> bool:

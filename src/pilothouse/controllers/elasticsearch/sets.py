@@ -1,6 +1,6 @@
 """The StatefulSet of a pool: what its pods are made from.
 
-    wanted_set(cluster, pool, version)["spec"]["template"]
+    wanted_set(cluster, pool, version, security)["spec"]["template"]
     template_hash(template)                # also in the template's own annotations, and so on each pod
 
 The template says for which version it was made, and carries a hash of itself, so that of every pod it is known what it was made from, without
@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.navigator.elasticsearch import REPOSITORY
-from pilothouse.api.navigator.labels import TEMPLATE, VERSION
+from pilothouse.api.navigator.labels import CERTIFICATES, TEMPLATE, VERSION
 from pilothouse.api.nouns import StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.asking import (
@@ -27,6 +27,7 @@ from pilothouse.controllers.elasticsearch.asking import (
     selecting_labels,
     set_name,
 )
+from pilothouse.controllers.elasticsearch.securing import Security
 
 DATA: Final = "elasticsearch-data"
 """The volume, and the claim template, of a node's data."""
@@ -41,12 +42,13 @@ _SHARED: Final = "shared"
 _SHARED_PATH: Final = "/shared"
 _STOPPING: Final = 1800
 """Seconds for a node to stop in: a database that is killed has to recover."""
+_SECRETS: Final = "/etc/pilothouse/elasticsearch"
 _INSTALLING: Final = {"cpu": "10m", "memory": "50Mi"}
 READY_PORT: Final = 12001
 LIVE_PORT: Final = 12000
 
 
-def wanted_set(cluster: Object, pool: Pool, version: str) -> Tree:
+def wanted_set(cluster: Object, pool: Pool, version: str, security: Security) -> Tree:
     """The set of a pool that has none yet."""
     spec: Tree = {
         "replicas": pool.replicas,
@@ -56,7 +58,7 @@ def wanted_set(cluster: Object, pool: Pool, version: str) -> Tree:
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         "persistentVolumeClaimRetentionPolicy": retention(cluster),
-        "template": wanted_template(cluster, pool, version),
+        "template": wanted_template(cluster, pool, version, security),
     }
     if persistence := pool.spec.get("persistence"):
         spec["volumeClaimTemplates"] = [_claim(persistence)]
@@ -75,12 +77,16 @@ def retention(cluster: Object) -> Tree:
     return {when: asked.get(when) or "Retain" for when in ("whenDeleted", "whenScaled")}
 
 
-def wanted_template(cluster: Object, pool: Pool, version: str) -> Tree:
+def wanted_template(cluster: Object, pool: Pool, version: str, security: Security) -> Tree:
     """What the pods of a pool are made from, for a version."""
     spec = _pod_spec(cluster, pool, version)
-    labels = pool_labels(cluster, pool)
-    digest = template_hash({"labels": labels, "spec": spec, "version": version})
-    return {"metadata": {"labels": labels, "annotations": {VERSION: version, TEMPLATE: digest}}, "spec": spec}
+    labels, annotations = pool_labels(cluster, pool), {VERSION: version}
+    said = {"labels": labels, "spec": spec, "version": version}
+    if security.asked:
+        _mount_secrets(spec, security)
+        annotations[CERTIFICATES] = said["certificates"] = security.digest
+    annotations[TEMPLATE] = template_hash(said)
+    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
 
 def template_hash(said: Any) -> str:
@@ -156,6 +162,16 @@ def _container(cluster: Object, pool: Pool, version: str) -> Tree:
     if pool.spec.get("resources"):
         container["resources"] = pool.spec["resources"]
     return container
+
+
+def _mount_secrets(spec: Tree, security: Security) -> None:
+    """The pilot takes them from there: Elasticsearch reads nothing outside its own folders."""
+    container = spec["containers"][0]
+    for name, secret in (("certificates", security.certificates), ("users", security.users)):
+        path = f"{_SECRETS}/{name}"
+        spec.setdefault("volumes", []).append({"name": name, "secret": {"secretName": secret}})
+        container["volumeMounts"].append({"name": name, "mountPath": path, "readOnly": True})
+        container["env"].append({"name": f"ES_{name.upper()}", "value": path})
 
 
 def _installing(pilot: Tree) -> Tree:

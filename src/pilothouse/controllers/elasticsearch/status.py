@@ -3,7 +3,7 @@
     status_of(scene, step, trouble, now=world.now)
 
 ``Available``: it serves. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
-help. ``Paused``: it was, and is or is no longer. ``Secured``: security was asked for, of which nothing comes yet.
+help. ``Paused``: it was, and is or is no longer. ``Secured``: security was asked for, and is there or is not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pilothouse.base.times import format_time
 from pilothouse.controllers.elasticsearch.growing import cannot_grow
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
+from pilothouse.controllers.elasticsearch.securing import secured
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 
@@ -76,15 +77,8 @@ def _conditions(scene: Scene, step: Step | None, problem: str) -> list[Tree]:
     paused = bool(cluster.spec.get("paused"))
     told = [_available(scene), *_pausing(cluster), _progressing(cluster, step, problem, paused=paused)]
     told.append(_degraded(scene, step, problem))
-    if cluster.spec.get("security"):
-        told.append(
-            (
-                "Secured",
-                "False",
-                "NotManaged",
-                "No secrets are made or handed out: spec.security has no effect yet.",
-            )
-        )
+    if scene.security.asked:
+        told.append(secured(scene.security, scene.pilots))
     for kind, status, reason, message in told:
         condition = {
             "type": kind,

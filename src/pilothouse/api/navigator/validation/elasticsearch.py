@@ -37,6 +37,12 @@ _OWN_SETTINGS: Final = {
     "transport.tcp.port": "the cluster's services",
 }
 """Settings that the pilot writes, and what they follow from; a name that ends in a dot stands for all below it."""
+_SECURITY_SETTINGS: Final = {
+    "xpack.security.enabled": "spec.security",
+    "xpack.security.http.ssl.": "spec.security",
+    "xpack.security.transport.ssl.": "spec.security",
+}
+"""The same, of a cluster that asks for security."""
 
 
 def check_elasticsearch(
@@ -47,17 +53,19 @@ def check_elasticsearch(
     yield from _check_version(spec["version"])
     yield from check_image(spec.get("pilotImage"), "spec.pilotImage")
     yield from check_image(spec.get("image"), "spec.image")
-    yield from check_settings(spec.get("config"), "spec.config", _follows_from)
+    follows_from = _follows_from_security if spec.get("security") is not None else _follows_from
+    yield from check_settings(spec.get("config"), "spec.config", follows_from)
     for index, plugin in enumerate(spec.get("plugins", ())):
         yield from check_plugin(plugin, f"spec.plugins[{index}]")
     for index, pool in enumerate(spec.get("nodePools", ())):
         path = f"spec.nodePools[{index}]"
         yield from check_set_name(_PREFIX, new, index)
         yield from check_pool(pool, path)
-        yield from check_settings(pool.get("config"), f"{path}.config", _follows_from)
+        yield from check_settings(pool.get("config"), f"{path}.config", follows_from)
     yield from _check_masters(spec)
     if old is not None:
         yield from check_pool_changes(new, old, rules)
+        yield from _check_security_stays(new, old)
 
 
 def check_plugin(plugin: Any, path: str) -> Problems:
@@ -108,8 +116,26 @@ def _check_masters(spec: Mapping[str, Any]) -> Problems:
         yield FieldError.invalid(where, said, f"must be at most {total}, which is how many masters there are")
 
 
+def _check_security_stays(new: Mapping[str, Any], old: Mapping[str, Any]) -> Problems:
+    formed = (old.get("status") or {}).get("clusterUUID")
+    if formed and new["spec"].get("security") != old["spec"].get("security"):
+        yield FieldError.forbidden(
+            "spec.security",
+            "can't be changed once the cluster is formed, since nodes with encryption and nodes without do not understand "
+            "each other; make another cluster and move the data, or change what is in the Secrets",
+        )
+
+
 def _follows_from(setting: str) -> str:
-    for name, follows in _OWN_SETTINGS.items():
+    return _told_by(_OWN_SETTINGS, setting)
+
+
+def _follows_from_security(setting: str) -> str:
+    return _told_by({**_OWN_SETTINGS, **_SECURITY_SETTINGS}, setting)
+
+
+def _told_by(own: Mapping[str, str], setting: str) -> str:
+    for name, follows in own.items():
         if setting == name or (name.endswith(".") and setting.startswith(name)):
             return follows
     return ""

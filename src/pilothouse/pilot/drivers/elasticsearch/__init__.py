@@ -1,7 +1,9 @@
 """Elasticsearch, 6.8 to 8: how a node is set up, what it says of itself, and what is done for a whole cluster.
 
 settings    ``elasticsearch.yml`` from a Pilot's spec, in the words of each version
-preparing   checks, files and plugins before the start
+preparing   checks and files before the start
+plugins     what is installed beside it
+securing    certificates and the password, where security is asked for
 asking      requests to the node beside us
 seeing      what its answers mean
 leading     what the leading pilot has to do, as a pure decision

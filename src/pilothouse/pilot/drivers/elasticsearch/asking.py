@@ -1,6 +1,6 @@
 """Requests to the node beside us, and to no other.
 
-    node = Node("127.70.4.1")
+    node = Node("127.70.4.1", secrets=None)
     state = await node.get("/_cluster/state/nodes", local="true")
     await node.put("/_cluster/settings", {"persistent": {...}})
 
@@ -9,12 +9,19 @@ A connection for each request: there are few, and one that hangs holds up nothin
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from typing import Any, Final
+from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 
 from pilothouse.api.objects import Tree
+from pilothouse.client.answers import Malformed
+from pilothouse.client.connections import Connection
+from pilothouse.client.transport import Answer
+from pilothouse.pilot.drivers.elasticsearch.securing import USER, Secrets
+from pilothouse.pilot.driving import HookFailed
 
 PORT: Final = 9200
 SECONDS: Final = 10.0
@@ -29,10 +36,12 @@ class Unanswered(Exception):
 
 
 class Node:
-    """An Elasticsearch node."""
+    """An Elasticsearch node; with ``secrets``, one that talks encrypted and wants to know who asks."""
 
-    def __init__(self, address: str, port: int = PORT) -> None:
-        self._url = f"http://{address}:{port}"
+    def __init__(self, address: str, port: int = PORT, *, secrets: Secrets | None) -> None:
+        self._address = address
+        self._port = port
+        self._secrets = secrets
 
     async def get(self, path: str, **query: str) -> Tree:
         return await self._ask("GET", path, query)
@@ -48,21 +57,48 @@ class Node:
 
     async def _ask(self, method: str, path: str, query: dict[str, str], body: Tree | None = None) -> Tree:
         """Raises ``Unanswered``."""
-        data = msgspec.json.encode(body) if body is not None else None
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        limit = aiohttp.ClientTimeout(total=SECONDS)
+        target = f"{path}?{urlencode(query)}" if query else path
         try:
-            async with (
-                aiohttp.ClientSession(timeout=limit) as session,
-                session.request(method, self._url + path, params=query, data=data, headers=headers) as answer,
-            ):
-                text = await answer.read()
-                if answer.status >= 300:
-                    raise Unanswered(f"{method} {path}: {answer.status}: {_reason(text)}", answer.status)
-                found: Any = msgspec.json.decode(text) if text else {}
-                return found if isinstance(found, dict) else {}
-        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as problem:
+            data, tls = self._encoded(method, target, body), self._context()
+            async with asyncio.timeout(SECONDS):
+                answer = await self._exchange(data, tls)
+            if answer.status == 401 and self._secrets is not None:
+                raise Unanswered(
+                    f"{method} {path}: Elasticsearch does not take the password of {USER} in {self._secrets.users}: "
+                    "write the one that it knows into the Secret that is mounted there",
+                    answer.status,
+                )
+            if answer.status >= 300:
+                raise Unanswered(f"{method} {path}: {answer.status}: {_reason(answer.body)}", answer.status)
+            found: Any = msgspec.json.decode(answer.body) if answer.body else {}
+        except (OSError, TimeoutError, Malformed, HookFailed, msgspec.DecodeError) as problem:
             raise Unanswered(f"{method} {path}: {str(problem) or 'no answer in time'}") from None
+        return found if isinstance(found, dict) else {}
+
+    def _encoded(self, method: str, target: str, body: Tree | None) -> bytes:
+        data = msgspec.json.encode(body) if body is not None else b""
+        fields = {"Host": f"{self._address}:{self._port}", "Connection": "close"}
+        if self._secrets is not None:
+            fields["Authorization"] = self._secrets.authorization()
+        if body is not None:
+            fields["Content-Type"] = "application/json"
+        if data or method != "GET":
+            fields["Content-Length"] = str(len(data))
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + data
+
+    def _context(self) -> ssl.SSLContext | None:
+        return self._secrets.context() if self._secrets is not None else None
+
+    async def _exchange(self, data: bytes, tls: ssl.SSLContext | None) -> Answer:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: Connection(loop, tls), self._address, self._port, ssl=tls
+        )
+        try:
+            return await connection.exchange(data, bodiless=False)
+        finally:
+            connection.close()
 
 
 def _reason(text: bytes) -> str:

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS
+from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pilot.drivers.elasticsearch import figures, leading, preparing, seeing
+from pilothouse.pilot.drivers.elasticsearch import figures, leading, plugins, preparing, securing, seeing
 from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, settings_of
 from pilothouse.pilot.driving import Figure, Hook, HookFailed, NotYet, Observation, Phase, Place, Start, Wish
@@ -40,7 +40,8 @@ class Elasticsearch:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._layout = preparing.Layout(place.folder)
-        self._node = Node(place.address)
+        self._secrets = securing.Secrets.of(place.environ)
+        self._node = Node(place.address, secrets=self._secrets)
         self._plugins: list[Tree] = []
         self._found: tuple[Path, Build] | None = None
         self._all_in_since: float | None = None
@@ -50,9 +51,10 @@ class Elasticsearch:
     def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
         if phase == "PreStart":
             return (
-                Hook("Preflight", self._check),
+                Hook("Preflight", lambda: self._check(wish)),
                 Hook("AwaitLeader", lambda: self._await_leader(wish)),
                 Hook("WriteConfiguration", lambda: self._write(wish)),
+                Hook("TakeUpSecrets", lambda: self._take_up_secrets(wish)),
                 Hook("InstallPlugins", lambda: self._install(wish)),
             )
         if phase == "PreStop" and not wish.decommission:
@@ -88,7 +90,11 @@ class Elasticsearch:
         id = state.id_of(self._place.name)
         joined = state.has_master and bool(id)
         shards = state.shards.get(id, 0) if joined else None
-        status: Tree = {"version": build.version, "plugins": self._plugins}
+        status: Tree = {
+            "version": build.version,
+            "plugins": self._plugins,
+            "security": securing.state(build.secured, wish.settings.get(SECURITY)),
+        }
         if joined:
             status |= {"shards": shards, "documents": seeing.documents(stats)}
         return Observation(
@@ -196,9 +202,15 @@ class Elasticsearch:
             return ""
         return "its pilot has come to lead a cluster that has not been formed yet"
 
-    async def _check(self) -> None:
-        _, build = self._build()
+    async def _check(self, wish: Wish) -> None:
+        home, build = self._build()
         preparing.check(self._layout, build, self._place.address)
+        if wish.settings.get(SECURITY) and not build.secured:
+            raise HookFailed(
+                f"security is asked for, and the Elasticsearch at {home} has none (there is no modules/x-pack-security): it is not started. "
+                "Take a distribution that has it, such as Elastic's own image, or take spec.security out",
+                {"security": securing.state(build.secured, True)},
+            )
 
     async def _await_leader(self, wish: Wish) -> None:
         if wish.settings.get(INITIAL_MASTERS) and self.stands(wish) and not wish.leads and not wish.leader:
@@ -214,22 +226,33 @@ class Elasticsearch:
             logs=self._layout.logs,
             maps_memory=preparing.maps_memory(),
         )
+        if self._secrets is not None and settings.get(SECURITY):
+            settings |= securing.ssl_settings()
         files = (wish.spec.get("configuration") or {}).get("files") or {}
         preparing.write_configuration(self._layout, home, build, settings, files)
+
+    async def _take_up_secrets(self, wish: Wish) -> None:
+        if self._secrets is None or not wish.settings.get(SECURITY):
+            return
+        home, build = self._build()
+        self._secrets.take_up(self._layout.configuration)
+        environ = self._environ(wish, build, home)
+        await self._secrets.store_password(home, self._layout.configuration, environ)
 
     async def _install(self, wish: Wish) -> None:
         self._plugins = []
         wanted = self._wanted_plugins(wish)
         if wanted:
             home, build = self._build()
-            environ = self._environ(wish, build, self._layout.home(build.version))
+            target = self._layout.home(build.version)
+            environ = self._environ(wish, build, target)
             try:
-                self._plugins = await preparing.install_plugins(self._layout, home, build, wanted, environ)
+                self._plugins = await plugins.install(target, home, wanted, environ)
             except HookFailed as problem:
                 if not wish.decommission:
                     raise
                 # It is to give its data away, and a plugin that can't be had must not keep it from that.
-                self._plugins = [_unknown(each) for each in problem.status["plugins"]]
+                self._plugins = [_unknown(each) for each in problem.status.get("plugins", ())]
 
     async def _hold_back(self) -> None:
         """Replicas of this node's shards are not to be built elsewhere while it is away for a moment."""

@@ -1,29 +1,25 @@
-"""Before the start: whether the machine lets a node run, its files, its plugins. Every refusal says what would help.
+"""Before the start: whether the machine lets a node run, and its files. Every refusal says what would help.
 
     layout = Layout.at(place.folder)
     check(layout, build)
     write_configuration(layout, home, settings, files)
 
-The image's own folder is not written to. A node with plugins runs from a copy of it on the data volume, since Elasticsearch
-looks for plugins nowhere else.
+The image's own folder is not written to.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import resource
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from pilothouse.aio.commands import CommandError, run
-from pilothouse.api.objects import Tree
 from pilothouse.meta.versions import Version
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, written
 from pilothouse.pilot.driving import HookFailed
@@ -36,7 +32,6 @@ LEAST_DISK: Final = 64 * 1024 * 1024
 _HOMES: Final = ("/usr/share/elasticsearch", "/opt/elasticsearch")
 _JAR: Final = re.compile(r"elasticsearch-(\d+\.\d+\.\d+)\.jar")
 _OURS: Final = ("elasticsearch.yml", "jvm.options")
-_PLUGIN_PATIENCE: Final = 300.0
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -157,46 +152,3 @@ def write_configuration(
 def _left_out(folder: str, names: list[str]) -> set[str]:
     """Our own files, and what the image keeps from this user: none of that is needed."""
     return {name for name in names if name in _OURS or not os.access(os.path.join(folder, name), os.R_OK)}
-
-
-async def install_plugins(
-    layout: Layout, home: Path, build: Build, wanted: Sequence[Mapping[str, Any]], environ: Mapping[str, str]
-) -> list[Tree]:
-    """The status of each plugin, all installed. Raises ``HookFailed``, with the status of each."""
-    target = layout.home(build.version)
-    if not target.exists():
-        draft = target.with_name(target.name + ".new")
-        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
-        await asyncio.to_thread(shutil.copytree, home, draft, symlinks=True)
-        draft.replace(target)
-    program = str(target / "bin" / "elasticsearch-plugin")
-    present = {path.name for path in (target / "plugins").iterdir() if path.is_dir()}
-    names = {str(each["name"]) for each in wanted}
-    statuses: list[Tree] = []
-    for name in sorted(present - names):
-        await _plugin_command(program, ("remove", name), environ)
-    for each in wanted:
-        name = str(each["name"])
-        problem = ""
-        if name not in present:
-            problem = await _plugin_command(
-                program, ("install", "--batch", str(each.get("url") or name)), environ
-            )
-        statuses.append(
-            {"name": name, "status": "Failed", "message": problem}
-            if problem
-            else {"name": name, "status": "Installed"}
-        )
-    failed = [f"{each['name']}: {each['message']}" for each in statuses if each["status"] == "Failed"]
-    if failed:
-        raise HookFailed("; ".join(failed), {"plugins": statuses})
-    return statuses
-
-
-async def _plugin_command(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What went wrong; empty if nothing did."""
-    try:
-        await run(program, *arguments, patience=_PLUGIN_PATIENCE, environ=environ)
-    except CommandError as problem:
-        return str(problem)
-    return ""

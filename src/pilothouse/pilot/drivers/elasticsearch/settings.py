@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS
+from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.objects import Tree
 from pilothouse.meta.versions import Version
 from pilothouse.pilot.driving import Place, Wish
@@ -48,7 +48,7 @@ def settings_of(wish: Wish, place: Place, build: Build, *, data: Path, logs: Pat
     if build.numbers >= (7, 0):
         found.pop(MINIMUM_MASTERS, None)
     if build.secured:
-        found.setdefault("xpack.security.enabled", False)
+        found.setdefault(SECURITY, False)
     if not maps_memory:
         found.setdefault("node.store.allow_mmap", False)
     found |= {
@@ -61,11 +61,7 @@ def settings_of(wish: Wish, place: Place, build: Build, *, data: Path, logs: Pat
         **_roles(wish, build),
     }
     if build.numbers < (7, 0):
-        found = {
-            _OLD_NAMES.get(name, name): value
-            for name, value in found.items()
-            if not name.startswith("xpack.")
-        }
+        found = {_OLD_NAMES.get(name, name): value for name, value in found.items()}
     return found
 
 

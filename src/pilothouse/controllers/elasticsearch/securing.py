@@ -1,0 +1,124 @@
+"""Security that a cluster asks for: its Secrets, what its pods are given of them, and what is said of it.
+
+    security = security_of(cluster, world)
+    security.missing          # why no node can be started yet, in words; empty if nothing is in the way
+    security.digest           # of the nodes' certificates: pods that were made with others are made anew
+
+There are three Secrets, by ``<base>`` of the cluster's name: ``<base>-authority``, with which ``forging`` signs and which no pod sees;
+``<base>-certificates`` and ``<base>-users``, which are mounted. None of them has the cluster's label: what has it, pilots may read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.nouns import Secret
+from pilothouse.api.objects import Object
+from pilothouse.controllers.elasticsearch.asking import base_name, discovery_name
+from pilothouse.runtime.world import World
+
+USER: Final = "elastic"
+"""Who pilots are to Elasticsearch: the one user that it has from the start."""
+AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
+_DOMAIN: Final = "cluster.local"
+_LENGTH: Final = 16
+
+
+class Security(msgspec.Struct, frozen=True):
+    """What a cluster has of what it asks for."""
+
+    asked: bool = False
+    certificates: str = ""
+    users: str = ""
+    """The names of the Secrets that are mounted."""
+    digest: str = ""
+    missing: str = ""
+
+
+NONE: Final = Security()
+
+
+def security_of(cluster: Object, world: World) -> Security:
+    if cluster.spec.get("security") is None:
+        return NONE
+    certificates, users = certificates_name(cluster), users_name(cluster)
+    found = world.find(Secret, cluster.namespace, certificates)
+    said = [
+        _lacking(certificates, found, (AUTHORITY, CERTIFICATE, KEY)),
+        _lacking(users, world.find(Secret, cluster.namespace, users), (USER,)),
+    ]
+    parts = [content(found, key) for key in (AUTHORITY, CERTIFICATE)]
+    return Security(
+        asked=True,
+        certificates=certificates,
+        users=users,
+        digest=hashlib.sha256(b"\0".join(parts)).hexdigest()[:_LENGTH] if all(parts) else "",
+        missing="; ".join(filter(None, said)),
+    )
+
+
+def authority_name(cluster: Object) -> str:
+    return f"{base_name(cluster)}-authority"
+
+
+def certificates_name(cluster: Object) -> str:
+    given = (cluster.spec.get("security") or {}).get("certificatesSecretName")
+    return str(given or f"{base_name(cluster)}-certificates")
+
+
+def users_name(cluster: Object) -> str:
+    given = (cluster.spec.get("security") or {}).get("usersSecretName")
+    return str(given or f"{base_name(cluster)}-users")
+
+
+def node_names(cluster: Object) -> list[str]:
+    """What the nodes' certificate is good for: the service that clients use, and each node by its own name."""
+    base, space = base_name(cluster), cluster.namespace
+    own = f"*.{discovery_name(cluster)}.{space}.svc"
+    service = (base, f"{base}.{space}", f"{base}.{space}.svc", f"{base}.{space}.svc.{_DOMAIN}")
+    return [*service, own, f"{own}.{_DOMAIN}", "localhost"]
+
+
+def content(secret: Object | None, key: str) -> bytes:
+    """What a Secret has under a key; empty if nothing, or nothing that can be read."""
+    said = (secret.get("data") or {}).get(key) if secret is not None else None
+    try:
+        return base64.b64decode(said or "", validate=True)
+    except binascii.Error:
+        return b""
+
+
+def secured(security: Security, pilots: Iterable[Object]) -> tuple[str, str, str, str]:
+    """The condition: type, status, reason, message."""
+    reports = {pilot.name: pilot.at("status", "elasticsearch", "security") for pilot in pilots}
+    if without := sorted(name for name, said in reports.items() if said == "Absent"):
+        return (
+            "Secured",
+            "False",
+            "DistributionHasNoSecurity",
+            f"{', '.join(without)}: the distribution of Elasticsearch in the image has no security, so nothing is started from it. "
+            "Take an image that has it (spec.image; Elastic's own do), or take spec.security out to run without.",
+        )
+    if security.missing:
+        return "Secured", "False", "SecretMissing", f"No node can be started: {security.missing}."
+    if reports and all(said == "Enabled" for said in reports.values()):
+        return (
+            "Secured",
+            "True",
+            "Enabled",
+            f"Nodes and clients talk encrypted; ca.crt is in Secret {security.certificates}, the password of {USER} in {security.users}.",
+        )
+    return "Secured", "Unknown", "NodesStarting", "Not all nodes have said yet that they are secured."
+
+
+def _lacking(name: str, secret: Object | None, keys: Iterable[str]) -> str:
+    if secret is None:
+        return f"Secret {name} is not there"
+    absent = [key for key in keys if not content(secret, key)]
+    return f"Secret {name} has no {' and no '.join(absent)}" if absent else ""

@@ -1,0 +1,105 @@
+"""Plugins of a node: from a file, an URL, or the image itself; by Elasticsearch's own installer.
+
+    statuses = await install(layout.home(version), home, wish.spec["elasticsearch"]["plugins"], environ)
+
+Elasticsearch looks for plugins in its own folder alone, and the image's is not ours to write. So a node with plugins runs from a copy of it on the data volume; what
+the image has stays in it. Beside the plugins the copy remembers where each came from: one from elsewhere takes the place of the one there is. What an archive may hold,
+and whether it fits the version, is the installer's to judge; its words are what is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.aio.commands import CommandError, run
+from pilothouse.api.objects import Tree
+from pilothouse.pilot.driving import HookFailed
+
+_PATIENCE: Final = 300.0
+_SOURCES: Final = "plugins.json"
+
+
+async def install(
+    target: Path, image: Path, wanted: Sequence[Mapping[str, Any]], environ: Mapping[str, str]
+) -> list[Tree]:
+    """The status of each plugin, all installed in the copy at ``target``. Raises ``HookFailed``, with the status of each."""
+    await asyncio.to_thread(_copy, image, target)
+    own, sources = _present(image), _sources(target)
+    asked = {str(each["name"]): str(each.get("url") or "") for each in wanted}
+    for name in sorted(_present(target)):
+        elsewhere = name in asked and sources.get(name, "") != asked[name]
+        if elsewhere or (name not in asked and name not in own):
+            await _told(target, ("remove", name), environ)
+            sources.pop(name, None)
+            _remember(target, sources)
+    statuses: list[Tree] = []
+    for name, url in asked.items():
+        problem = "" if name in _present(target) else await _installed(target, name, url, environ)
+        if problem:
+            statuses.append({"name": name, "status": "Failed", "message": problem})
+            continue
+        sources[name] = url
+        _remember(target, sources)
+        statuses.append({"name": name, "status": "Installed"})
+    if failed := [f"{each['name']}: {each['message']}" for each in statuses if each["status"] == "Failed"]:
+        raise HookFailed("; ".join(failed), {"plugins": statuses})
+    return statuses
+
+
+def _copy(image: Path, target: Path) -> None:
+    if target.exists():
+        return
+    draft = target.with_name(target.name + ".new")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(image, draft, symlinks=True)
+        draft.replace(target)
+    except OSError as problem:
+        raise HookFailed(f"{image} can't be copied to {target}, as plugins need it: {problem}") from None
+
+
+async def _installed(target: Path, name: str, url: str, environ: Mapping[str, str]) -> str:
+    """What went wrong; empty if nothing did."""
+    before = _present(target)
+    if problem := await _told(target, ("install", "--batch", url or name), environ):
+        return problem
+    came = _present(target) - before
+    if name in came:
+        return ""
+    for other in came:
+        await _told(target, ("remove", other), environ)
+    held = f"the plugin {', '.join(sorted(came))}" if came else "no plugin"
+    return f"what is at {url or name} holds {held}: name it so in spec.plugins"
+
+
+async def _told(target: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """What the installer complains of; empty if it does not."""
+    program = str(target / "bin" / "elasticsearch-plugin")
+    try:
+        await run(program, *arguments, patience=_PATIENCE, environ=environ)
+    except CommandError as problem:
+        return str(problem).removeprefix(f"{program}: ")
+    return ""
+
+
+def _present(home: Path) -> set[str]:
+    folder = home / "plugins"
+    return {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
+
+
+def _sources(target: Path) -> dict[str, str]:
+    try:
+        return msgspec.json.decode((target / _SOURCES).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        # Then each is taken again from where it should come from.
+        return {}
+
+
+def _remember(target: Path, sources: Mapping[str, str]) -> None:
+    (target / _SOURCES).write_bytes(msgspec.json.encode(sources))
