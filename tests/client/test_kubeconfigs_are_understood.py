@@ -9,7 +9,7 @@ import yaml
 
 from pilothouse.client import in_cluster
 from pilothouse.client.access import AccessError, Impersonation
-from pilothouse.client.kubeconfig import KubeconfigError, find, load
+from pilothouse.client.kubeconfig import SERVERS, KubeconfigError, find, load
 
 
 def written(folder: Path, cluster: dict[str, Any], user: dict[str, Any], **context: str) -> Path:
@@ -39,6 +39,13 @@ def test_what_is_inline_needs_no_file(tmp_path: Path) -> None:
     access = load(written(tmp_path, inline, {"token": "secret"}))
     assert (access.authority, access.authority_file) == (b"pem", None)
     assert (access.token, access.token_file, access.namespace) == ("secret", None, "default")
+
+
+def test_further_addresses_are_those_that_are_not_the_first(tmp_path: Path) -> None:
+    told = {"servers": ["https://10.0.0.1:6443", "https://10.0.0.2:6443/", "https://10.0.0.2:6443"]}
+    extensions = [{"name": "minikube", "extension": {}}, {"name": SERVERS, "extension": told}]
+    access = load(written(tmp_path, {"extensions": extensions}, {}))
+    assert access.urls == ("https://10.0.0.1:6443", "https://10.0.0.2:6443")
 
 
 def test_a_token_file_is_remembered(tmp_path: Path) -> None:
@@ -77,6 +84,16 @@ def test_acting_as_somebody_else_and_odd_servers(tmp_path: Path) -> None:
     ("cluster", "user", "message"),
     [
         ({"server": "http://10.0.0.1"}, {}, "is not an https:// address"),
+        (
+            {"extensions": [{"name": SERVERS, "extension": {"servers": ["http://10.0.0.2"]}}]},
+            {},
+            "http://10.0.0.2' is not an https:// address",
+        ),
+        (
+            {"extensions": [{"name": SERVERS, "extension": {"servers": "https://10.0.0.2"}}]},
+            {},
+            "servers must be a list",
+        ),
         ({"proxy-url": "socks5://proxy"}, {}, "must be an http:// address"),
         ({}, {"username": "a", "password": "b"}, "username is not supported"),
         ({}, {"auth-provider": {"name": "gcp"}}, "auth-provider is not supported"),

@@ -191,7 +191,7 @@ def plane(folder: Path, *, count: int = 3) -> Iterator[Plane]:
             node = FleetNode(machine, f"10.44.{number}.0/24", folder / machine.name / "data")
             server = (one, two)[number % 2]
             token = _pilothouse("token", "create", "--kubeconfig", str(server.target.kubeconfig)).split()[0]
-            words = ("join", token, "--data", str(node.data), "--name", node.name)
+            words = ("join", token, "--data", str(node.data), "--name", node.name, "--no-run")
             machine.run(sys.executable, "-m", "pilothouse", *words, seconds=60)
             nodes.append(node)
         ending.callback(_end, nodes)

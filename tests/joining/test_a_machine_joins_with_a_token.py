@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import json
 import random
+import socket
 import stat
 from pathlib import Path
 
@@ -26,7 +27,7 @@ DAY = 86400.0
 
 
 def joined(token: str, data: Path, name: str) -> tuple[int, str, str]:
-    done = pilothouse("join", token, "--data", str(data), "--name", name)
+    done = pilothouse("join", token, "--data", str(data), "--name", name, "--no-run")
     return done.returncode, done.stdout, done.stderr
 
 
@@ -118,6 +119,27 @@ def test_a_machine_that_has_joined_does_not_join_again_by_mistake(plane: Plane, 
     assert json.loads(before)["current-context"] == "system:node:m8"
 
 
+def test_a_token_may_name_several_servers(plane: Plane, tmp_path: Path) -> None:
+    right = JoinToken.parse(plane.token())
+    # Nobody listens at the first: a port that was free a moment ago.
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        gone = f"https://127.0.0.1:{place.getsockname()[1]}"
+    text = plane.token("--server", gone, "--server", right.url)
+    assert JoinToken.parse(text).urls == (gone, right.url)
+    assert str(JoinToken.parse(text)) == text
+    code, _, err = joined(text, tmp_path / "data", "m8")
+    assert code == 0, err
+    assert load(tmp_path / "data" / "node.kubeconfig").urls == (gone, right.url)
+
+
+def test_an_address_without_a_port_is_told_so(plane: Plane) -> None:
+    flags = ("--kubeconfig", str(plane.kubeconfig), "--server", "https://10.0.0.5")
+    done = pilothouse("token", "create", *flags)
+    assert done.returncode == 2
+    assert "--server https://10.0.0.5: write it as https://HOST:PORT" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -126,6 +148,7 @@ def test_a_machine_that_has_joined_does_not_join_again_by_mistake(plane: Plane, 
         ("https://10.0.0.5:6443", "not a token"),
         ("pilothouse://abcdef.0123456789abcdef@10.0.0.5/sha256:" + "0" * 64, "not a token"),
         ("pilothouse://abcdef.0123456789abcdef@10.0.0.5:6443/sha256:" + "0" * 60, "was its end cut off"),
+        ("pilothouse://abcdef.0123456789abcdef@10.0.0.5:6443,10.0.0.6/sha256:" + "0" * 64, "not a token"),
         ("pilothouse://abcdef.0123456789abcdef@10.0.0.5:99999/sha256:" + "0" * 64, "not a token"),
     ],
 )

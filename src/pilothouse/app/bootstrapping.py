@@ -1,7 +1,7 @@
 """Bootstrap tokens, made, listed and withdrawn by an administrator through the API.
 
-    made = await create(access, url, lifetime=86400.0, description="db-3")
-    str(made.token)                      # for `pilothouse join`
+    made = await create(access, [url], lifetime=86400.0, description="db-3")
+    str(made)                            # for `pilothouse join`
     await listed(access)
     await withdraw(access, "abcdef")
 
@@ -15,7 +15,7 @@ import random
 import secrets
 import string
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -52,8 +52,10 @@ class Token:
         return "expired" if self.expires is not None and now >= self.expires else "good"
 
 
-async def create(access: Access, url: str, *, lifetime: float | None, description: str) -> JoinToken:
-    """A token with which one machine joins the server at ``url``. Raises ``StatusError``, ``TransportError``."""
+async def create(
+    access: Access, urls: Sequence[str], *, lifetime: float | None, description: str
+) -> JoinToken:
+    """A token with which one machine joins the servers at ``urls``. Raises ``StatusError``, ``TransportError``."""
     async with _reached(access) as api:
         now = SystemClock().now()
         for old in await _all(api):
@@ -80,7 +82,8 @@ async def create(access: Access, url: str, *, lifetime: float | None, descriptio
                 "data": {name: b64encode(value.encode()).decode() for name, value in content.items()},
             },
         )
-    return JoinToken(url, f"{identifier}.{secret}", fingerprints(trusted)[:1])
+    url, *others = urls
+    return JoinToken(url, f"{identifier}.{secret}", fingerprints(trusted)[:1], tuple(others))
 
 
 async def listed(access: Access) -> list[Token]:

@@ -1,4 +1,4 @@
-"""``pilothouse node``: the flags of the agent on a machine, by kubelet's names where it has them."""
+"""``pilothouse node``: the agent on a machine."""
 
 from __future__ import annotations
 
@@ -7,54 +7,10 @@ from typing import Any
 
 import click
 
-from pilothouse.app.options import StartError
 from pilothouse.cli.lifeline import lifeline_flag
-from pilothouse.cli.parameters import Listen, pod_cidr_flag, tier_flag
+from pilothouse.cli.node_flags import node_flags, run_node
 from pilothouse.cli.staying import log_to_stderr, verbose_flag
 from pilothouse.cli.store_flags import data_flag
-
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
-class Labels(click.ParamType[dict[str, str]]):
-    """``KEY=VALUE,…``; in the program, a mapping."""
-
-    name = "key=value,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
-        if isinstance(value, dict):
-            return value
-        found = {}
-        for part in filter(None, (each.strip() for each in value.split(","))):
-            key, equals, text = part.partition("=")
-            if not equals or not key:
-                self.fail(f"{part!r} is not a label: write KEY=VALUE", param, ctx)
-            found[key] = text
-        return found
-
-
-class Taints(click.ParamType[tuple[dict[str, str], ...]]):
-    """``KEY=VALUE:EFFECT,…`` or ``KEY:EFFECT``; in the program, as a Node has them."""
-
-    name = "key=value:effect,…"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[dict[str, str], ...]:
-        if isinstance(value, tuple):
-            return value
-        found = []
-        for part in filter(None, (each.strip() for each in value.split(","))):
-            what, _, effect = part.rpartition(":")
-            key, equals, text = what.partition("=")
-            if not key or effect not in _EFFECTS:
-                self.fail(
-                    f"{part!r} is not a taint: write KEY=VALUE:EFFECT, with one of {', '.join(_EFFECTS)}",
-                    param,
-                    ctx,
-                )
-            found.append({"key": key, **({"value": text} if equals else {}), "effect": effect})
-        return tuple(found)
 
 
 @click.command()
@@ -67,32 +23,7 @@ class Taints(click.ParamType[tuple[dict[str, str], ...]]):
 @click.option(
     "--name", default="", help="What the node is called; else the name it joined under, or the host name."
 )
-@click.option(
-    "--listen",
-    type=Listen(),
-    default="0.0.0.0:10250",
-    show_default=True,
-    help="Where the node answers the API server, for logs, exec and figures; port 0 takes a free one.",
-)
-@click.option(
-    "--client-ca-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Further authority whose client certificates are taken there, beside the API server's own.",
-)
-@click.option(
-    "--node-ip",
-    default="",
-    help="Address by which other machines reach this one; else the one it goes out by.",
-)
-@pod_cidr_flag
-@click.option(
-    "--node-labels", type=Labels(), default="", help="Labels that the Node has besides the usual ones."
-)
-@click.option("--register-with-taints", type=Taints(), default="", help="Taints that the Node is made with.")
-@click.option(
-    "--stop-pods", is_flag=True, help="End all pods when told to stop; else the next agent takes them up."
-)
-@tier_flag
+@node_flags
 @lifeline_flag
 @verbose_flag("Log more; twice for much more.")
 def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: Any) -> None:
@@ -104,62 +35,4 @@ def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: A
     from pilothouse.app import memory
 
     memory.start_quietly()
-    import asyncio
-
-    from pilothouse.app.node import run
-    from pilothouse.client.access import AccessError
-
-    if lifeline is not None:
-        from pilothouse.app.lifeline import await_word
-
-        await_word(lifeline)
-    try:
-        options = _options(kubeconfig, lifeline, flags)
-        asyncio.run(run(options, announce=click.echo))
-    except (StartError, AccessError) as problem:
-        raise click.ClickException(str(problem)) from None
-
-
-def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any]) -> Any:
-    from pilothouse.app.addresses import is_everywhere, outward_address
-    from pilothouse.app.data_folder import DataFolder
-    from pilothouse.app.node import NodeOptions
-    from pilothouse.app.node_names import check_node_name, default_node_name
-    from pilothouse.app.options import read_file
-    from pilothouse.client.kubeconfig import load
-    from pilothouse.node.identity import NodeIdentity
-    from pilothouse.node.settings import NodeSettings
-
-    folder = DataFolder.open(flags["data"].absolute())
-    identity = NodeIdentity(folder.path)
-    file = kubeconfig or identity.kubeconfig_file
-    if not file.exists():
-        raise StartError(
-            f"there is no {file}: join this machine first, with the token that `pilothouse token create` prints on "
-            "another one: pilothouse join TOKEN; or name a kubeconfig with --kubeconfig"
-        )
-    host, port = flags["listen"]
-    address = flags["node_ip"] or (outward_address() or "127.0.0.1" if is_everywhere(host) else host)
-    joined = identity if identity.exists and file == identity.kubeconfig_file else None
-    name = flags["name"] or (joined.name if joined is not None else "") or default_node_name()
-    access = load(file)
-    settings = NodeSettings(
-        server=access.url,
-        name=check_node_name(name),
-        data=folder.node,
-        address=address,
-        port=port,
-        pod_cidr=flags["pod_cidr"],
-        labels=flags["node_labels"],
-        taints=flags["register_with_taints"],
-        stop_pods=flags["stop_pods"],
-        tiers=dict(flags["tiers"]),
-    )
-    return NodeOptions(
-        access=access,
-        settings=settings,
-        host=host,
-        client_authorities=read_file(flags["client_ca_file"]) if flags["client_ca_file"] else b"",
-        joined=joined,
-        lifeline=lifeline,
-    )
+    run_node(kubeconfig, lifeline, flags)

@@ -23,29 +23,33 @@ def token() -> None:
 @click.option("--description", default="", help="What it is for; `token list` shows it.")
 @click.option(
     "--server",
-    default="",
+    "servers",
+    multiple=True,
     metavar="URL",
-    help="Where the machine reaches the API server, if not at the kubeconfig's address.",
+    help="Where the machine reaches the API server, if not at the kubeconfig's address; once for each of several.",
 )
 @server_flags
-def create(ttl: float, description: str, server: str, kubeconfig: Path | None, data: Path | None) -> None:
+def create(
+    ttl: float, description: str, servers: tuple[str, ...], kubeconfig: Path | None, data: Path | None
+) -> None:
     """Make a token with which one machine can join, and print it.
 
     On the other machine: pilothouse join TOKEN
     """
     reached = access(kubeconfig, data)
-    url = (server or reached.url).rstrip("/")
-    if not url.startswith("https://"):
-        raise click.UsageError(f"--server {server}: write it as https://HOST:PORT")
+    urls = tuple(dict.fromkeys(url.rstrip("/") for url in servers or reached.urls))
+    for url in urls:
+        if not _has_host_and_port(url):
+            raise click.UsageError(f"--server {url}: write it as https://HOST:PORT")
 
     import asyncio
 
     from pilothouse.app.bootstrapping import create as make
 
     with told_in_a_line(reached.url):
-        made = asyncio.run(make(reached, url, lifetime=ttl or None, description=description))
+        made = asyncio.run(make(reached, urls, lifetime=ttl or None, description=description))
     click.echo(str(made))
-    if _is_local(url):
+    if (url := next(filter(_is_local, urls), "")) != "":
         from pilothouse.app.addresses import outward_address
 
         port = url.rpartition(":")[2]
@@ -98,6 +102,16 @@ def delete(identifier: str, kubeconfig: Path | None, data: Path | None) -> None:
     if not found:
         raise click.ClickException(f"there is no token {name}; see `pilothouse token list`")
     click.echo(f"token {name} is good no longer")
+
+
+def _has_host_and_port(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "https" and bool(parts.hostname and parts.port) and not parts.path
+    except ValueError:
+        return False
 
 
 def _is_local(url: str) -> bool:

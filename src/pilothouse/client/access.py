@@ -60,6 +60,8 @@ class Access:
     """How to reach a server, and as whom."""
 
     url: str
+    others: tuple[str, ...] = ()
+    """Further addresses of the same API, asked when one can't be reached."""
     authority: bytes = b""
     """PEM; empty for those that the machine trusts."""
     certificate: bytes = b""
@@ -79,6 +81,11 @@ class Access:
     proxy: str = ""
     namespace: str = "default"
     """Where objects are meant to be when nothing else is said."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All addresses."""
+        return self.url, *self.others
 
     def tls(self) -> ssl.SSLContext:
         """A context that verifies the server and shows the certificate."""

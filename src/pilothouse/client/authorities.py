@@ -1,6 +1,6 @@
 """The certificates by which a server of ours is known, as it tells anybody who asks.
 
-    trusted = await recognised(token.url, token.pins, clock)     # asked of whoever answers, believed by the hash
+    trusted = await recognised(token.urls, token.pins, clock)    # asked of whoever answers, believed by the hash
     latest = await told(api)                                     # asked of a server that is trusted already
 
 The authority of a control plane may be exchanged while machines depend on it. Whoever asks now and then learns of the
@@ -10,7 +10,7 @@ new one before it signs anything.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import Access, AccessError
@@ -21,12 +21,14 @@ from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.pinning import PAGE, fingerprints, pinned
 
 
-async def recognised(url: str, pins: Collection[str], clock: Clock, *, agent: str) -> bytes:
-    """The authorities of the server at ``url`` that have one of these hashes, PEM. Raises ``AccessError`` if none has.
+async def recognised(urls: Sequence[str], pins: Collection[str], clock: Clock, *, agent: str) -> bytes:
+    """The authorities of the server at the first of these addresses where there is one, that have one of these hashes, PEM. Raises ``AccessError`` if none has.
 
     Nothing is sent that is worth anything: who answers is not known before the answer has been compared.
     """
-    async with HttpTransport.open(Access(url, insecure=True), clock, agent=agent) as transport:
+    url, *others = urls
+    access = Access(url, others=tuple(others), insecure=True)
+    async with HttpTransport.open(access, clock, agent=agent) as transport:
         found = await told(Api(transport, random.Random(), manager=agent))
     if not found:
         raise AccessError(

@@ -11,7 +11,8 @@ are kept by the TLS context that they were made with, so that after a change of 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from urllib.parse import urlencode
 
 import aiohttp
@@ -22,7 +23,8 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.access import Access
 from pilothouse.client.connections import CONNECT_SECONDS, Connections
 from pilothouse.client.credentials import Credentials, Shown
-from pilothouse.client.transport import Answer, Call, Interrupted, NotSent, Stream
+from pilothouse.client.failing_over import FailOver
+from pilothouse.client.transport import Answer, Call, Interrupted, NotSent, Stream, Transport
 from pilothouse.client.warning_headers import warning_texts
 
 _READ_BUFFER = 2**18
@@ -58,11 +60,27 @@ class HttpTransport:
         self._credentials = credentials
         self._session = session
         self._connections = connections
+        self._streams: set[aiohttp.ClientResponse] = set()
+
+    @property
+    def url(self) -> str:
+        return self._access.url
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, access: Access, clock: Clock, *, agent: str) -> AsyncIterator[HttpTransport]:
-        """Connections are closed with the context."""
+    async def open(cls, access: Access, clock: Clock, *, agent: str) -> AsyncIterator[Transport]:
+        """To the server, or to whichever of several can be reached. Connections are closed with the context."""
+        async with AsyncExitStack() as stack:
+            ways = [
+                await stack.enter_async_context(cls.to_one(replace(access, url=url, others=()), clock, agent))
+                for url in access.urls
+            ]
+            yield ways[0] if len(ways) == 1 else FailOver(ways)
+
+    @classmethod
+    @asynccontextmanager
+    async def to_one(cls, access: Access, clock: Clock, agent: str) -> AsyncIterator[HttpTransport]:
+        """To the server at the first address, whatever others there are."""
         # Time limits are the caller's, who knows what a request is for.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         async with aiohttp.ClientSession(
@@ -100,7 +118,16 @@ class HttpTransport:
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[Stream]:
         async with self._response(call) as response:
-            yield Stream(response.status, response.headers, self._chunks(response))
+            self._streams.add(response)
+            try:
+                yield Stream(response.status, response.headers, self._chunks(response))
+            finally:
+                self._streams.discard(response)
+
+    def hang_up(self) -> None:
+        """Cut off the streams that are open; whoever reads them is told that the connection broke."""
+        for response in tuple(self._streams):
+            response.close()
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         try:

@@ -14,6 +14,9 @@ from pilothouse.client.access import Access, AccessError
 
 FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
+OTHER_SERVERS = "PILOTHOUSE_OTHER_API_SERVERS"
+"""By which a node of ours tells a pod where else the same API is to be had: URLs, with commas between them."""
+
 
 def is_available(environ: Mapping[str, str], folder: Path = FOLDER) -> bool:
     """Whether this process runs in a pod that may talk to the API."""
@@ -31,6 +34,7 @@ def load(environ: Mapping[str, str], folder: Path = FOLDER) -> Access:
     namespace = folder / "namespace"
     return Access(
         url=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        others=tuple(url for url in environ.get(OTHER_SERVERS, "").split(",") if url),
         authority=_read(folder / "ca.crt"),
         authority_file=folder / "ca.crt",
         token=token,

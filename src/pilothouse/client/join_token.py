@@ -1,10 +1,10 @@
 """What a machine is handed to join: where the server is, by which hash to know it, and a bootstrap token.
 
     token = JoinToken.parse("pilothouse://abcdef.0123456789abcdef@10.0.0.5:6443/sha256:3f2c…")
-    token.url, token.bearer, token.pins
+    token.urls, token.bearer, token.pins
     str(token)
 
-It is one word that can be pasted into a shell. Whoever has it can join one machine, so it is handed over like a password.
+Where several servers have one API, all of them may be in it. It is one word that can be pasted into a shell. Whoever has it can join one machine, so it is handed over like a password.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 SCHEME = "pilothouse"
 _BEARER = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
 _PIN = re.compile(r"[0-9a-f]{64}")
-_FORM = "pilothouse://ID.SECRET@HOST:PORT/sha256:HASH, as `pilothouse token create` prints it"
+_FORM = "pilothouse://ID.SECRET@HOST:PORT[,HOST:PORT…]/sha256:HASH, as `pilothouse token create` prints it"
 
 
 class JoinTokenError(ValueError):
@@ -31,6 +31,12 @@ class JoinToken:
     bearer: str
     pins: tuple[str, ...]
     """SHA-256 of the keys of the authorities that may vouch for the server, in hexadecimal."""
+    others: tuple[str, ...] = ()
+    """Where else the same API is to be had."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return self.url, *self.others
 
     @classmethod
     def parse(cls, text: str) -> JoinToken:
@@ -41,23 +47,28 @@ class JoinToken:
             )
         try:
             parts = urlsplit(text.strip())
-            host, port = parts.hostname, parts.port
+            bearer, _, places = parts.netloc.rpartition("@")
+            urls = tuple(_url(place) for place in places.split(","))
         except ValueError as problem:
             raise JoinTokenError(f"not a token ({problem}); it has the form {_FORM}") from None
-        bearer = parts.netloc.rpartition("@")[0]
-        if parts.scheme != SCHEME or not host or not port or not _BEARER.fullmatch(bearer):
+        if parts.scheme != SCHEME or not all(urls) or not _BEARER.fullmatch(bearer):
             raise JoinTokenError(f"not a token; it has the form {_FORM}")
         pins = tuple(parts.path.removeprefix("/").removeprefix("sha256:").split(","))
         if not all(_PIN.fullmatch(pin) for pin in pins):
             raise JoinTokenError(
                 f"the token's hash is not 64 hexadecimal digits: was its end cut off? It has the form {_FORM}"
             )
-        return cls(f"https://{_bracketed(host)}:{port}", bearer, pins)
+        return cls(urls[0], bearer, pins, urls[1:])
 
     def __str__(self) -> str:
-        place = self.url.removeprefix("https://")
-        return f"{SCHEME}://{self.bearer}@{place}/sha256:{','.join(self.pins)}"
+        places = ",".join(url.removeprefix("https://") for url in self.urls)
+        return f"{SCHEME}://{self.bearer}@{places}/sha256:{','.join(self.pins)}"
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def _url(place: str) -> str:
+    """Of HOST:PORT; empty if it is not that. Raises ``ValueError``."""
+    parts = urlsplit(f"//{place}")
+    if not parts.hostname or not parts.port or parts.path:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"https://{host}:{parts.port}"

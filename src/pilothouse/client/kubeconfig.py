@@ -5,7 +5,8 @@
 
 The file is the one named, else the first that exists of those in ``KUBECONFIG``, else ``~/.kube/config``, else the default.
 Certificates and tokens may be inline or files beside the kubeconfig; ``exec`` names a program that gives them out. What else
-a file may ask for (passwords, plain HTTP) is an error that says so: a credential goes to a server by TLS or nowhere.
+a file may ask for (passwords, plain HTTP) is an error that says so: a credential goes to a server by TLS or nowhere. A cluster
+may name further addresses of its API in an extension, ``SERVERS``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import yaml
 
 from pilothouse.client.access import Access, AccessError, Impersonation, Login
 
+SERVERS = "pilothouse.io/servers"
+"""The extension of a cluster that names all addresses of its API: ``{"servers": [URL, …]}``."""
 _UNSUPPORTED = ("auth-provider", "username", "password")
 _LOGIN_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -81,6 +84,7 @@ class _Reader:
         inline = str(user.get("token") or "")
         return Access(
             url=url,
+            others=self._others(cluster, url),
             authority=authority,
             certificate=self._data(user, "client-certificate"),
             key=self._data(user, "client-key"),
@@ -96,6 +100,19 @@ class _Reader:
             proxy=proxy,
             namespace=str(context.get("namespace") or "default"),
         )
+
+    def _others(self, cluster: dict[str, Any], url: str) -> tuple[str, ...]:
+        """Further addresses, in an extension of ours that other programs pass over."""
+        for each in cluster.get("extensions") or []:
+            entry = self._mapping(each, "the cluster's extensions[]")
+            if entry.get("name") == SERVERS:
+                told = self._mapping(entry.get("extension"), f"the extension {SERVERS}").get("servers")
+                others = tuple(one.rstrip("/") for one in self._texts(told, f"{SERVERS}: servers"))
+                for one in others:
+                    if not one.startswith("https://"):
+                        raise self._wrong(f"{SERVERS}: the server {one!r} is not an https:// address")
+                return tuple(one for one in dict.fromkeys(others) if one != url)
+        return ()
 
     def _login(self, content: Any) -> Login:
         told = self._mapping(content, "the user's exec")

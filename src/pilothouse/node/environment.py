@@ -13,13 +13,14 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
+from pilothouse.client.in_cluster import OTHER_SERVERS
 from pilothouse.node.parts import NotYet
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -60,9 +61,10 @@ def environment(
     host: str,
     allocatable: Mapping[str, str],
     server: str = "",
+    other_servers: Sequence[str] = (),
 ) -> dict[str, str]:
-    """All of it. ``server`` is the URL of the API server. Raises ``NotYet``."""
-    env = {"PATH": PATH, **image, **dict(_way_to(server)), "HOSTNAME": hostname(pod)}
+    """All of it. ``server`` is the URL of the API server, ``other_servers`` of those beside it. Raises ``NotYet``."""
+    env = {"PATH": PATH, **image, **dict(_way_to(server, other_servers)), "HOSTNAME": hostname(pod)}
     env["PATH"] = f"{env['PATH']}:{OWN_PROGRAMS}"
     for each in container.get("envFrom") or ():
         env |= {each.get("prefix", "") + name: value for name, value in _all_of(each, sources)}
@@ -77,14 +79,16 @@ def environment(
     return env
 
 
-def _way_to(server: str) -> Iterator[tuple[str, str]]:
-    """By which every client library finds the API server from inside a pod."""
+def _way_to(server: str, others: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """By which every client library finds the API server from inside a pod; ours finds the others too."""
     parts = urlsplit(server)
     if parts.hostname:
         port = str(parts.port or 443)
         yield "KUBERNETES_SERVICE_HOST", parts.hostname
         yield "KUBERNETES_SERVICE_PORT", port
         yield "KUBERNETES_SERVICE_PORT_HTTPS", port
+        if others:
+            yield OTHER_SERVERS, ",".join(others)
 
 
 def hostname(pod: Object) -> str:

@@ -1,8 +1,8 @@
 """Who a node is towards the API server: a key, a certificate, and the authorities that it trusts, in files.
 
     kept = NodeIdentity(folder)
-    kept.write(credential, authorities)
-    kept.kubeconfig(url, name)
+    kept.write_credential(credential)
+    kept.write_kubeconfig(urls, name)
 
 Certificate and key are in one file, which is replaced in one step: at no moment do they not belong together. The
 kubeconfig names the files instead of holding their content, so that it stays as it is when they change.
@@ -11,9 +11,12 @@ kubeconfig names the files instead of holding their content, so that it stays as
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from pilothouse.client.kubeconfig import SERVERS
 from pilothouse.pki.authority import Credential
 from pilothouse.pki.files import private_folder, write_private
 from pilothouse.pki.signers import NODE
@@ -57,17 +60,18 @@ class NodeIdentity:
         private_folder(self.credential_file.parent)
         write_private(self.credential_file, credential.certificate.rstrip() + b"\n" + credential.key)
 
-    def write_kubeconfig(self, url: str, name: str) -> None:
+    def write_kubeconfig(self, urls: Sequence[str], name: str) -> None:
         """The last file to be written: with it the machine has joined."""
         credential = str(self.credential_file.relative_to(self.folder))
         authorities = str(self.authorities_file.relative_to(self.folder))
         user = f"{NODE}{name}"
+        cluster: dict[str, Any] = {"server": urls[0], "certificate-authority": authorities}
+        if len(urls) > 1:
+            cluster["extensions"] = [{"name": SERVERS, "extension": {"servers": list(urls)}}]
         content = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [
-                {"name": "pilothouse", "cluster": {"server": url, "certificate-authority": authorities}}
-            ],
+            "clusters": [{"name": "pilothouse", "cluster": cluster}],
             "users": [{"name": user, "user": {"client-certificate": credential, "client-key": credential}}],
             "contexts": [{"name": user, "context": {"cluster": "pilothouse", "user": user}}],
             "current-context": user,

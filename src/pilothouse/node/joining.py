@@ -37,8 +37,8 @@ async def join(
 
     Raises ``AccessError``, ``RequestRefused``, ``StatusError`` or ``TransportError``; nothing is changed then.
     """
-    known = await authorities.recognised(token.url, token.pins, clock, agent=AGENT)
-    access = Access(token.url, authority=known, token=token.bearer)
+    known = await authorities.recognised(token.urls, token.pins, clock, agent=AGENT)
+    access = Access(token.url, others=token.others, authority=known, token=token.bearer)
     async with HttpTransport.open(access, clock, agent=AGENT) as transport:
         api = Api(transport, random.Random(), manager=AGENT)
         # Said by the server itself, there may be more of them: one that is going, or one that is to come.
@@ -46,7 +46,7 @@ async def join(
         credential = await asked_for(api, name, patience=patience)
     identity.write_authorities(trusted or known)
     identity.write_credential(credential)
-    identity.write_kubeconfig(token.url, name)
+    identity.write_kubeconfig(token.urls, name)
 
 
 async def asked_for(api: Api, name: str, *, patience: float) -> Credential:

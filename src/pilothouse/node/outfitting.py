@@ -82,6 +82,7 @@ class Outfitter:
             host=settings.address,
             allocatable=self._allocatable(),
             server=settings.server,
+            other_servers=settings.other_servers,
         )
         setting = Setting(
             agent=self._agent,

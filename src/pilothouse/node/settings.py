@@ -25,6 +25,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where other machines, and the API server, reach this one."""
     server: str = ""
     """The API server's URL, as pods are told it; empty if they aren't."""
+    other_servers: tuple[str, ...] = ()
+    """Where else the same API is to be had."""
     port: int = PORT
     """Of the node's server, for logs and exec."""
     pod_cidr: str = ""
