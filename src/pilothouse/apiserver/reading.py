@@ -12,6 +12,7 @@ and one splice.
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 
 import msgspec
 
@@ -34,7 +35,7 @@ from pilothouse.apiserver.negotiation import (
     negotiate,
     transformed,
 )
-from pilothouse.apiserver.selection import Selection, select
+from pilothouse.apiserver.selection import Selection
 from pilothouse.apiserver.watching import Watching
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
@@ -63,6 +64,8 @@ class Reader:
         self._bodies = ListBodies()
         self._fanout = Fanout(cache)
         self._watching = Watching(cache, self._fanout, clock, rng)
+        # The server's own: what is served would be kept for as long as the process otherwise.
+        self._selection = lru_cache(maxsize=1024)(Selection)
         self._resources = {(resource.group, resource.plural): resource for resource in catalog}
         catalog.on_change(self._follow_catalog)
 
@@ -106,7 +109,7 @@ class Reader:
         """A collection, or the part of it in a namespace."""
         form = negotiate(request, Endpoint.LIST)
         options = list_options.for_list(request.query)
-        selection = select(served, namespace, options.labels, options.fields)
+        selection = self._selection(served, namespace, options.labels, options.fields)
         include = tables.included(request.params()) if form.transform == TABLE else ""
         found = await listing.find(self._cache, selection, options)
         return await self._render_listing(request, selection, form, found, include)
@@ -118,14 +121,14 @@ class Reader:
         fields = options.fields
         if name:
             fields = f"{fields},metadata.name={name}" if fields else f"metadata.name={name}"
-        selection = select(served, namespace, options.labels, fields)
+        selection = self._selection(served, namespace, options.labels, fields)
         include = tables.included(request.params()) if form.transform == TABLE else tables.METADATA
         return await self._watching.open(selection, options, form, include)
 
     async def select(self, request: Request, served: Served, namespace: str) -> Listed:
         """What a request for a collection is about, for whoever does something to each of its objects."""
         options = list_options.for_list(request.query)
-        selection = select(served, namespace, options.labels, options.fields)
+        selection = self._selection(served, namespace, options.labels, options.fields)
         found = await listing.find(self._cache, selection, options)
         return Listed(found.read(), found.revision)
 
@@ -134,7 +137,7 @@ class Reader:
         form = negotiate(request, Endpoint.LIST)
         include = tables.included(request.params()) if form.transform == TABLE else ""
         found = Listing(lambda: listed.items, listed.revision)
-        return await self._render_listing(request, select(served, ""), form, found, include)
+        return await self._render_listing(request, self._selection(served, ""), form, found, include)
 
     def render_scale(self, request: Request, scale: Object) -> Response:
         """A Scale, in the form that is asked for."""

@@ -1,6 +1,6 @@
 """Which items of a collection a list or watch is about: a namespace, a name, labels, fields.
 
-    selection = select(served, "t", labels="app=web", fields="spec.engine=pg")
+    selection = Selection(served, "t", "app=web", "spec.engine=pg")
     selection.matches(item, derive)
 
 A pinned name becomes the key itself, so that ``fieldSelector=metadata.name=x`` costs one look-up. Fields are read in
@@ -28,11 +28,14 @@ NAME, NAMESPACE = "metadata.name", "metadata.namespace"
 
 
 class Selection:
-    """A view's extent. Immutable."""
+    """A view's extent. Immutable.
+
+    400 if a selector is malformed or names a field that can't be selected by.
+    """
 
     __slots__ = ("_fields", "_labels", "identity", "key", "prefix", "served")
 
-    def __init__(self, served: Served, namespace: str, labels: str, fields: str) -> None:
+    def __init__(self, served: Served, namespace: str, labels: str = "", fields: str = "") -> None:
         self.served = served
         self._labels = LabelSelector.parse(labels) if labels else None
         field_selector = FieldSelector.parse(fields) if fields else None
@@ -94,12 +97,6 @@ class Selection:
             return item.fields(served.kind, lambda: _selectable(served, item, derive))[field]
 
         return read
-
-
-@lru_cache(maxsize=1024)
-def select(served: Served, namespace: str, labels: str = "", fields: str = "") -> Selection:
-    """The selection of a request; 400 if a selector is malformed or names a field that can't be selected by."""
-    return Selection(served, namespace, labels, fields)
 
 
 def _check_fields(selector: FieldSelector, kind: Kind) -> None:

@@ -54,6 +54,6 @@ async def run(options: PilotOptions) -> int:
             serving(options.place.address, questions, captain.figures),
             forwarding(captain.pass_on) as asked,
             # As the first process of a container we are who orphans come to.
-            Reaper(mine=captain.owns).running(),
+            Reaper().running(),
         ):
             return await captain.run(asked)

@@ -118,10 +118,6 @@ class Captain:
         if self._child is not None and self._life.is_running:
             self._child.send(number)
 
-    def owns(self, pid: int) -> bool:
-        """Whether the end of this process is waited for here."""
-        return self._child is not None and pid == self._child.pid
-
     def readiness(self) -> str:
         """Why the database can't be used; empty if it can."""
         known = self._known()

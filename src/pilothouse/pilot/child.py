@@ -5,7 +5,7 @@
     child.exit                                        # how it ended, or None
 
 Its output goes on to ours line by line, by a thread of its own: a reader who is slow holds up the database as in any pipe, and never the pilot.
-The end is seen by a descriptor of the process; nobody else waits for it (``pid in children``).
+The end is seen by a descriptor of the process, which also tells a reaper that it is waited for.
 """
 
 from __future__ import annotations
