@@ -304,6 +304,19 @@ def test_claims_whose_class_does_not_let_them_grow_are_named_and_left_alone() ->
     assert sea.condition(test, "Degraded") == ("False", "AsAsked")
 
 
+def test_a_pool_is_spread_by_its_own_pods() -> None:
+    sea = Sea()
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    test = sea.add(elastic("test", pools=[pool("data", 2, topologySpreadConstraints=[spread])]))
+    sea.sail(test)
+    pod = sea.of(Pod, "es-test-data-0")
+    (found,) = pod.spec["topologySpreadConstraints"]
+    selected = found["labelSelector"]["matchLabels"]
+    assert {**found, "labelSelector": None} == {**spread, "labelSelector": None}
+    assert selected.items() <= pod.labels.items()
+    assert selected["navigator.jetstack.io/elasticsearch-node-pool-name"] == "data"
+
+
 def test_two_clusters_of_one_name_in_two_namespaces_know_nothing_of_each_other() -> None:
     sea, test = one_cluster()
     other = elastic("test", pools=[pool("mixed", 2)])

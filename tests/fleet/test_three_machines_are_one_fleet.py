@@ -3,6 +3,7 @@ that is cut off is given up when somebody says so, and has nothing twice when it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -124,6 +125,15 @@ async def test_a_pod_finds_the_api_server_and_is_known_there(fleet_of_three: Pla
         for pod in (await furnished(api)).values():
             node = next(node for node in fleet.nodes if node.name == pod.spec["nodeName"])
             assert "+pilothouse" in fleet.said(node, pod.status["podIP"], "server")
+
+
+async def test_prometheus_is_told_of_every_server_whichever_it_asks(fleet_of_three: Plane) -> None:
+    there = {server.target.url.removeprefix("https://") for server in fleet_of_three.servers}
+    assert len(there) == 2
+    for number in range(2):
+        async with fleet_of_three.api(number) as api:
+            [told] = json.loads(await api.fetch("/pilothouse/v1/server-targets"))
+            assert set(told["targets"]) == there
 
 
 async def test_pods_and_names_stay_while_an_agent_is_dead_and_follow_once_one_is_back(

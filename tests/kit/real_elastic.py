@@ -22,6 +22,7 @@ from typing import Any
 from tests.kit import tools
 from tests.kit.ordinary_user import ROOT, interpreter
 from tests.kit.processes import Process
+from tests.metrics.scraped import Scraped
 
 HEAP = "-Xms256m -Xmx256m"
 
@@ -114,3 +115,8 @@ class PilotedNode:
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read() or b"{}")
+
+    def figures(self) -> Scraped:
+        """What its pilot tells Prometheus. Raises ``urllib.error.URLError``."""
+        with urllib.request.urlopen(f"http://{self.address}:12001/metrics", timeout=30) as answer:
+            return Scraped.read(answer.read())

@@ -55,9 +55,11 @@ def test_both_pages_with_the_kubeconfigs_certificate(server, tmp_path):
         ("pilothouse-apiserver", "/metrics"),
         ("pilothouse-objects", "/metrics/objects"),
     ]
+    servers, objects = jobs
+    assert servers["http_sd_configs"][0]["url"] == f"{server.url}/pilothouse/v1/server-targets"
+    assert objects["static_configs"] == [{"targets": [server.url.removeprefix("https://")]}]
     for job in jobs:
         assert job["scheme"] == "https"
-        assert job["static_configs"] == [{"targets": [server.url.removeprefix("https://")]}]
         assert set(job["tls_config"]) == {"ca_file", "cert_file", "key_file"}
         for file in job["tls_config"].values():
             assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
@@ -81,13 +83,19 @@ def test_managers_are_where_one_says(server, tmp_path):
 
 def test_addresses_of_every_form():
     def place(url: str) -> tuple[str, str]:
-        job = scrape_config(url, Files())["scrape_configs"][0]
+        job = scrape_config(url, Files())["scrape_configs"][1]
         return job["static_configs"][0]["targets"][0], job["metrics_path"]
 
-    assert place("https://10.0.0.1:6443") == ("10.0.0.1:6443", "/metrics")
-    assert place("https://[::1]:6443") == ("[::1]:6443", "/metrics")
-    assert place("https://api.example.org") == ("api.example.org:443", "/metrics")
-    assert place("https://proxy.example.org/fleet/") == ("proxy.example.org:443", "/fleet/metrics")
+    assert place("https://10.0.0.1:6443") == ("10.0.0.1:6443", "/metrics/objects")
+    assert place("https://[::1]:6443") == ("[::1]:6443", "/metrics/objects")
+    assert place("https://api.example.org") == ("api.example.org:443", "/metrics/objects")
+    assert place("https://proxy.example.org/fleet/") == ("proxy.example.org:443", "/fleet/metrics/objects")
+
+
+def test_behind_a_proxy_with_a_path_one_server_stands_for_all():
+    job = scrape_config("https://proxy.example.org/fleet/", Files())["scrape_configs"][0]
+    assert job["static_configs"] == [{"targets": ["proxy.example.org:443"]}]
+    assert job["metrics_path"] == "/fleet/metrics"
 
 
 def test_what_is_wrong_is_told_in_one_line(tmp_path):

@@ -183,6 +183,18 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
                 leaving, lambda pilot: (pilot.at("status", "elasticsearch", "documents") or 0) > 0
             )
 
+            # What Prometheus is told: each node of itself, and who leads of the whole.
+            for name in NAMES:
+                page = await asyncio.to_thread(demo.nodes[name].figures)
+                assert {"elasticsearch_indices_docs", "elasticsearch_node_shards_total"} <= page.names()
+                assert page.value("elasticsearch_jvm_memory_max_bytes", area="heap", name=name) > 2e8
+                assert page.value("elasticsearch_filesystem_data_available_bytes", name=name) > 0
+                assert page.value("pilothouse_pilot_database_ready", pilot=name) == 1
+                if page.value("pilothouse_pilot_leads"):
+                    assert page.value("elasticsearch_cluster_health_number_of_nodes", cluster="demo") == 3
+                    colors = page.values("elasticsearch_cluster_health_status", cluster="demo")
+                    assert sum(colors) == 1
+
             # The manifest of the founding document: the node is emptied, and only then says so; nothing is lost on the way.
             manifest = next(seed for seed in SEEDS if seed.file == "pilot.yaml").mended()
             (await demo.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifest))).ok()

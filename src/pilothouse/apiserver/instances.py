@@ -42,6 +42,21 @@ class Instance(msgspec.Struct, frozen=True):
     authority: str
 
 
+async def running(store: Store) -> list[Instance]:
+    """All that run, by name. Raises ``StoreError``."""
+    return await _listed(store, RUNNING)
+
+
+async def _listed(store: Store, prefix: str) -> list[Instance]:
+    found: list[Instance] = []
+    for entry in (await store.list(prefix)).entries:
+        try:
+            found.append(msgspec.json.decode(entry.value, type=Instance))
+        except msgspec.DecodeError as problem:
+            log.warning("%s is not what an instance writes: %s", entry.key, problem)
+    return found
+
+
 class Instances:
     """This instance among the others."""
 
@@ -69,21 +84,12 @@ class Instances:
 
     async def others(self) -> list[Instance]:
         """The other instances that run, by name. Raises ``StoreError``."""
-        return [each for each in await self._listed(RUNNING) if each.id != self._id]
+        return [each for each in await running(self._store) if each.id != self._id]
 
     async def absent(self) -> list[Instance]:
         """Those that have run within a month and do not, by name, as they were last. Raises ``StoreError``."""
-        running = {each.id for each in await self._listed(RUNNING)}
-        return [each for each in await self._listed(KNOWN) if each.id not in running | {self._id}]
-
-    async def _listed(self, prefix: str) -> list[Instance]:
-        found: list[Instance] = []
-        for entry in (await self._store.list(prefix)).entries:
-            try:
-                found.append(msgspec.json.decode(entry.value, type=Instance))
-            except msgspec.DecodeError as problem:
-                log.warning("%s is not what an instance writes: %s", entry.key, problem)
-        return found
+        up = {each.id for each in await running(self._store)}
+        return [each for each in await _listed(self._store, KNOWN) if each.id not in up | {self._id}]
 
     async def _renew(self) -> None:
         for turn in count(1):

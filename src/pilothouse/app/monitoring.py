@@ -7,8 +7,17 @@ watched.serve_pages(trail)
 
 from __future__ import annotations
 
+from functools import partial
+
 from pilothouse.api.registry import resources
-from pilothouse.apiserver import metrics, node_targets, object_metrics, pilot_targets
+from pilothouse.apiserver import (
+    instances,
+    metrics,
+    node_targets,
+    object_metrics,
+    pilot_targets,
+    server_targets,
+)
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.measuring import Requests
@@ -16,6 +25,7 @@ from pilothouse.apiserver.metrics import Metrics, audit_families
 from pilothouse.apiserver.node_targets import NodeTargets
 from pilothouse.apiserver.object_metrics import ObjectMetrics
 from pilothouse.apiserver.pilot_targets import PilotTargets
+from pilothouse.apiserver.server_targets import ServerTargets
 from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sizing import Sizing
 from pilothouse.app.options import ApiServerOptions
@@ -36,7 +46,7 @@ class Monitoring:
         )
 
     def serve_pages(self, trail: Trail | None) -> None:
-        """Have ``/metrics``, ``/metrics/objects`` and the lists of nodes and pilots answered."""
+        """Have ``/metrics``, ``/metrics/objects`` and the lists of servers, nodes and pilots answered."""
         core = self._core
         page = Metrics(
             requests=self.requests,
@@ -49,6 +59,7 @@ class Monitoring:
         if trail is not None:
             page.add(lambda: audit_families(trail.counts))
         core.serve(metrics.PATH, page.answer)
+        core.serve(server_targets.PATH, ServerTargets(partial(instances.running, self._store)).answer)
         core.serve(node_targets.PATH, NodeTargets(core.cache).answer)
         core.serve(pilot_targets.PATH, PilotTargets(core.cache).answer)
         core.serve(object_metrics.PATH, ObjectMetrics(core.cache, object_metrics.views(resources())).answer)

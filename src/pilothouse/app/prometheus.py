@@ -3,7 +3,7 @@
     files = unpack(access, Path("credentials"), token_file=None)
     scrape_config(access.url, files, managers=["127.0.0.1:10257"])        # {"scrape_configs": [...]}
 
-Prometheus reads certificates, keys and tokens from files, so those of a kubeconfig are unpacked into a folder. The server lists nodes and pilots for
+Prometheus reads certificates, keys and tokens from files, so those of a kubeconfig are unpacked into a folder. The server lists its peers, nodes and pilots for
 Prometheus' HTTP discovery (that for Kubernetes is left out of Debian's build). Nodes are read through the server, pilots where they are: at their pods' addresses, without TLS.
 """
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pilothouse.apiserver import metrics, node_targets, object_metrics, pilot_targets
+from pilothouse.apiserver import metrics, node_targets, object_metrics, pilot_targets, server_targets
 from pilothouse.client.access import Access
 from pilothouse.pki.files import private_folder, write_private
 
@@ -76,8 +76,13 @@ def scrape_config(url: str, files: Files, managers: Sequence[str] = ()) -> dict[
     def listed(path: str) -> dict[str, Any]:
         return {"http_sd_configs": [{"url": f"{url.rstrip('/')}{path}", "refresh_interval": "15s", **asking}]}
 
+    servers = page("pilothouse-apiserver", metrics.PATH)
+    if not address.path.strip("/"):
+        # Behind a proxy that is told by its path, one server stands for all of them.
+        del servers["static_configs"]
+        servers |= listed(server_targets.PATH)
     jobs = [
-        page("pilothouse-apiserver", metrics.PATH),
+        servers,
         page("pilothouse-objects", object_metrics.PATH),
         {"job_name": "pilothouse-nodes", **of_server, **listed(node_targets.PATH)},
         {"job_name": "pilothouse-pilots", **listed(pilot_targets.PATH)},

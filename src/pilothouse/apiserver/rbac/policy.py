@@ -297,7 +297,8 @@ def _ours() -> Iterable[Object]:
         "pilothouse:monitoring",
         paths(
             "get",
-            "/metrics /metrics/objects /pilothouse/v1/node-targets /pilothouse/v1/pilot-targets",
+            "/metrics /metrics/objects "
+            "/pilothouse/v1/node-targets /pilothouse/v1/pilot-targets /pilothouse/v1/server-targets",
         ),
         verbs("get", "nodes/metrics"),
     )

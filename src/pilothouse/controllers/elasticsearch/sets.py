@@ -118,9 +118,13 @@ def _pod_spec(cluster: Object, pool: Pool, version: str) -> Tree:
     }
     if user is not None:
         spec["securityContext"] = {"runAsUser": user, "fsGroup": user}
-    for field in ("nodeSelector", "schedulerName", "affinity", "tolerations", "topologySpreadConstraints"):
+    for field in ("nodeSelector", "schedulerName", "affinity", "tolerations"):
         if asked.get(field):
             spec[field] = asked[field]
+    if spread := asked.get("topologySpreadConstraints"):
+        # It is the pool's own pods that are to be spread: a constraint that selects none would mean nothing.
+        own = {"matchLabels": selecting_labels(cluster, pool)}
+        spec["topologySpreadConstraints"] = [{**each, "labelSelector": own} for each in spread]
     volumes: list[Tree] = []
     if not asked.get("persistence"):
         volumes.append({"name": DATA, "emptyDir": {}})
