@@ -24,7 +24,8 @@ from tests.kit.ordinary_user import ROOT, interpreter
 from tests.kit.processes import Process
 from tests.metrics.scraped import Scraped
 
-HEAP = "-Xms256m -Xmx256m"
+HEAP = "-Xms256m -Xmx256m -XX:TieredStopAtLevel=1"
+"""And no compiler that takes its time: the nodes live for minutes."""
 
 
 def unpacked(version: str, folder: Path) -> Path:

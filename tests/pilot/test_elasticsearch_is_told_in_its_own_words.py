@@ -271,6 +271,8 @@ def copies(**found: str) -> list[Copy]:
         (copies(a="whole", b="whole"), "b", 0),
         (copies(a="whole", b="building"), "b", 1),
         (copies(a="leaving", c="building", b="whole"), "bc", 1),
+        (copies(a="whole", c="building", b="whole"), "bc", 1),
+        (copies(a="whole", c="whole", b="whole"), "bc", 0),
         (copies(a="building", b="whole"), "b", 1),
         (copies(a="whole"), "", 1),
         (copies(a="whole", b="whole"), "", 1),

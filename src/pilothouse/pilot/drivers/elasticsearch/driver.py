@@ -90,6 +90,11 @@ class Elasticsearch:
         id = state.id_of(self._place.name)
         joined = state.has_master and bool(id)
         shards = state.shards.get(id, 0) if joined else None
+        left: str | None = None
+        if wish.decommission:
+            left, held = await self._left(wish, build)
+            # What is told of it is of one moment: the master's, which is later.
+            shards = held if joined and held is not None else shards
         status: Tree = {
             "version": build.version,
             "plugins": self._plugins,
@@ -102,7 +107,7 @@ class Elasticsearch:
             message="" if joined else _NO_MASTER,
             version=build.version,
             status=status,
-            left=await self._left(wish, build) if wish.decommission else None,
+            left=left,
             figures=(
                 *figures.node_figures(stats, shards, **self._who(wish)),
                 *(self._figures if wish.leads else ()),
@@ -160,8 +165,8 @@ class Elasticsearch:
                 else:
                     await self._node.post(f"{path}/{listed}", timeout="8s")
 
-    async def _left(self, wish: Wish, build: Build) -> str:
-        """What keeps this node from being done with.
+    async def _left(self, wish: Wish, build: Build) -> tuple[str, int | None]:
+        """What keeps this node from being done with, and how many shards it has by the master's account, if that is known.
 
         Asked in this order, and of the master: where it is excluded first and holds nothing then, nothing can come any more.
         """
@@ -170,28 +175,30 @@ class Elasticsearch:
             settings = leading.settings_in_force(answer)
             asked = leading.decommission(wish.uid, wish.generation)
             if leading.decommissions(settings).get(self._place.name) != asked:
-                return "shards may still come: the leading pilot has not excluded this node yet"
+                return "shards may still come: the leading pilot has not excluded this node yet", None
             copies = await self._node.get(seeing.STATE, filter_path=seeing.COPIES_FILTER)
             holders = await self._node.get(seeing.DATA_NODES, filter_path=seeing.DATA_NODES_FILTER)
         except Unanswered as problem:
-            return f"it is not known what is left on it: {problem}"
+            return f"it is not known what is left on it: {problem}", None
         state = seeing.State.of(copies)
         id = state.id_of(self._place.name)
         if not state.has_master or not id:
-            return "the node is not part of the cluster, so nobody knows what is left on it"
+            return "the node is not part of the cluster, so nobody knows what is left on it", None
         excluded = str(settings.get(leading.EXCLUDED) or "").split(",")
         staying = {
             each for each in (holders.get("nodes") or {}) if state.names.get(each, "") not in (*excluded, "")
         }
-        if held := seeing.not_elsewhere(id, seeing.copies_of(copies), staying):
-            return f"{held} shards are left"
+        shards = state.shards.get(id, 0)
+        if waiting := seeing.not_elsewhere(id, seeing.copies_of(copies), staying):
+            return f"{waiting} shards are left", shards
         if self.stands(wish) and build.numbers >= (7, 0) and id in state.voters:
-            return "it still has a vote among the masters"
+            return "it still has a vote among the masters", shards
         if self.stands(wish) and build.numbers < (7, 0):
             enough, present = wish.settings.get(MINIMUM_MASTERS), settings.get(MINIMUM_MASTERS)
             if enough is not None and str(present) != str(enough):
-                return f"{present} masters have to see each other, and {enough} have to be enough without it"
-        return ""
+                said = f"{present} masters have to see each other, and {enough} have to be enough without it"
+                return said, shards
+        return "", shards
 
     def _must_form(self, wish: Wish, state: seeing.State, build: Build) -> str:
         """A pilot that came to lead after its node was started, while there is no cluster yet."""

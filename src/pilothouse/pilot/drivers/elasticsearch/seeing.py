@@ -121,7 +121,7 @@ def not_elsewhere(node: str, copies: Collection[Copy], staying: Collection[str])
         if copy.node in staying and copy.node != node:
             elsewhere.setdefault(copy.shard, {})[copy.node] = copy.whole
     return sum(
-        not (copy.whole and any(found.values()) and found.keys() >= set(staying))
+        not (copy.whole and found and found.keys() >= set(staying) and all(found.values()))
         for copy in copies
         if copy.node == node
         for found in (elsewhere.get(copy.shard, {}),)
