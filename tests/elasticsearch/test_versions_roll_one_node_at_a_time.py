@@ -8,6 +8,7 @@ import pytest
 from tests.kit.elastic import Sea, elastic, partitions, pool, replicas_set, writes, wrote
 from tests.kit.stepping import reasons
 
+from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object
@@ -243,6 +244,33 @@ def test_a_version_that_breaks_a_node_is_mended_out_of_turn() -> None:
     assert the_set(sea).at("spec", "updateStrategy", "type") == "RollingUpdate"
 
 
+@pytest.mark.parametrize("change", [{"config": {"action.auto_create_index": False}}, {"version": NEW}])
+def test_a_node_that_is_out_of_touch_is_not_down_and_has_its_turn(change: dict[str, Any]) -> None:
+    sea, test = three_nodes()
+    started = sea.of(Pilot, "es-test-data-0").status["lastStartedTime"]
+    # All lose sight of the master, as when it has just ended; they run, and hold what they hold.
+    for name in sea.names(Pilot):
+        sea.says[name] = {"broken": True, "reason": OUT_OF_TOUCH}
+    sea.sail(test)
+    sea.edit(test, **change)
+    sea.now += 100
+    sea.sail(test)
+    assert not [name for name in sea.names(Pilot) if _has_changed(sea, name)]
+    sea.says.clear()
+    sea.sail(test)
+    assert all(_has_changed(sea, name) for name in sea.names(Pilot))
+    assert sea.of(Pilot, "es-test-data-0").status["lastStartedTime"] > started
+
+
+def test_a_node_that_does_not_come_up_gets_what_is_asked_for_at_once() -> None:
+    sea, test = three_nodes()
+    sea.says["es-test-data-0"] = {"broken": True}
+    sea.sail(test)
+    sea.edit(test, config={"action.auto_create_index": False})
+    sea.sail(test)
+    assert [name for name in sea.names(Pod) if _has_changed(sea, name)] == ["es-test-data-0"]
+
+
 def test_one_node_is_down_at_a_time_whatever_is_changed() -> None:
     sea, test = three_nodes()
     sea.edit(test, version=NEW, config={"action.auto_create_index": False})
@@ -273,3 +301,10 @@ def test_a_template_is_never_written_without_a_partition_that_holds_the_others()
     sea.edit(test, version=NEW)
     sea.sail(test)
     assert [each.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"] for each in seen] == [2, 1, 0]
+
+
+def _has_changed(sea: Sea, name: str) -> bool:
+    """Whether a node was told something else than what it was started with."""
+    settings = sea.of(Pilot, name).at("spec", "configuration", "settings")
+    pod = sea.get(Pod, name)
+    return "action.auto_create_index" in settings or pod is None or pod.annotations[VERSION] == NEW

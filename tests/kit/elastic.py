@@ -143,7 +143,7 @@ class Sea(Yard):
                     "observedGeneration": pilot.generation,
                 }
                 conditions = with_condition(conditions, told, now=format_time(self.now))
-        ready = {"type": "Ready", "status": "True" if is_up else "False"}
+        ready = {"type": "Ready", "status": "True" if is_up else "False", "reason": says.get("reason", "")}
         if is_up or pilot.status:
             conditions = with_condition(conditions, ready, now=format_time(self.now))
         if conditions is not None:

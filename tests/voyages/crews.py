@@ -82,8 +82,8 @@ class Crew:
     def _pilot(self, pod: Object) -> int:
         """0 if none runs."""
         folder = self._harbour.data / "node" / "pods" / pod.uid / "containers" / "elasticsearch"
-        attempts = sorted(folder.iterdir(), key=lambda each: int(each.name)) if folder.exists() else []
-        state = records.read_state(attempts[-1]) if attempts else None
+        attempts = [int(each.name) for each in folder.glob("*") if each.name.isdigit()]
+        state = records.read_state(folder / str(max(attempts))) if attempts else None
         return state.pid if state is not None and Path(f"/proc/{state.pid}").exists() else 0
 
     def _database(self, pod: Object) -> int:

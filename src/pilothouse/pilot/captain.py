@@ -87,6 +87,7 @@ class Captain:
         self._exit: Exit | None = None
         self._seen: Observation | None = None
         self._seen_generation = 0
+        self._has_served = False
         self._cluster: Tree | None = None
         self._cluster_term: tuple[str, int] | None = None
         self._trouble = ""
@@ -222,7 +223,7 @@ class Captain:
 
     async def _launch(self, wish: Wish) -> None:
         child = Child.begin(self._driver.start(wish), self._clock, ended=self._stir)
-        self._child, self._seen = child, None
+        self._child, self._seen, self._has_served = child, None, False
         self._become(self._life.launched(wish))
         log.info("the database runs as process %d", child.pid)
         if self._pilot is not None:
@@ -282,6 +283,7 @@ class Captain:
             return
         before, self._seen, self._cluster = self._seen, seen, facts
         self._seen_generation = wish.generation
+        self._has_served = self._has_served or seen.ready
         if seen.restart and (before is None or before.restart != seen.restart):
             self._wake.set()
 
@@ -366,6 +368,7 @@ class Captain:
             exit=self._exit,
             trouble=self._trouble,
             failing=self._failing,
+            has_served=self._has_served,
             cluster=self._cluster,
         )
 

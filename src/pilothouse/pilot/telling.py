@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import find_condition, with_condition, without_condition
@@ -41,6 +42,8 @@ class Known(msgspec.Struct, frozen=True):
     """What is in the way, such as a hook that fails."""
     failing: Tree = {}
     """What the hook that is in the way adds to the application's part."""
+    has_served: bool = False
+    """This run of the database has been ready before."""
     cluster: Tree | None = None
     """What the leading pilot knows of the whole; None if this is not the one."""
 
@@ -126,7 +129,8 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
     if ready:
         say("Ready", True, f"{name}Started", f"{name} process has started", lastHeartbeatTime=moment)
     else:
-        say("Ready", False, "NotReady", why, lastHeartbeatTime=moment)
+        lost = known.has_served and life.is_running and not life.stopping
+        say("Ready", False, OUT_OF_TOUCH if lost else "NotReady", why, lastHeartbeatTime=moment)
     if not known.wish.decommission:
         return without_condition(conditions, "Decommissioned")
     if not life.is_running or seen is None:

@@ -146,8 +146,9 @@ def _say(scene: Scene, step: Step | None, *, problem: str = "") -> Iterator[Inte
     before = cluster.condition("Progressing") or {}
     if status != cluster.status:
         yield SetStatus(cluster, status, because=problem or summary(status, step))
-    told, event = problem or (step.message if step is not None else ""), "ErrSync" if problem else ""
+    told = problem or (step.gist or step.message if step is not None else "")
+    event = "ErrSync" if problem else ""
     if not problem and step is not None and (step.wait is not None or step.refused):
         event = _WARNINGS.get(step.reason, "")
-    if event and before.get("message") != told:
+    if event and not str(before.get("message") or "").startswith(told):
         yield Tell(cluster, because=told, event=event, warning=True)

@@ -113,13 +113,10 @@ def _let_go(scene: Scene, pool: Pool, going: list[Node]) -> Step:
         _mark(node.pilot, why) for node in left if node.pilot is not None and not _is_marked(node.pilot)
     ]
     said = "; ".join(_left_on(node) for node in left)
-    because = f"{names} are to go when they are empty: {said}"
-    return Step(
-        DRAINING,
-        because,
-        tuple(unmarked),
-        None if unmarked else Wait(DRAINING, because=because, seconds=AGAIN),
-    )
+    gist = f"{names} {'are to go when they are' if len(going) > 1 else 'is to go when it is'} empty"
+    because = f"{gist}: {said}"
+    wait = None if unmarked else Wait(DRAINING, because=because, seconds=AGAIN)
+    return Step(DRAINING, because, gist=gist, intents=tuple(unmarked), wait=wait)
 
 
 def _may_go(scene: Scene, node: Node) -> bool:

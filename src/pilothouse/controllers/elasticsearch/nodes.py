@@ -5,7 +5,8 @@
 
 A node is *up* if its pod is ready and its pilot says so too. It is *settled* if, besides, it runs what it was last told to: the configuration of its
 Pilot's spec, and the version that its pod was made for. It is *down* if neither pod nor pilot say that it serves: then taking
-it away takes nothing away.
+it away takes nothing away. One that served and still runs is not down but *out of touch*, as all are while they choose another master: it may have the last
+copy of something.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.api.navigator.labels import TEMPLATE, VERSION
 from pilothouse.api.nouns import Pilot, Pod
@@ -51,7 +53,17 @@ class Node(msgspec.Struct, frozen=True):
     @property
     def is_down(self) -> bool:
         serves = self.pilot is not None and self.pilot.is_true("Ready")
-        return not serves and (self.pod is None or not healthy(self.pod))
+        return not serves and not self.is_out_of_touch and (self.pod is None or not healthy(self.pod))
+
+    @property
+    def is_out_of_touch(self) -> bool:
+        """Its database runs and has served, and does not answer, or nobody hears of it."""
+        if self.pod is None or self.pilot is None or not _runs(self.pod):
+            return False
+        said: Mapping[str, Any] = self.pilot.condition("Ready") or {}
+        if said.get("status") == "Unknown":
+            return self.pilot.status.get("phase") == "Running"
+        return said.get("reason") == OUT_OF_TOUCH
 
     @property
     def made_for(self) -> str:
@@ -155,6 +167,14 @@ def muster(
                 pilot = None
             nodes.append(Node(pool, ordinal, name, pods.get(ordinal), pilot, leaving=ordinal not in wanted))
     return tuple(nodes)
+
+
+def _runs(pod: Object) -> bool:
+    """Whether it does, and none of its containers waits for another start."""
+    states = [each.get("state") or {} for each in pod.status.get("containerStatuses") or ()]
+    return pod.status.get("phase") == "Running" and not any(
+        "waiting" in each or "terminated" in each for each in states
+    )
 
 
 def _by_ordinal(stateful_set: Object, pods: Iterable[Object]) -> dict[int, Object]:

@@ -34,6 +34,8 @@ class Step(msgspec.Struct, frozen=True):
     wait: Wait | None = None
     refused: bool = False
     """Nothing comes of it before somebody changes the spec; everything else goes on."""
+    gist: str = ""
+    """How the message begins, where the rest of it changes all the time: events tell no more than this."""
 
 
 class Scene(msgspec.Struct, frozen=True, dict=True):

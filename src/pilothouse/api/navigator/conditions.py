@@ -1,0 +1,9 @@
+"""Words in the conditions of Pilots by which others decide."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OUT_OF_TOUCH: Final = "OutOfTouch"
+"""The reason of a ``Ready`` that is ``False``: the database runs and was ready in this run, so that it holds what it held; it sees no master, or does not
+answer. Any other reason means that nothing is lost by restarting it."""
