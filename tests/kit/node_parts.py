@@ -59,6 +59,7 @@ class PlainVolumes:
         self.prepared: list[str] = []
         self.released: list[str] = []
         self.excesses: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
         self.throttled: dict[str, tuple[Throttle, ...]] = {}
 
     async def prepare(self, pod: Object) -> dict[str, PlainVolume]:
@@ -74,6 +75,9 @@ class PlainVolumes:
 
     def excess(self, pod_uid: str) -> str:
         return self.excesses.get(pod_uid, "")
+
+    async def kept(self, pod_uid: str) -> int:
+        return self.sizes.get(pod_uid, 0)
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
         return self.throttled.get(pod_uid, ())

@@ -1,4 +1,4 @@
-"""Conditions of the Node, what is reserved, and who is evicted when memory runs short."""
+"""Conditions of the Node, what is reserved, and who is evicted when memory or disk run short."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.limiting import Throttle, Usage
 from pilothouse.supervise.surveying import Allowance
 
+MIB = 2**20
 PLENTY = Room(
     memory=2**33,
     disk=2**38,
@@ -114,7 +115,7 @@ def test_no_more_is_reserved_than_there_is() -> None:
 def test_who_uses_most_beyond_what_it_asked_for_goes(
     pods: list[tuple[str, int, int]], who: str | None
 ) -> None:
-    chosen = victim(Candidate(*each) for each in pods)
+    chosen = victim(Candidate(uid, asked * MIB, used * MIB) for uid, asked, used in pods)
     assert (chosen.uid if chosen else None) == who
 
 
@@ -138,6 +139,41 @@ def test_memory_that_runs_short_costs_one_pod_at_a_time(
         assert "low on resource: memory" in pod.status["message"]
         await asyncio.sleep(60)
         assert is_ready(await stage.get("small"))
+
+    stage.play(scene)
+
+
+def test_a_disk_that_runs_short_costs_who_keeps_most_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        for name in ("small", "large"):
+            pod = await stage.pod({"containers": [app()]}, name)
+            await stage.until(is_ready, name)
+            stage.volumes.sizes[pod.uid] = MIB * (2 if name == "small" else 4)
+        left = [MIB]
+        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(disk=left[0]))
+        pod = await stage.until(lambda pod: phase(pod) == "Failed", "large")
+        left[0] = 2**40
+        assert pod.status["reason"] == "Evicted"
+        assert "The node was low on resource: ephemeral-storage (1 MiB left" in pod.status["message"]
+        assert "The pod used 4Mi and had asked for 0Mi." in pod.status["message"]
+        await asyncio.sleep(60)
+        assert is_ready(await stage.get("small"))
+
+    stage.play(scene)
+
+
+def test_nobody_goes_who_keeps_next_to_nothing_on_the_disk(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        pod = await stage.pod({"containers": [app()]})
+        stage.volumes.sizes[pod.uid] = MIB // 2
+        await stage.until(is_ready)
+        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(disk=MIB))
+        await asyncio.sleep(60)
+        assert is_ready(await stage.get())
 
     stage.play(scene)
 

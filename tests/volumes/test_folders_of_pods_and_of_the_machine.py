@@ -37,6 +37,22 @@ async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volume
     assert volumes.excess(pod.uid) == 'Usage of EmptyDir volume "e" exceeds the limit "1Mi".'
 
 
+async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, volumes: Volumes):
+    limited = {"resources": {"limits": {"ephemeral-storage": "2Mi"}}}
+    pod = await world.pod({"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}, container=limited)
+    prepared = await volumes.prepare(pod)
+    for volume in prepared.values():
+        (volume.path / "file").write_bytes(os.urandom(1 << 20))
+    (prepared["a"].path / "file").unlink()
+    await volumes.refresh()
+    assert volumes.excess(pod.uid) == ""
+    (prepared["a"].path / "file").write_bytes(os.urandom(1 << 20))
+    await volumes.refresh()
+    assert volumes.excess(pod.uid) == (
+        "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi."
+    )
+
+
 async def test_an_empty_dir_in_memory_holds_no_more_than_its_limit(
     root: None, world: World, volumes: Volumes
 ):

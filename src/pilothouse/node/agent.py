@@ -39,6 +39,7 @@ from pilothouse.node.parts import Parts
 from pilothouse.node.registering import Registration
 from pilothouse.node.security import Self
 from pilothouse.node.settings import NodeSettings
+from pilothouse.node.storing import request
 from pilothouse.node.telling import Events
 from pilothouse.node.whereabouts import Whereabouts
 from pilothouse.runtime.telling import Teller
@@ -128,26 +129,37 @@ class Agent:
             unsubscribe()
 
     async def _evict(self) -> None:
-        """Have those pods end that take more than they may, and when memory runs short, who takes most; and the others keep
-        to limits that have changed."""
+        """Have those pods end that take more than they may, and when memory or disk runs short, who takes most; and the others
+        keep to limits that have changed."""
         while True:
             await asyncio.sleep(EVICTIONS)
             for uid, keeper in tuple(self._keepers.items()):
                 if excess := self._parts.volumes.excess(uid):
                     keeper.evict("Evicted", excess)
                 keeper.limit_anew()
-            shortage = shortages(room(self._settings.data)).get("MemoryPressure")
-            chosen = victim(self._candidates()) if shortage else None
-            if shortage and chosen is not None:
-                log.warning("pod %s is evicted: %s", chosen.uid, shortage)
-                self._keepers[chosen.uid].evict("Evicted", sentence(chosen, shortage))
-                self.registration.refresh()
+            short = shortages(room(self._settings.data))
+            if memory := short.get("MemoryPressure"):
+                self._evict_one("memory", memory, list(self._users_of_memory()))
+            if disk := short.get("DiskPressure"):
+                self._evict_one("ephemeral-storage", disk, await self._users_of_disk())
 
-    def _candidates(self) -> Iterator[Candidate]:
+    def _evict_one(self, resource: str, shortage: str, candidates: list[Candidate]) -> None:
+        chosen = victim(each for each in candidates if each.uid in self._keepers)
+        if chosen is None:
+            return
+        log.warning("pod %s is evicted: %s", chosen.uid, shortage)
+        self._keepers[chosen.uid].evict("Evicted", sentence(chosen, resource, shortage))
+        self.registration.refresh()
+
+    def _users_of_memory(self) -> Iterator[Candidate]:
         for uid, keeper in self._keepers.items():
             if not keeper.ends:
                 usage = self._parts.groups.group(pod_group(uid)).usage().working_set_bytes or 0
                 yield Candidate(uid, memory_request(keeper.pod), usage)
+
+    async def _users_of_disk(self) -> list[Candidate]:
+        staying = [keeper.pod for keeper in self._keepers.values() if not keeper.ends]
+        return [Candidate(pod.uid, request(pod), await self._parts.volumes.kept(pod.uid)) for pod in staying]
 
     def _changed(self, difference: Difference) -> None:
         old, new = difference

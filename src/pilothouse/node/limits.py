@@ -48,13 +48,6 @@ def broken_promises(complaints: Iterable[str]) -> list[str]:
     return [each for each in complaints if each.startswith(_PROMISED)]
 
 
-def unmeasured(container: Tree) -> list[str]:
-    """Limits that no machine enforces here."""
-    asked = ((container.get("resources") or {}).get("limits") or {}).get("ephemeral-storage")
-    why = "ephemeral-storage is not enforced: what a container writes beside its volumes is not measured"
-    return [why] if asked is not None else []
-
-
 def denied(limits: Limits, why: str) -> list[str]:
     """The same for a container that has no group at all."""
     asked = [("cpu", limits.cpu), ("memory", limits.memory)]

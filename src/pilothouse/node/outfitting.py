@@ -20,7 +20,7 @@ from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.installation import installation
 from pilothouse.node.lifecycle.roles import Part, parts
-from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, unmeasured
+from pilothouse.node.limits import broken_promises, denied, group_name, limits_of
 from pilothouse.node.minding import told
 from pilothouse.node.parts import NotYet, Parts, Prepared
 from pilothouse.node.security import Self
@@ -111,9 +111,9 @@ class Outfitter:
         try:
             complaints = group.make(limits)
         except OSError as problem:
-            self._complaints[part.name] = [*denied(limits, told(problem)), *unmeasured(part.spec)]
+            self._complaints[part.name] = denied(limits, told(problem))
             return ()
-        self._complaints[part.name] = [*broken_promises(complaints), *unmeasured(part.spec)]
+        self._complaints[part.name] = broken_promises(complaints)
         return group.folders
 
     async def _source(self, pod: Object, source: Source) -> Object | None:

@@ -126,7 +126,11 @@ class Volumes(Protocol):
         ...
 
     def excess(self, pod_uid: str, /) -> str:
-        """Why a pod has to go: one of its volumes holds more than it may. Empty if none does."""
+        """Why a pod has to go: it keeps more on the disk than it may. Empty if it does not."""
+        ...
+
+    async def kept(self, pod_uid: str, /) -> int:
+        """Bytes that go with the pod: its volumes on the disk, and what its containers leave there."""
         ...
 
     def throttles(self, pod_uid: str, /) -> tuple[Throttle, ...]:

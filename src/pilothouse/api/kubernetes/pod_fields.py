@@ -63,7 +63,8 @@ _NO_PRIORITY: Final = "pods have no priorities and never drive each other out"
 _NO_FILTER: Final = "nodes filter no system calls: RuntimeDefault means Unconfined"
 _NO_APPARMOR: Final = "nodes load no profiles: RuntimeDefault means Unconfined"
 _SHARED_LIMITS: Final = (
-    "enforced where the node may use control groups; else the pod's status says that it is not"
+    "cpu, memory: enforced where the node may use control groups; else the pod's status says that it is not. ephemeral-storage: emptyDir volumes "
+    "and logs are looked at three times a minute, a pod that has more is evicted; what it writes elsewhere is not counted"
 )
 
 _SPEC: Final[dict[str, Verdict]] = {

@@ -10,7 +10,7 @@
     MEMORY/<uid>/<name>             secrets, tokens, and emptyDirs in memory
 
 ``prepare`` may be called at any time and any number of times: it makes what is missing. While ``run`` runs, files follow the config maps, secrets and
-fields that they are made of (within half a minute), tokens are renewed, and an emptyDir that outgrows its limit is told of by ``excess``.
+fields that they are made of (within half a minute), tokens are renewed, and a pod that outgrows the limit of an emptyDir or of its ephemeral storage is told of by ``excess``.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.node import parts
 from pilothouse.node.environment import CONFIG_MAP, Source
 from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.storing import is_limited, measured, overrun
 from pilothouse.node.volumes import host_paths, mounting, ownership
 from pilothouse.node.volumes.atomic_folder import Owner, replace
 from pilothouse.node.volumes.claims import Claims
@@ -130,8 +131,12 @@ class Volumes:
         await self._claims.release(pod_uid)
 
     def excess(self, pod_uid: str) -> str:
-        """Why a pod has to go: an emptyDir holds more than it may. Empty if none does."""
+        """Why a pod has to go: an emptyDir holds more than it may, or all of it together does. Empty if neither is so."""
         return self._excesses.get(pod_uid, "")
+
+    async def kept(self, pod_uid: str) -> int:
+        """Bytes on the disk that go with the pod."""
+        return (await asyncio.to_thread(measured, self._settings.pods / pod_uid)).total
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
         """How much a pod may read from its volumes and write to them."""
@@ -187,6 +192,10 @@ class Volumes:
             used = await asyncio.to_thread(size_of, self._empty_dir(pod, volume))
             if used > parse_quantity(limit).to_int() and pod.uid in self._pods:
                 text = f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{limit}".'
+                self._excesses[pod.uid] = text
+        if is_limited(pod) and pod.uid in self._pods:
+            kept = await asyncio.to_thread(measured, self._settings.pods / pod.uid)
+            if (text := overrun(pod, kept)) and pod.uid in self._pods:
                 self._excesses[pod.uid] = text
 
     async def _one(self, pod: Object, volume: Tree) -> Prepared:

@@ -1,0 +1,88 @@
+"""What a pod keeps on the machine's disk beside its claims, and how much it may.
+
+    kept = measured(folder)                  # Kept({"web": 40_960}, 1_052_672)
+    overrun(pod, kept)                       # 'Container web exceeded its local ephemeral storage limit "32Ki".', or ""
+    request(pod)                             # bytes of ephemeral-storage that it asks for
+
+What counts is what goes with the pod: its emptyDir volumes that are not in memory, and the logs and records of its containers. What a
+program leaves in other places of the machine is not known to be its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.node.volumes.removing import size_of
+
+_STORAGE: Final = "ephemeral-storage"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Bytes on the disk."""
+
+    containers: Mapping[str, int]
+    """Of each container: logs and records."""
+    total: int
+    """Of all of them, and of the volumes."""
+
+
+def measured(folder: Path) -> Kept:
+    """Of the pod that has this folder. Looks at every file."""
+    above = folder / "containers"
+    containers = {each.name: size_of(each) for each in above.iterdir()} if above.is_dir() else {}
+    return Kept(containers, sum(containers.values()) + size_of(folder / "volumes"))
+
+
+def is_limited(pod: Object) -> bool:
+    """Whether there is a reason to measure."""
+    return any(_amount(each, "limits") is not None for each in _containers(pod))
+
+
+def overrun(pod: Object, kept: Kept) -> str:
+    """Why it has to go, in kubelet's words; empty if it keeps to its limits."""
+    # Who limits some of its containers limits all of them together: their volumes are shared.
+    if is_limited(pod) and kept.total > (limit := _together(pod, "limits")):
+        return f"Pod ephemeral local storage usage exceeds the total limit of containers {_shown(limit)}."
+    for container in pod.spec.get("containers") or ():
+        most = _amount(container, "limits")
+        if most is not None and kept.containers.get(container["name"], 0) > most:
+            text = container["resources"]["limits"][_STORAGE]
+            return f'Container {container["name"]} exceeded its local ephemeral storage limit "{text}".'
+    return ""
+
+
+def request(pod: Object) -> int:
+    """What its containers ask for together."""
+    return _together(pod, "requests")
+
+
+def _together(pod: Object, side: str) -> int:
+    """Containers run side by side; init containers before them, one at a time."""
+    beside = sum(_amount(each, side) or 0 for each in pod.spec.get("containers") or ())
+    before = (_amount(each, side) or 0 for each in pod.spec.get("initContainers") or ())
+    return max(beside, *before, 0)
+
+
+def _containers(pod: Object) -> Iterable[Tree]:
+    return [*(pod.spec.get("containers") or ()), *(pod.spec.get("initContainers") or ())]
+
+
+def _amount(container: Tree, side: str) -> int | None:
+    resources: Mapping[str, Any] = container.get("resources") or {}
+    found = (resources.get(side) or {}).get(_STORAGE)
+    if found is None and side == "requests":
+        found = (resources.get("limits") or {}).get(_STORAGE)
+    return None if found is None else parse_quantity(found).to_int()
+
+
+def _shown(amount: int) -> str:
+    for unit, size in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if amount and amount % size == 0:
+            return f"{amount // size}{unit}"
+    return str(amount)
