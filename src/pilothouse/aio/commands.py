@@ -18,7 +18,11 @@ _TOLD: Final = 300
 
 
 class CommandError(Exception):
-    """A program that is not there, failed, or did not end in time."""
+    """A program that is not there, failed, or did not end in time. ``said`` is all that it complained of, in its own lines."""
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said
 
 
 def available(program: str) -> bool:
@@ -57,6 +61,7 @@ async def run(
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        said = " ".join((complaints.strip() or out).decode(errors="replace").split())
-        raise CommandError(f"{program}: {said[-_TOLD:] or f'exit code {process.returncode}'}")
+        lines = (complaints.strip() or out).decode(errors="replace")
+        said = " ".join(lines.split())
+        raise CommandError(f"{program}: {said[-_TOLD:] or f'exit code {process.returncode}'}", lines)
     return out.decode(errors="replace")

@@ -94,6 +94,9 @@ class Captain:
         self._failing: Tree = {}
         self._crew: Crew | None = None
         self._beats = 0
+        self._found_at: float | None = None
+        self._start_took: float | None = None
+        """Seconds from the Pilot found to the database's first start."""
         self._found = asyncio.Event()
         """The Pilot has been seen."""
         self._wake = asyncio.Event()
@@ -139,7 +142,14 @@ class Captain:
     def figures(self) -> str:
         """For Prometheus."""
         leads = self._crew is not None and self._crew.leads
-        return figures(self._place.name, self._known(), leads=leads, beats=self._beats, now=self._clock.now())
+        return figures(
+            self._place.name,
+            self._known(),
+            leads=leads,
+            beats=self._beats,
+            now=self._clock.now(),
+            start_took=self._start_took,
+        )
 
     async def _live(self, asked: Asked) -> int:
         while True:
@@ -224,6 +234,8 @@ class Captain:
     async def _launch(self, wish: Wish) -> None:
         child = Child.begin(self._driver.start(wish), self._clock, ended=self._stir)
         self._child, self._seen, self._has_served = child, None, False
+        if self._start_took is None and self._found_at is not None:
+            self._start_took = asyncio.get_running_loop().time() - self._found_at
         self._become(self._life.launched(wish))
         log.info("the database runs as process %d", child.pid)
         if self._pilot is not None:
@@ -340,7 +352,9 @@ class Captain:
             self._pilot = found
         if self._pilot is None:
             return None
-        self._found.set()
+        if not self._found.is_set():
+            self._found_at = asyncio.get_running_loop().time()
+            self._found.set()
         if self._restarts is None:
             before = self._pilot.status
             self._restarts = int(before.get("restarts") or 0) - (0 if before.get("lastStartedTime") else 1)

@@ -1,6 +1,6 @@
 """What Prometheus can know of a pilot and its database.
 
-text = figures(name, known, leads=True, beats=..., now=...)
+text = figures(name, known, leads=True, beats=..., now=..., start_took=0.02)
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from pilothouse.pilot.driving import Figure
 from pilothouse.pilot.telling import Known
 
 
-def figures(name: str, known: Known | None, *, leads: bool, beats: int, now: float) -> str:
+def figures(
+    name: str, known: Known | None, *, leads: bool, beats: int, now: float, start_took: float | None
+) -> str:
     """In Prometheus' text format."""
-    return "".join((*_pilot(name, known, leads=leads, beats=beats, now=now), *_process()))
+    found = (*_pilot(name, known, leads=leads, beats=beats, now=now), *_start(name, start_took), *_process())
+    return "".join(found)
 
 
 def _pilot(name: str, known: Known | None, *, leads: bool, beats: int, now: float) -> Iterator[str]:
@@ -39,6 +42,12 @@ def _pilot(name: str, known: Known | None, *, leads: bool, beats: int, now: floa
         yield gauge("pilothouse_pilot_database_age_seconds", "Since the database's start.", [(who, age)])
     if seen is not None:
         yield from _of_application(seen.figures)
+
+
+def _start(name: str, took: float | None) -> Iterator[str]:
+    if took is not None:
+        help = "From the Pilot found to the database's first start, hooks included."
+        yield gauge("pilothouse_pilot_start_seconds", help, [(labels(pilot=name), took)])
 
 
 def _of_application(found: Iterable[Figure]) -> Iterator[str]:

@@ -40,6 +40,8 @@ async def install(
             _remember(target, sources)
     statuses: list[Tree] = []
     for name, url in asked.items():
+        if not url and name in own:
+            await asyncio.to_thread(_take_from_image, image, target, name)
         problem = "" if name in _present(target) else await _installed(target, name, url, environ)
         if problem:
             statuses.append({"name": name, "status": "Failed", "message": problem})
@@ -58,10 +60,17 @@ def _copy(image: Path, target: Path) -> None:
     draft = target.with_name(target.name + ".new")
     try:
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(image, draft, symlinks=True)
+        shutil.copytree(image, draft, symlinks=True, ignore=shutil.ignore_patterns(_SOURCES))
         draft.replace(target)
     except OSError as problem:
         raise HookFailed(f"{image} can't be copied to {target}, as plugins need it: {problem}") from None
+
+
+def _take_from_image(image: Path, target: Path, name: str) -> None:
+    """Back again, where one from elsewhere has been in its place."""
+    place = Path("plugins") / name
+    if not (target / place).exists():
+        shutil.copytree(image / place, target / place, symlinks=True)
 
 
 async def _installed(target: Path, name: str, url: str, environ: Mapping[str, str]) -> str:
@@ -84,8 +93,17 @@ async def _told(target: Path, arguments: Sequence[str], environ: Mapping[str, st
     try:
         await run(program, *arguments, patience=_PATIENCE, environ=environ)
     except CommandError as problem:
-        return str(problem).removeprefix(f"{program}: ")
+        return _words(problem.said) or str(problem)
     return ""
+
+
+def _words(said: str) -> str:
+    """What of an installer's complaint is for people: neither how it is used, nor where in its code it happened."""
+    lines = [
+        line.strip() for line in said.splitlines() if line.strip() and not line.lstrip().startswith("at ")
+    ]
+    telling = [line for line in lines if line.startswith("ERROR") or "Exception" in line]
+    return " ".join(telling or lines[-3:])
 
 
 def _present(home: Path) -> set[str]:

@@ -1,0 +1,1 @@
+"""What a pilot costs beside its database."""
