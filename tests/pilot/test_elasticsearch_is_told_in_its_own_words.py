@@ -9,6 +9,7 @@ import pytest
 
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
+from pilothouse.pilot.drivers.elasticsearch.driver import make
 from pilothouse.pilot.drivers.elasticsearch.figures import cluster_figures, node_figures
 from pilothouse.pilot.drivers.elasticsearch.leading import (
     ALLOCATION,
@@ -90,6 +91,16 @@ def test_files_are_yaml_and_write_nothing_into_the_image() -> None:
     assert written({"b": ["x"], "a": True}) == 'a: true\nb: ["x"]\n'
     given = "-Xms1g\n-XX:+UseG1GC\n-XX:HeapDumpPath=data\n9-:-Xlog:gc*:file=logs/gc.log\n"
     assert jvm_options(given) == "-XX:+UseG1GC\n"
+
+
+def test_no_java_of_a_node_shares_a_file_with_that_of_another(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "elasticsearch-7.17.29.jar").touch()
+    environ = {"ES_HOME": str(tmp_path), "JDK_JAVA_OPTIONS": "-Dx=y"}
+    driver = make(Place("es-demo-data-0", "default", "127.70.0.1", tmp_path, environ))
+    start = driver.start(Wish(1, "a", {}))
+    assert start.environ["JDK_JAVA_OPTIONS"] == "-Dx=y -XX:-UsePerfData"
+    assert start.environ["ES_TMPDIR"].startswith(str(tmp_path))
 
 
 def test_a_home_is_known_by_its_jar(tmp_path: Path) -> None:

@@ -49,10 +49,9 @@ async def test_scaled_reconfigured_and_upgraded_under_traffic(tmp_path: Path) ->
                     assert "RollingVersion" in logbook.turned_page()
 
             assert await traffic.lost() == {}
-            # Nine nodes were restarted, one after the other, and each was seen to be away.
-            assert {name: len(each) for name, each in logbook.restarts.items()} == {
-                f"es-demo-data-{ordinal}": 3 for ordinal in range(3)
-            }
+            # Each node was restarted three times at least, and was seen to be away.
+            assert sorted(logbook.restarts) == [f"es-demo-data-{ordinal}" for ordinal in range(3)]
+            assert all(len(each) >= 3 for each in logbook.restarts.values())
             print(f"{traffic.story}\n{logbook.story}")
             assert traffic.longest_gap <= logbook.longest_restart
 

@@ -292,6 +292,9 @@ class Elasticsearch:
         environ |= {
             "ES_PATH_CONF": str(self._layout.configuration),
             "ES_TMPDIR": str(self._layout.temporary),
+            # Every Java keeps figures in a file in /tmp that is named by its process number. Pods share that folder, and their numbers are the same;
+            # who finds its file taken says so to whoever reads its output, which for Elasticsearch's own launcher are the options of the node.
+            "JDK_JAVA_OPTIONS": f"{environ.get('JDK_JAVA_OPTIONS', '')} -XX:-UsePerfData".strip(),
         }
         variable = "ES_JAVA_HOME" if build.numbers >= (7, 0) else "JAVA_HOME"
         java = shutil.which("java", path=environ.get("PATH"))
