@@ -3,7 +3,7 @@
 BIN = $(or $(PILOTHOUSE_VENV),.venv)/bin
 PYTEST = $(BIN)/pytest
 # More than there are processors: tests with real servers wait more than they work.
-WORKERS = $(shell echo $$(( $$(nproc) * 3 / 2 )))
+WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
@@ -53,7 +53,7 @@ kubernetes: setup
 	@$(WITH_GO) scripts/tools/kubectl
 
 conformance: setup kubernetes
-	PILOTHOUSE_TARGET=kube $(PYTEST) -n $(WORKERS) tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py
+	PILOTHOUSE_TARGET=kube $(PYTEST) -n auto tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py
 
 simulate: setup
 	@$(BIN)/python -m pilothouse.sim --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(if $(SCENARIO),--scenario $(SCENARIO))

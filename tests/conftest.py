@@ -1,3 +1,3 @@
-"""What every suite shares: the choice of API servers to test against, and figures told at the end."""
+"""What every suite shares: the choice of API servers to test against, an order, figures told at the end, and a quick one."""
 
-pytest_plugins = ["tests.kit.targets", "tests.kit.telling"]
+pytest_plugins = ["tests.kit.targets", "tests.kit.telling", "tests.kit.ordering", "tests.kit.ending"]

@@ -1,0 +1,21 @@
+"""Which tests are begun first: those with real Elasticsearch nodes, each of which takes minutes.
+
+Workers get their first tests in stretches of the whole list, so that these all fall to one of them: no two such clusters run at
+the same time, and the others have everything else to do meanwhile. By their names they would come last, and be waited for.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+FIRST = (
+    "tests/voyages/",
+    "tests/elasticsearch/test_a_real_",
+    "tests/fleet/test_elasticsearch_",
+    "tests/pilot/test_a_real_",
+    "tests/pilot/test_plugins_are_installed_for_real",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
