@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.admission import admit
 from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.stepping import reasons
 
 from pilothouse.api.navigator.labels import CERTIFICATES, CLUSTER_NAME
 from pilothouse.api.nouns import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.objects import Object
+from pilothouse.api.registry import own_resources
+from pilothouse.apiserver.catalog import Catalog
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
 from pilothouse.controllers.elasticsearch.securing import content, node_names
+from pilothouse.meta.kind import Kind
 from pilothouse.pki.inspecting import certificates_in
 from pilothouse.runtime.intents import Create
 
@@ -172,6 +176,36 @@ def test_the_nodes_certificate_can_be_made_again_by_the_authority_there_is() -> 
     sea.step(forging, test)
     sea.sail(test)
     assert sea.condition(test, "Secured") == ("True", "Enabled")
+
+
+def elastic_kind() -> Kind:
+    served = Catalog(own_resources()).of_kind("navigator.jetstack.io/v1beta1", "ElasticsearchCluster")
+    assert served is not None
+    return served.kind
+
+
+ELASTIC = elastic_kind()
+
+
+def asking(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "test"}, "spec": elastic("test", pools=[pool("data", 1)], **spec)["spec"]}
+
+
+def test_security_stays_as_it_is_once_the_cluster_is_formed() -> None:
+    old = admit(ELASTIC, asking()).obj
+    assert admit(ELASTIC, asking(security={}), old).problems == []
+    old["status"] = {"clusterUUID": "the-one"}
+    changed = admit(ELASTIC, asking(security={}), old)
+    assert changed.paths == ["spec.security"]
+    assert "make another cluster" in str(changed.problems[0])
+    assert admit(ELASTIC, asking(version="7.17.29"), old).problems == []
+
+
+def test_what_follows_from_it_can_not_be_set_by_hand() -> None:
+    config = {"xpack.security.http.ssl.enabled": False, "xpack.security.audit.enabled": True}
+    assert admit(ELASTIC, asking(config=config)).problems == []
+    found = admit(ELASTIC, asking(config=config, security={}))
+    assert [problem.path for problem in found.problems] == ["spec.config[xpack.security.http.ssl.enabled]"]
 
 
 def _secret(name: str, *keys: str) -> dict[str, Any]:

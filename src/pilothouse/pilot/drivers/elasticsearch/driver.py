@@ -211,13 +211,13 @@ class Elasticsearch:
 
     async def _check(self, wish: Wish) -> None:
         home, build = self._build()
-        preparing.check(self._layout, build, self._place.address)
         if wish.settings.get(SECURITY) and not build.secured:
             raise HookFailed(
                 f"security is asked for, and the Elasticsearch at {home} has none (there is no modules/x-pack-security): it is not started. "
                 "Take a distribution that has it, such as Elastic's own image, or take spec.security out",
                 {"security": securing.state(build.secured, True)},
             )
+        preparing.check(self._layout, build, self._place.address)
 
     async def _await_leader(self, wish: Wish) -> None:
         if wish.settings.get(INITIAL_MASTERS) and self.stands(wish) and not wish.leads and not wish.leader:
