@@ -88,20 +88,25 @@ class Traffic:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as problem:
             raise Refused(f"{method} {path}: {type(problem).__name__}: {problem}") from None
 
-    async def persistently(self, method: str, path: str, body: Any = None, *, seconds: float = 120.0) -> Any:
+    async def persistently(self, method: str, path: str, body: Any = None, *, seconds: float = 300.0) -> Any:
         """The same, until it is answered. Raises ``Refused`` when that takes too long."""
         deadline = time.monotonic() + seconds
         while True:
             try:
                 return await self.ask(method, path, body, seconds=60.0)
-            except Refused:
-                if time.monotonic() > deadline:
+            except Refused as problem:
+                if time.monotonic() > deadline or "already_exists" in str(problem):
                     raise
                 await asyncio.sleep(0.5)
 
     async def make_index(self, *, shards: int = 3, replicas: int = 1) -> None:
         settings = {"number_of_shards": shards, "number_of_replicas": replicas}
-        await self.ask("PUT", f"/{self._index}", {"settings": {"index": settings}}, seconds=60.0)
+        try:
+            await self.persistently("PUT", f"/{self._index}", {"settings": {"index": settings}})
+        except Refused as problem:
+            # An earlier attempt, whose answer did not come in time, made it.
+            if "resource_already_exists" not in str(problem):
+                raise
 
     async def load(self, documents: int) -> None:
         """So many, by bulk, before anything begins."""

@@ -63,7 +63,7 @@ class Crew:
             os.kill(pid, signal.SIGKILL)
             return f"{who} ({pid})"
 
-        return await eventually(struck, seconds=120)
+        return await eventually(struck, seconds=300)
 
     async def _aboard(self, victim: str, near: str) -> tuple[int, str]:
         """One that runs; that of another pod where there is none in this one."""

@@ -43,7 +43,7 @@ async def test_two_minutes_without_an_api_server(tmp_path: Path) -> None:
                 return await copies_told(demo) == 2 * len(traffic.acknowledged)
 
             # What was written meanwhile is in the Pilots, and nobody is taken for silent or gone any more.
-            await eventually(is_told, seconds=120)
+            await eventually(is_told, seconds=300)
             await demo.until(is_well)
             assert await crew.lives() == before
 
@@ -57,7 +57,7 @@ async def serves_for(traffic: Traffic, seconds: float) -> None:
         async def both(writes: int = writes, searches: int = searches) -> bool:
             return traffic.writes > writes and traffic.searches > searches
 
-        await eventually(both, seconds=30)
+        await eventually(both, seconds=120)
         await asyncio.sleep(1)
 
 
