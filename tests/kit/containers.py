@@ -69,7 +69,7 @@ class Box:
     def output(self, container: Container, stream: str = "stdout") -> list[str]:
         return [line.text for line in self.lines(container) if line.stream == stream]
 
-    async def says(self, container: Container, text: str, *, seconds: float = 20) -> None:
+    async def says(self, container: Container, text: str, *, seconds: float = 60) -> None:
         """Wait until it has printed such a line."""
 
         async def said() -> bool:

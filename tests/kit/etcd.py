@@ -105,7 +105,7 @@ class EtcdServer:
         argv = [str(binary or find_binary()), *(f"--{key}={value}" for key, value in settings.items())]
         self._process = Process.start(f"etcd {self.name}", argv, log=self._folder / "etcd.log")
 
-    def wait_until_healthy(self, *, seconds: float = 30) -> None:
+    def wait_until_healthy(self, *, seconds: float = 90) -> None:
         assert self._process is not None
         self._process.wait_until(self._is_healthy, seconds=seconds)
 

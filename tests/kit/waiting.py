@@ -1,6 +1,6 @@
 """Waiting for a condition instead of for a time.
 
-phase = await eventually(lambda: phase_of(namespace), seconds=30)
+phase = await eventually(lambda: phase_of(namespace), seconds=90)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def eventually(probe: Callable[[], Awaitable[T | None]], *, seconds: float = 30) -> T:
+async def eventually(probe: Callable[[], Awaitable[T | None]], *, seconds: float = 90) -> T:
     """What `probe` gives once it is true; an AssertionError with its last answer when that takes too long."""
     deadline = time.monotonic() + seconds
     while not (found := await probe()):

@@ -51,7 +51,7 @@ def saying(name: bytes) -> Handler:
 async def heard(at: At) -> bytes:
     reader, writer = await asyncio.open_connection(*at)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await reader.read()
     finally:
         writer.close()
@@ -159,7 +159,7 @@ async def test_a_connection_that_breaks_breaks_the_other(proxy: Proxy) -> None:
         writer.write(b"x")
         await writer.drain()
         writer.transport.abort()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await lost.wait()
 
 

@@ -93,7 +93,7 @@ class RealNode:
                     await asyncio.sleep(0.05)
         raise AssertionError(f"not so after {seconds:g} s: {pod.status if pod else 'no pod'}")
 
-    async def until_gone(self, name: str = "web-0", *, seconds: float = 30.0) -> None:
+    async def until_gone(self, name: str = "web-0", *, seconds: float = 90.0) -> None:
 
         async def gone() -> bool:
             return await self.api.find(Pod, name, "default") is None

@@ -205,7 +205,7 @@ async def live(server: PilothouseServer, folder: Path, name: str, point: str, tu
         await one.ready()
         await one.delete()
         await one.gone()
-        await eventually(lambda: _nobody(one), seconds=10)
+        await eventually(lambda: _nobody(one), seconds=60)
         assert one.deaths == 1, f"the agent never came to {point!r} for the {turn}. time"
         starts = (one.data / "starts").read_text().split()
         assert sorted(starts) == ["app", "app", "init", "side"]

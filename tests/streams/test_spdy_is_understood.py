@@ -116,7 +116,7 @@ async def test_streams_are_channels() -> None:
     await asyncio.sleep(0)
     assert not opening.done()
     socket.feed_data(client.open(7, streamtype="resize"))
-    await asyncio.wait_for(opening, 10)
+    await asyncio.wait_for(opening, 60)
     socket.feed_data(
         client.data(3, b"ls\n") + client.data(7, b'{"Width":80,') + client.data(7, b'"Height":24}\n')
     )

@@ -136,7 +136,7 @@ async def test_a_start_that_hangs_is_given_up_and_leaves_nothing(box: Box, tmp_p
     async def nothing_there() -> bool:
         return await adopt(folder, seconds=5) is None
 
-    await eventually(nothing_there, seconds=10)
+    await eventually(nothing_there, seconds=60)
 
 
 async def test_a_shim_that_neither_answers_nor_ends_holds_up_nobody(

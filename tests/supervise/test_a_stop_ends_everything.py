@@ -13,7 +13,7 @@ from tests.kit.waiting import eventually
 
 from pilothouse.supervise.containers import Container
 
-LONG = 60.0
+LONG = 600.0
 """A grace that no test waits for."""
 
 
@@ -80,7 +80,7 @@ async def test_a_second_stop_hastens_the_first(box: Box) -> None:
     await box.says(container, "up")
     patient = asyncio.ensure_future(container.stop(signal.SIGTERM, LONG))
     assert (await container.stop(signal.SIGTERM, 0.1)).code == 137
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await patient).code == 137
 
 
@@ -97,7 +97,7 @@ async def test_a_stop_that_is_given_up_leaves_it_running(box: Box) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await container.stop(signal.SIGTERM, LONG)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await container.stop(signal.SIGTERM, 0)).code == 137
 
 
@@ -140,6 +140,6 @@ async def test_who_stops_waiting_does_not_disturb_the_others(box: Box) -> None:
     impatient.cancel()
     attached = await container.attach()
     await attached.send(b"x\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await patient).code == 3
     await attached.aclose()

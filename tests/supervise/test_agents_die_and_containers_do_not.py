@@ -88,7 +88,7 @@ async def test_a_killed_shim_takes_its_program_along(box: Box, tmp_path: Path) -
     container = await box.run(*program(box, tmp_path))
     await box.says(container, "up")
     os.kill(container.state.shim_pid, signal.SIGKILL)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         exit = await container.exited()
     assert (exit.code, exit.signal, exit.lost) == (137, 9, True)
     await eventually(lambda: gone(str(tmp_path)))

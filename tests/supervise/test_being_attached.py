@@ -61,7 +61,7 @@ async def test_input_stays_open_for_the_next_one(box: Box) -> None:
     for word in (b"first", b"second"):
         attached = await container.attach()
         await attached.send(word + b"\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await anext(aiter(attached)) == (STDOUT, b"got " + word + b"\n")
         attached.end_input()
         await attached.aclose()
@@ -74,7 +74,7 @@ async def test_input_to_be_read_once_ends_with_its_client(box: Box) -> None:
     attached = await container.attach()
     await attached.send(b"one\n")
     await attached.aclose()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await container.exited()).code == 4
     assert box.output(container) == ["got one", "end of input"]
 
@@ -121,7 +121,7 @@ async def test_control_c_on_its_terminal_interrupts_it(box: Box) -> None:
     attached = await container.attach()
     await box.says(container, "up\r")
     await attached.send(b"\x03")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await container.exited()).code == 9
     await attached.aclose()
 

@@ -148,7 +148,7 @@ async def test_it_ends_with_the_container(views: Box) -> None:
     container = await views.run("sleep", "1000")
     entered = await container.enter(["sleep", "1000"])
     await container.stop(signal.SIGKILL, 0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await entered.exited() == 137
     await entered.close()
 

@@ -145,7 +145,7 @@ async def test_what_was_dropped_is_told(box: Box, tmp_path: Path) -> None:
         f"seq 1 1000000; touch {tmp_path}/printed; while ! test -e {tmp_path}/go; do sleep 0.05; done; echo last",
         log=LogPolicy(str(pipe), max_bytes=1 << 40),
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not (tmp_path / "printed").exists():  # noqa: ASYNC110 (the program has no other way to tell us)
             await asyncio.sleep(0.05)
     os.set_blocking(reader, True)
@@ -168,13 +168,15 @@ async def test_what_was_dropped_is_told(box: Box, tmp_path: Path) -> None:
     os.close(reader)
     texts = [line.split(" ", 3)[3] for line in b"".join(received).decode().splitlines()]
     notices = [text for text in texts if text.startswith("pilothouse: ")]
-    dropped = sum(int(text.split()[1]) for text in notices)
     assert notices
     assert "lines of output were dropped here: the disk took nothing for too long" in notices[0]
-    numbers = [int(text) for text in texts if text.isdigit()]
-    assert numbers == sorted(numbers)
-    assert len(numbers) + dropped == 1_000_000
-    assert texts[-2:] == [notices[-1], "last"], "it is told where they are missing"
+    assert texts[-1] == "last"
+    told = 0
+    for text in texts[:-1]:
+        # What the program had printed and nobody had read yet may still come after what is missing.
+        told += int(text.split()[1]) if text in notices else 1
+        assert text in notices or int(text) == told, "it is told where they are missing"
+    assert told == 1_000_000
 
 
 async def test_output_handed_to_someone_outside_does_not_delay_the_end(bare: Box, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ class Stream:
 
     async def until(self, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
         """Wait for events."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not enough(self.events):
                 self._written.clear()
                 await self._written.wait()
