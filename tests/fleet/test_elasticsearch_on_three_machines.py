@@ -29,7 +29,12 @@ from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, Statef
 from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
 
-pytestmark = [pytest.mark.long, pytest.mark.etcd, pytest.mark.skipif(bool(missing()), reason=missing())]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.etcd,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+]
 
 VERSION = "8.17.0"
 SECONDS = 600.0

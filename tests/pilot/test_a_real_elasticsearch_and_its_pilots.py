@@ -153,6 +153,7 @@ def is_as_in_the_seed(pilot: Object, seed: Tree) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_version(tmp_path: Path) -> None:
     with ordinary_folder() as folder:
         folder.chmod(0o755)
