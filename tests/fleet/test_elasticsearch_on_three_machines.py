@@ -46,12 +46,6 @@ SPREAD = [
         "whenUnsatisfiable": "DoNotSchedule",
     }
 ]
-IMPATIENT = {
-    f"cluster.fault_detection.{who}_check.{what}": value
-    for who in ("follower", "leader")
-    for what, value in (("interval", "1s"), ("timeout", "5s"), ("retry_count", 2))
-}
-"""So that nodes which don't hear of each other know it in seconds; Elasticsearch takes half a minute."""
 CLUSTER = elastic(
     "demo",
     version=VERSION,
@@ -67,7 +61,6 @@ CLUSTER = elastic(
             topologySpreadConstraints=SPREAD,
         )
     ],
-    config=IMPATIENT,
     securityContext={"runAsUser": 1000},
 )
 FOLDERS = {
