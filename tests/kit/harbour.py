@@ -104,6 +104,11 @@ class Seen:
             and self.ready == self.nodes
         )
 
+    @property
+    def names(self) -> set[str]:
+        """Of its Pilots."""
+        return {each.name for each in self.pilots}
+
     def reason(self, condition: str) -> str:
         return str((self.cluster.condition(condition) or {}).get("reason") or "")
 

@@ -1,0 +1,89 @@
+"""A real Elasticsearch on `pilothouse up`, in short: three nodes come up, one is drained and goes, the others get another version.
+
+The voyages in tests/voyages tell the same at length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.kit.harbour import Cluster, Harbour, Seen, pool
+from tests.kit.waiting import eventually
+
+from pilothouse.api.nouns import PersistentVolumeClaim
+
+OLD, NEW = "7.17.29", "8.17.0"
+DOCUMENTS = 300
+LAST = "es-test-mixed-2"
+
+
+@pytest.fixture
+async def harbour(tmp_path: Path) -> AsyncIterator[Harbour]:
+    async with Harbour.open(tmp_path, versions=(OLD, NEW)) as harbour:
+        yield harbour
+
+
+def documents(seen: Seen) -> int:
+    return sum(each.at("status", "elasticsearch", "documents") or 0 for each in seen.pilots)
+
+
+async def reasons(harbour: Harbour, name: str) -> set[str]:
+    """Of the events about an object."""
+    words = ("get", "events", "--field-selector", f"involvedObject.name={name}")
+    told = await harbour.kubectl(*words, "-o", "jsonpath={.items[*].reason}")
+    return set(told.ok().split())
+
+
+async def books(test: Cluster) -> int:
+    """How many a search finds, asked by the service's address."""
+    found = await test.http("POST", "/books/_search?size=0", {"track_total_hits": True})
+    return int(found["hits"]["total"]["value"])
+
+
+@pytest.mark.timeout(1500)
+async def test_it_becomes_green_shrinks_without_loss_and_gets_a_version(harbour: Harbour) -> None:
+    """nav-E04 to nav-E08, nav-E10 and nav-E11 with an index of our own, A01, U01."""
+    test = await harbour.cluster("test", pools=[pool("mixed", 3)], version=OLD)
+    seen = await test.until(lambda seen: seen.is_done and seen.ready == 3)
+    assert seen.version == OLD
+    [header, row] = (await harbour.kubectl("get", "esc")).rows()
+    told = dict(zip(header, row, strict=True))
+    assert (told["NAME"], told["HEALTH"], told["READY"], told["NODES"]) == ("test", "Green", "3", "3")
+    assert "CreateNodePool" in await reasons(harbour, "test")
+    assert [pod.at("status", "phase") for pod in await test.pods()] == ["Running"] * 3
+
+    # What is in it is told by the Pilots; a copy too many can't be placed, and that is told as well.
+    await test.index("books", DOCUMENTS, shards=3)
+    await test.until(lambda seen: documents(seen) == 2 * DOCUMENTS)
+    await test.http("PUT", "/books/_settings", {"number_of_replicas": 3})
+    seen = await test.until(lambda seen: seen.health == "Yellow")
+    assert seen.reason("Available") == "HealthYellow"
+    await test.http("PUT", "/books/_settings", {"number_of_replicas": 1})
+    await test.until(lambda seen: seen.is_done)
+
+    # A node goes when it is empty, not before; its volume stays.
+    await test.patch({"nodePools": [pool("mixed", 2)]})
+    drained = await test.until(lambda seen: LAST in seen.names and seen.pilot(LAST).is_true("Decommissioned"))
+    assert drained.pilot(LAST).at("status", "elasticsearch", "documents") == 0
+    seen = await test.until(lambda seen: seen.is_done and seen.nodes == 2)
+    assert [pod.name for pod in await test.pods()] == ["es-test-mixed-0", "es-test-mixed-1"]
+    assert await books(test) == DOCUMENTS
+    assert {"Decommission", "Scale"} <= await reasons(harbour, "test")
+    claims = await harbour.api.list(PersistentVolumeClaim, "default")
+    assert f"elasticsearch-data-{LAST}" in {claim.name for claim in claims.objects}
+
+    # The highest goes first; the next one when it is back.
+    await test.patch({"version": NEW})
+    halfway = await test.until(lambda seen: seen.pilot("es-test-mixed-1").at("status", "version") == NEW)
+    assert halfway.version == OLD
+    assert halfway.reason("Progressing") == "RollingVersion"
+    seen = await test.until(lambda seen: seen.is_done and seen.version == NEW)
+    assert {each.at("status", "version") for each in seen.pilots if each.name != LAST} == {NEW}
+
+    async def found() -> bool:
+        return await books(test) == DOCUMENTS
+
+    await eventually(found, seconds=60)
+    assert "UpdateVersion" in await reasons(harbour, "test")
