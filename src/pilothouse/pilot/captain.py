@@ -91,6 +91,7 @@ class Captain:
         self._cluster: Tree | None = None
         self._cluster_term: tuple[str, int] | None = None
         self._trouble = ""
+        self._has_failed = False
         self._failing: Tree = {}
         self._crew: Crew | None = None
         self._beats = 0
@@ -210,7 +211,7 @@ class Captain:
                     return (
                         gives_up(phase, attempts, asked=True, urgency=asked.urgency) and phase != "PreStart"
                     )
-                self._trouble, self._failing = "", {}
+                self._trouble, self._has_failed, self._failing = "", False, {}
                 return True
             except NotYet as reason:
                 self._complain(f"{name}: {reason}")
@@ -218,7 +219,7 @@ class Captain:
             except HookFailed as problem:
                 attempts += 1
                 self._failing = problem.status
-                self._complain(f"{name} failed: {problem}")
+                self._complain(f"{name} failed: {problem}", failed=True)
                 log.warning("%s: %s failed: %s", phase, name, problem)
                 if self._pilot is not None:
                     await self._reporter.tell(
@@ -381,6 +382,7 @@ class Captain:
             restarts=max(0, (self._restarts or 0) + self._life.starts),
             exit=self._exit,
             trouble=self._trouble,
+            has_failed=self._has_failed,
             failing=self._failing,
             has_served=self._has_served,
             cluster=self._cluster,
@@ -390,8 +392,8 @@ class Captain:
         self._life = life
         self._news.set()
 
-    def _complain(self, trouble: str) -> None:
-        self._trouble = trouble
+    def _complain(self, trouble: str, *, failed: bool = False) -> None:
+        self._trouble, self._has_failed = trouble, failed
         self._news.set()
 
     def _stir(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
+from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import find_condition, with_condition, without_condition
@@ -40,6 +40,8 @@ class Known(msgspec.Struct, frozen=True):
     exit: Exit | None = None
     trouble: str = ""
     """What is in the way, such as a hook that fails."""
+    has_failed: bool = False
+    """It is not just waited for, but went wrong."""
     failing: Tree = {}
     """What the hook that is in the way adds to the application's part."""
     has_served: bool = False
@@ -130,7 +132,8 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
         say("Ready", True, f"{name}Started", f"{name} process has started", lastHeartbeatTime=moment)
     else:
         lost = known.has_served and life.is_running and not life.stopping
-        say("Ready", False, OUT_OF_TOUCH if lost else "NotReady", why, lastHeartbeatTime=moment)
+        reason = OUT_OF_TOUCH if lost else HOOK_FAILED if known.has_failed else "NotReady"
+        say("Ready", False, reason, why, lastHeartbeatTime=moment)
     if not known.wish.decommission:
         return without_condition(conditions, "Decommissioned")
     if not life.is_running or seen is None:

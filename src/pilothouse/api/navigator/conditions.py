@@ -7,3 +7,5 @@ from typing import Final
 OUT_OF_TOUCH: Final = "OutOfTouch"
 """The reason of a ``Ready`` that is ``False``: the database runs and was ready in this run, so that it holds what it held; it sees no master, or does not
 answer. Any other reason means that nothing is lost by restarting it."""
+HOOK_FAILED: Final = "HookFailed"
+"""Of ``Ready``, while something that has to be done before the database starts or stops goes wrong; it is tried again."""

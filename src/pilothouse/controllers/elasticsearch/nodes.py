@@ -85,6 +85,14 @@ class Node(msgspec.Struct, frozen=True):
         )
 
     @property
+    def excuse(self) -> str:
+        """Why it is not ready, as its pilot has it; empty if that says nothing of the kind."""
+        said: Mapping[str, Any] = (self.pilot.condition("Ready") if self.pilot is not None else None) or {}
+        if said.get("status") not in ("False", "Unknown"):
+            return ""
+        return str(said.get("message") or said.get("reason") or "")
+
+    @property
     def documents(self) -> int | None:
         """How many it says are left; None if it does not say."""
         found = self.pilot.at("status", "elasticsearch", "documents") if self.pilot is not None else None
@@ -121,12 +129,15 @@ class Node(msgspec.Struct, frozen=True):
         if self.pod is None:
             return f"pod {self.name} is not there"
         if not healthy(self.pod):
-            return trouble(self.pod).sentence
+            why = trouble(self.pod)
+            # Of a pod that runs its pilot knows more than the probe that asks it.
+            if why.reason == "PodNotReady" and self.excuse:
+                return f"{self.name} is not ready: {self.excuse}"
+            return why.sentence
         if self.pilot is None:
             return f"{self.name} has no Pilot yet"
         if not self.pilot.is_true("Ready"):
-            said: Mapping[str, Any] = self.pilot.condition("Ready") or {}
-            return f"{self.name} is not ready: {said.get('message') or said.get('reason') or 'its pilot has not reported yet'}"
+            return f"{self.name} is not ready: {self.excuse or 'its pilot has not reported yet'}"
         if not self.runs_its_configuration:
             return f"{self.name} does not run with its latest configuration yet"
         if self.made_for and not self._has_reached(self.made_for):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.times import format_time
@@ -24,6 +25,8 @@ from pilothouse.meta.versions import Version
 AS_ASKED: Final = "AsAsked"
 PAUSED: Final = "ClusterPaused"
 RESUMED: Final = "ClusterResumed"
+_LONG: Final = 300.0
+"""Seconds in which a node should have started."""
 _IMAGES: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 
 
@@ -130,7 +133,7 @@ def _degraded(scene: Scene, step: Step | None, problem: str) -> _Told:
     if step is not None and step.refused:
         return "Degraded", "True", step.reason, step.message
     for node in scene.nodes:
-        if found := _ailing(node):
+        if found := _ailing(node, scene.now):
             return "Degraded", "True", *found
     if scene.latest.health == "Red":
         return "Degraded", "True", "HealthRed", "Some data can't be reached."
@@ -139,16 +142,18 @@ def _degraded(scene: Scene, step: Step | None, problem: str) -> _Told:
     return "Degraded", "False", AS_ASKED, "Nothing is amiss."
 
 
-def _ailing(node: Node) -> tuple[str, str] | None:
+def _ailing(node: Node, now: float) -> tuple[str, str] | None:
     """What is wrong with a node that does not come up by itself."""
     pod, pilot = node.pod, node.pilot
     if pod is not None and not pod.deleting and not healthy(pod):
         why = trouble(pod)
         if why.reason in _IMAGES:
-            image = pod.spec["containers"][0]["image"]
-            remedy = f"bring the image to the nodes: pilothouse image import {image.rpartition('/')[2]} FILE"
-            return why.reason, f"{why.sentence}; {remedy}"
-        if why.remedy or why.reason == "Unschedulable":
+            return why.reason, f"{why.sentence}; {_bringing(pod)}"
+        if why.reason == "PodNotReady":
+            # A node takes its time to start, and there is nothing amiss while it does.
+            if node.down_for(now) >= _LONG or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):
+                return _reason(pilot) or why.reason, f"{node.unsettled(None)}; {why.remedy}"
+        elif why.remedy or why.reason == "Unschedulable":
             return why.reason, f"{why.sentence}; {why.remedy}" if why.remedy else why.sentence
     if (
         pilot is not None
@@ -158,6 +163,26 @@ def _ailing(node: Node) -> tuple[str, str] | None:
         place = f" on node {pod.spec['nodeName']}" if pod is not None and pod.spec.get("nodeName") else ""
         return "PilotSilent", f"{node.name}{place}: {ready.get('message', '')}"
     return None
+
+
+def _reason(pilot: Object | None) -> str:
+    return str(((pilot.condition("Ready") if pilot is not None else None) or {}).get("reason") or "")
+
+
+def _bringing(pod: Object) -> str:
+    """What brings the image that a pod waits for: that of the pilot, which comes first, or that of the database."""
+    waiting = {
+        status["name"]
+        for status in pod.status.get("initContainerStatuses") or ()
+        if ((status.get("state") or {}).get("waiting") or {}).get("reason") in _IMAGES
+    }
+    if waiting:
+        return "leave spec.pilotImage out, or say host/pilothouse: our nodes have the pilot installed"
+    image = pod.spec["containers"][0]["image"]
+    return (
+        f"bring the image to the nodes: pilothouse image import {image.rpartition('/')[2]} FILE --strip-components 1, "
+        "with an archive of Elasticsearch (examples/fetch-elasticsearch fetches it)"
+    )
 
 
 def _lowest(nodes: Iterable[Node]) -> str | None:

@@ -36,6 +36,7 @@ from pilothouse.node.images.references import Reference, ReferenceError, host_pr
 from pilothouse.node.images.unpacking import Limits, Unpacked, unpack
 from pilothouse.node.parts import ImageMissing
 
+_USUAL: Final = Path("/var/lib/pilothouse")
 _SEARCHED: Final = f"{PATH}:{OWN_PROGRAMS}"
 
 
@@ -82,10 +83,10 @@ class Library:
         if other is not None:
             raise ImageMissing(
                 f"image {text} is not on this node: {other.name} is, with the digest {other.digest}. "
-                f"Import the right one, or leave the digest out: {_command(wanted)}"
+                f"Import the right one, or leave the digest out: {self._command(wanted)}"
             )
         raise ImageMissing(
-            f"image {text} is not on this node, and nodes fetch nothing. Bring it: {_command(wanted)}"
+            f"image {text} is not on this node, and nodes fetch nothing. Bring it: {self._command(wanted)}"
         )
 
     def list(self) -> list[Record]:
@@ -164,6 +165,12 @@ class Library:
         with (self._folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    def _command(self, wanted: Reference) -> str:
+        """What a person types to bring an image. Who has put the data elsewhere is reminded where."""
+        data = self._folder.parent.parent
+        where = f" --data {data}" if data != _USUAL else ""
+        return f"pilothouse image import {wanted.short} FILE.tar.gz{where}"
 
     def _image(self, record: Record) -> Image:
         root, said = self._folder / "bundles" / record.bundle, record.manifest
@@ -250,10 +257,6 @@ def _of_host(text: str, program: str) -> Image:
             f"image {text} is a program of the node, and there is none {where}. Install it on the node."
         )
     return Image(text, entrypoint=(path,))
-
-
-def _command(wanted: Reference) -> str:
-    return f"pilothouse image import {wanted.short} FILE.tar.gz"
 
 
 def _own(bundle: Path) -> Manifest:
