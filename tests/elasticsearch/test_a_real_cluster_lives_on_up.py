@@ -42,6 +42,7 @@ async def books(test: Cluster) -> int:
     return int(found["hits"]["total"]["value"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 async def test_it_becomes_green_shrinks_without_loss_and_gets_a_version(harbour: Harbour) -> None:
     """nav-E04 to nav-E08, nav-E10 and nav-E11 with an index of our own, A01, U01."""
