@@ -49,6 +49,8 @@ SECONDS = 600.0
 HEAP = "256Mi"
 QUICK = "-XX:TieredStopAtLevel=1"
 """For the virtual machine: a node that lives for minutes gains nothing from the compiler that takes its time."""
+_DISK = "cluster.routing.allocation.disk.threshold_enabled"
+"""Off: how full the disk of this machine is has nothing to do with any test."""
 _PAUSE = 0.3
 _TAIL = 25
 
@@ -258,6 +260,7 @@ class Harbour:
         """Asked for; ``until`` waits for it."""
         if os.geteuid() == 0:
             spec.setdefault("securityContext", {"runAsUser": 1000})
+        spec["config"] = {_DISK: False, **(spec.get("config") or {})}
         manifest = {
             "apiVersion": ElasticsearchCluster.api_version,
             "kind": ElasticsearchCluster.kind,
