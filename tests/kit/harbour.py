@@ -51,8 +51,6 @@ QUICK = "-XX:TieredStopAtLevel=1"
 """For the virtual machine: a node that lives for minutes gains nothing from the compiler that takes its time."""
 _DISK = "cluster.routing.allocation.disk.threshold_enabled"
 """Off: how full the disk of this machine is has nothing to do with any test."""
-ANY_DISK = {"cluster.routing.allocation.disk.threshold_enabled": False}
-"""Replicas are built however full the machine's disk is by whatever else is on it; without them nothing gets Green."""
 _PAUSE = 0.3
 _TAIL = 25
 
@@ -263,7 +261,6 @@ class Harbour:
         if os.geteuid() == 0:
             spec.setdefault("securityContext", {"runAsUser": 1000})
         spec["config"] = {_DISK: False, **(spec.get("config") or {})}
-        spec["config"] = {**ANY_DISK, **spec.get("config", {})}
         manifest = {
             "apiVersion": ElasticsearchCluster.api_version,
             "kind": ElasticsearchCluster.kind,
