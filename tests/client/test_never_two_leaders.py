@@ -161,6 +161,22 @@ def test_a_leader_stops_by_itself_before_another_may_begin() -> None:
     assert (takeover.spec["holderIdentity"], takeover.spec["leaseTransitions"]) == ("other", 1)
 
 
+def test_whoever_left_a_lease_behind_leads_nobody() -> None:
+    spec = {"holderIdentity": "gone", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00Z"}
+    election = Election("me", TIMING, Random(1), lambda: 0.0)
+    election.looked(lease(spec), 0.0)
+    assert (election.holder, election.leader) == ("gone", "")
+    election.looked(lease(spec), 2.0)
+    assert election.leader == "", "it has not been seen to do anything"
+    election.looked(lease({**spec, "renewTime": "2026-01-01T00:00:02Z"}), 4.0)
+    assert election.leader == "gone"
+
+    watching = Election("me", TIMING, Random(1), lambda: 0.0)
+    watching.looked(None, 0.0)
+    watching.looked(lease(spec), 2.0)
+    assert watching.leader == "gone", "it came while it was looked for"
+
+
 def test_an_answer_that_comes_too_late_makes_no_leader() -> None:
     election = Election("me", TIMING, Random(1), lambda: 0.0)
     election.looked(None, 0.0)

@@ -159,6 +159,36 @@ def test_an_image_that_no_node_has_is_told_with_the_command_that_brings_it() -> 
     assert "pilothouse image import elasticsearch:7.17.9 FILE" in message
 
 
+def starting(sea: Sea, name: str, *, reason: str, message: str) -> None:
+    """Its pod runs, is not ready, and its pilot says why."""
+    unready = {"type": "Ready", "status": "False", "reason": reason, "message": message}
+    probed = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+    sea.change(sea.of(Pod, name), lambda tree: tree["status"].update(phase="Running", conditions=[probed]))
+    sea.change(sea.of(Pilot, name), lambda tree: tree["status"].update(conditions=[unready]))
+
+
+def test_a_node_that_starts_is_nothing_amiss_and_its_pilots_words_are_told() -> None:
+    sea, test = one_cluster()
+    sea.sail(test)
+    starting(sea, "es-test-mixed-0", reason="NotReady", message="It has not answered yet.")
+    sea.step(elasticsearch_clusters, test)
+    found = sea.of(test.noun, "test")
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+    assert (
+        "es-test-mixed-0 is not ready: It has not answered yet." in found.condition("Progressing")["message"]
+    )  # type: ignore[index]
+
+
+def test_a_hook_that_fails_is_told_by_the_cluster() -> None:
+    sea, test = one_cluster()
+    sea.sail(test)
+    starting(sea, "es-test-mixed-0", reason="HookFailed", message="Preflight failed: no room on the disk")
+    sea.step(elasticsearch_clusters, test)
+    assert sea.condition(test, "Degraded") == ("True", "HookFailed")
+    message = sea.of(test.noun, "test").condition("Degraded")["message"]  # type: ignore[index]
+    assert "Preflight failed: no room on the disk" in message
+
+
 def test_the_initial_masters_are_named_until_the_cluster_is_formed() -> None:
     sea = Sea()
     test = sea.add(elastic("test", pools=[pool("master", 3, "master"), pool("data", 1, "data")]))
