@@ -151,6 +151,7 @@ def test_a_secret_of_ones_own_is_used_as_it_is() -> None:
     said = sea.of(test.noun, "test").condition("Secured")
     assert said is not None
     assert "Secret people has no elastic" in said["message"]
+    assert sea.condition(test, "Degraded") == ("True", "SecretMissing"), "nobody else makes it"
     sea.change(sea.of(Secret, "people"), lambda tree: tree["data"].update(elastic="c2VjcmV0"))
     sea.sail(test)
     assert len(sea.all(Pod)) == 2

@@ -104,7 +104,10 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
     if scene.security.missing:
         # What is there goes on as it is; nothing can be made without them.
         because = f"nothing is changed: {scene.security.missing}"
-        yield from _say(scene, Step("SecretMissing", because))
+        # Those of a new cluster are about to be made; whatever else is missing, a person has to bring.
+        yield from _say(
+            scene, Step("SecretMissing", because, refused=scene.is_formed or bool(cluster.spec["security"]))
+        )
         yield from supporting
         yield Wait("SecretMissing", because=because)
         return
