@@ -55,3 +55,15 @@ async def test_a_version_that_no_node_has_is_told_with_what_brings_it(tmp_path: 
         )
         seen = await old.until(lambda seen: seen.reason("Degraded") == "ErrImageNeverPull")
         assert "leave spec.pilotImage out" in seen.message("Degraded")
+
+        ours = await harbour.cluster(
+            "ours",
+            pools=[pool("data", 1)],
+            version="8.17.1",
+            pilotImage={"repository": "host/pilothouse", "tag": "any"},
+        )
+        seen = await ours.until(lambda seen: seen.reason("Degraded") == "ErrImageNeverPull")
+        assert "elasticsearch:8.17.1" in seen.message("Degraded")
+        [pod] = await ours.pods()
+        installed = pod.at("status", "initContainerStatuses")[0]["state"]["terminated"]
+        assert installed["exitCode"] == 0, installed

@@ -43,7 +43,11 @@ _SHARED_PATH: Final = "/shared"
 _STOPPING: Final = 1800
 """Seconds for a node to stop in: a database that is killed has to recover."""
 _SECRETS: Final = "/etc/pilothouse/elasticsearch"
-_INSTALLING: Final = {"cpu": "10m", "memory": "50Mi"}
+_INSTALLING: Final = {
+    "requests": {"cpu": "10m", "memory": "50Mi"},
+    "limits": {"cpu": "500m", "memory": "100Mi"},
+}
+"""For a moment only. With a hundredth of a processor as its limit it would take half a minute."""
 READY_PORT: Final = 12001
 LIVE_PORT: Final = 12000
 
@@ -185,7 +189,7 @@ def _installing(pilot: Tree) -> Tree:
         "image": f"{pilot['repository']}:{pilot['tag']}",
         "imagePullPolicy": pilot.get("pullPolicy") or "IfNotPresent",
         "command": ["pilothouse", "pilot", "install", _SHARED_PATH],
-        "resources": {"requests": dict(_INSTALLING), "limits": dict(_INSTALLING)},
+        "resources": {name: dict(amounts) for name, amounts in _INSTALLING.items()},
         "volumeMounts": [{"name": _SHARED, "mountPath": _SHARED_PATH}],
     }
 
