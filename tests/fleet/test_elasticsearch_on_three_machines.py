@@ -222,6 +222,13 @@ async def test_a_machine_goes_away_and_comes_back_and_no_acknowledged_document_i
         left = [pod.status["podIP"] for pod in pods.values()]
         settings = {"settings": {"number_of_shards": 3, "number_of_replicas": 1}}
         await asyncio.to_thread(asked, left[0], "PUT", "/books", settings)
+
+        async def built() -> bool:
+            found = await asyncio.to_thread(asked, left[0], "GET", "/_cluster/health/books")
+            return bool(found["status"] == "green")
+
+        # A copy that is not built yet when its primary goes away can't take its place.
+        await eventually(built, seconds=SECONDS)
         await demo.until(is_whole)
         before = await demo.standing()
         writing = asyncio.create_task(demo.write(left))
