@@ -31,6 +31,7 @@ NODE = "es-safe-data-0"
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 async def test_who_may_come_in_plugins_and_another_certificate(tmp_path: Path) -> None:
     archive(VERSION)
     try:
