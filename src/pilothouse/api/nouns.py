@@ -9,6 +9,7 @@ are the server's business (``meta.kind.Kind``).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -37,9 +38,15 @@ class Noun(msgspec.Struct, frozen=True, cache_hash=True):
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Where it is served: all of it, a namespace's, or one object."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        within = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
-        rest = "".join(f"/{quote(part, safe='')}" for part in (name, subresource) if part)
+        within = f"/namespaces/{_quoted(namespace)}" if self.namespaced and namespace else ""
+        rest = "".join(f"/{_quoted(part)}" for part in (name, subresource) if part)
         return f"{root}{within}/{self.plural}{rest}"
+
+
+@lru_cache(maxsize=8192)
+def _quoted(part: str) -> str:
+    """Names come again and again, and to look at each of their letters takes as long as all the rest of a path."""
+    return quote(part, safe="")
 
 
 Namespace: Final = Noun("", "v1", "Namespace", "namespaces", namespaced=False)

@@ -7,13 +7,16 @@ The edge (``http``) makes a ``Request`` of what came over the wire, and writes t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from functools import lru_cache
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
+_SHORT: Final = 200
+"""Queries of which the same come again and again, from each writer its own, are no longer than this."""
 
 
 class User(msgspec.Struct, frozen=True):
@@ -59,11 +62,19 @@ class Request(msgspec.Struct):
 
     def params(self) -> dict[str, str]:
         """The query's parameters; of one that is repeated, the first."""
-        found: dict[str, str] = {}
-        if self.query:
-            for name, value in parse_qsl(self.query, keep_blank_values=True):
-                found.setdefault(name, value)
-        return found
+        if not self.query:
+            return {}
+        return dict(_remembered(self.query)) if len(self.query) <= _SHORT else _parsed(self.query)
+
+
+def _parsed(query: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        found.setdefault(name, value)
+    return found
+
+
+_remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 class Response(msgspec.Struct):

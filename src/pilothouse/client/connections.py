@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlencode, urlsplit
 
@@ -72,7 +73,7 @@ class Connections:
     def _encoded(self, call: Call, shown: Shown) -> bytes:
         target = f"{self._prefix}{call.path}"
         if call.query:
-            target = f"{target}?{urlencode(call.query)}"
+            target = f"{target}?{_query(tuple(call.query.items()))}"
         fields = [f"{name}: {value}" for name, value in (*call.headers.items(), *shown.headers)]
         if call.body or call.method not in ("GET", "HEAD", "DELETE"):
             fields.append(f"Content-Length: {len(call.body)}")
@@ -124,6 +125,12 @@ class Connections:
                 connection.close()
         self._kept = [connection for connection in self._kept if connection.usable]
         self._sweeping = loop.call_later(IDLE_SECONDS, self._sweep) if self._kept else None
+
+
+@lru_cache(maxsize=256)
+def _query(parameters: tuple[tuple[str, str], ...]) -> str:
+    """Those of one writer are mostly the same."""
+    return urlencode(parameters)
 
 
 class Connection(asyncio.Protocol):

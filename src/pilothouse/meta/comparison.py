@@ -10,10 +10,13 @@ walked: an update costs what it changes.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import Any, Final, NamedTuple
 
 from pilothouse.meta.field_sets import MEMBER, SELF, Tree
-from pilothouse.meta.topology import FREE, LEAF, LISTS, MAPS, SKIPPED, UNDESCRIBED, Node
+from pilothouse.meta.topology import FREE, LEAF, LIST_MAP, LISTS, MAPS, SKIPPED, UNDESCRIBED, Node
+
+_MAY_BE_MAPS: Final = (dict, NoneType)
 
 
 def fields_of(
@@ -124,7 +127,7 @@ def changes_only(
 ) -> bool:
     """True if all that differs are values of leaves that are in ``mine`` and in none of the ``others``.
 
-    Only maps are looked into: where a list differs, or a field came or went, the answer is no.
+    Only maps are looked into, and lists whose items have keys: where an item or a field came, went or moved, the answer is no.
     """
     if len(old) != len(new):
         return False
@@ -135,23 +138,39 @@ def changes_only(
         if before is after or before == after:
             continue
         name, child, _ = node.child(field)
-        kind = child.kind
-        if kind == SKIPPED:
-            continue
-        owned = mine.get(name)
-        if owned is None:
-            return False
-        shared = [tree[name] for tree in others if name in tree]
-        if kind == LEAF:
-            if shared or (owned and SELF not in owned):
-                return False
-        elif not (
-            kind in MAPS
-            and type(before) is type(after) is dict
-            and changes_only(before, after, child, owned, shared)
-        ):
+        if child.kind != SKIPPED and not _changes_alone(before, after, child, name, mine, others):
             return False
     return True
+
+
+def _changes_alone(
+    before: Any, after: Any, node: Node, name: str, mine: Tree, others: Sequence[Tree]
+) -> bool:
+    """The same of one field, which differs."""
+    owned = mine.get(name)
+    if owned is None:
+        return False
+    shared = [tree[name] for tree in others if name in tree]
+    kind, of, to = node.kind, type(before), type(after)
+    if kind in MAPS and of is to is dict:
+        return changes_only(before, after, node, owned, shared)
+    if kind == LIST_MAP and of is to is list:
+        return _items_change_only(before, after, node, owned, shared)
+    if kind == LEAF or (kind == FREE and of not in _MAY_BE_MAPS and to not in _MAY_BE_MAPS):
+        return not shared and (not owned or SELF in owned)
+    return False
+
+
+def _items_change_only(
+    before: list[Any], after: list[Any], node: Node, mine: Tree, others: Sequence[Tree]
+) -> bool:
+    names = node.elements(before)
+    if names is None or node.item is None or len(set(names)) < len(names) or node.elements(after) != names:
+        return False
+    return all(
+        old == new or _changes_alone(old, new, node.item, name, mine, others)
+        for name, old, new in zip(names, before, after, strict=True)
+    )
 
 
 def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: Parts) -> None:

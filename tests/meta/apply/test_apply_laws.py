@@ -8,6 +8,7 @@ from tests.meta.apply.databases import SCHEMA, Databases, copy, database
 
 from pilothouse.meta.comparison import changes_only, compare
 from pilothouse.meta.field_sets import difference, without
+from pilothouse.meta.schema import Schema
 from pilothouse.meta.topology import topology
 
 users = st.lists(
@@ -164,3 +165,28 @@ def test_a_value_of_ones_own_is_within_ones_fields_and_one_shared_is_not() -> No
     assert changes_only(old, new, node, mine, [{"f:spec": {"f:engine": {}}}])
     assert not changes_only(old, new, node, mine, [{"f:spec": {"f:replicas": {}}}])
     assert not changes_only(old, new, node, {"f:spec": {"f:engine": {}}}, [])
+
+
+def test_a_value_in_an_item_of_ones_own_is_within_ones_fields_unless_the_item_moves() -> None:
+    node = topology(SCHEMA)
+    old = database({"users": [{"name": "u1", "role": "ro"}, {"name": "u2", "role": "ro"}]})
+    new = database({"users": [{"name": "u1", "role": "ro"}, {"name": "u2", "role": "rw"}]})
+    item = {".": {}, "f:name": {}, "f:role": {}}
+    mine = {"f:spec": {".": {}, "f:users": {".": {}, 'k:{"name":"u1"}': item, 'k:{"name":"u2"}': item}}}
+    assert changes_only(old, new, node, mine, [])
+    assert not changes_only(
+        old, new, node, mine, [{"f:spec": {"f:users": {'k:{"name":"u2"}': {"f:role": {}}}}}]
+    )
+    assert not changes_only(old, new, node, {"f:spec": {"f:users": {'k:{"name":"u1"}': item}}}, [])
+    turned = database({"users": new["spec"]["users"][::-1]})
+    assert not changes_only(old, turned, node, mine, [])
+
+
+def test_a_value_that_no_schema_describes_is_within_ones_fields_unless_it_becomes_a_map() -> None:
+    node = topology(Schema(type="object", properties={"status": Schema(preserve_unknown=True)}))
+    mine = {"f:status": {".": {}, "f:seen": {}}}
+    assert changes_only({"status": {"seen": 1}}, {"status": {"seen": 2}}, node, mine, [])
+    assert changes_only({"status": {"seen": [1]}}, {"status": {"seen": [2]}}, node, mine, [])
+    assert not changes_only({"status": {"seen": 1}}, {"status": {"seen": {"a": 1}}}, node, mine, [])
+    assert not changes_only({"status": {"seen": None}}, {"status": {"seen": 1}}, node, mine, [])
+    assert not changes_only({"status": {"seen": 1}}, {"status": {"seen": 2}}, node, mine, [mine])
