@@ -17,8 +17,6 @@ from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from random import Random
 
-import msgspec
-
 from pilothouse.aio.ring import Bounds
 from pilothouse.aio.supervising import Supervisor
 from pilothouse.apiserver import codec, namespaces, scaling, tables, version
@@ -27,7 +25,7 @@ from pilothouse.apiserver.addresses import SERVICES, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals
 from pilothouse.apiserver.adopting import adopt
 from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import Attributes, Chain, Masters, demand, refusal
+from pilothouse.apiserver.authorization import Attributes, Chain, Masters
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.bootstrap_tokens import BootstrapTokens
 from pilothouse.apiserver.cache import Cache
@@ -41,17 +39,17 @@ from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
 from pilothouse.apiserver.definitions import Definitions
 from pilothouse.apiserver.discovery import Discovery
 from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
-from pilothouse.apiserver.fencing import Fence, fence_of
-from pilothouse.apiserver.grammar import Place, fits, locate, verb_of
+from pilothouse.apiserver.grammar import fits, locate, subresource_verbs, verb_of
 from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.minting import Minting
 from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
 from pilothouse.apiserver.node_calls import Nodes, NoNodes
-from pilothouse.apiserver.node_proxy import NodeProxy, asks_for_figures
+from pilothouse.apiserver.node_proxy import NodeProxy
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.apiserver.patching import Patcher
+from pilothouse.apiserver.permitting import Permits
 from pilothouse.apiserver.pod_streams import NAMES_OF_STREAMS, PodStreams
 from pilothouse.apiserver.pods import Pods
 from pilothouse.apiserver.prompt_reads import PromptReads
@@ -72,14 +70,12 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
-from pilothouse.meta.kind import Kind, Resource
-from pilothouse.meta.selectors import FieldSelector, SelectorError
+from pilothouse.meta.kind import Resource
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.interface import Store
 
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
-_SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _NAMESPACES = "namespaces"
 
@@ -116,6 +112,7 @@ class Core:
         self._rbac = Rbac(self.cache)
         self._restriction = Restriction(self.cache)
         self._authorizer = Chain([Masters(), self._restriction, self._rbac])
+        self._permits = Permits(self._authorizer)
         self._aggregation = Aggregation(self.catalog, self.cache, self._objects, clock)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
         self._addresses = ServiceAddresses(self.cache, book, service_addresses, random)
@@ -207,15 +204,14 @@ class Core:
             return await self._path(request)
         params = request.params() if request.query else {}
         verb = verb_of(request.method, place, params)
-        if not self._may_read_figures(request, verb, place):
-            self._authorize(request, verb or request.method.lower(), place, params)
+        self._permits.demand_place(request, verb or request.method.lower(), place, params)
         served = self.catalog.find(place.group, place.version, place.plural)
         if served is None or not fits(served.kind, place, verb):
             return _page_not_found()
         if served.kind.deprecation:
             request.warnings.append(served.kind.deprecation)
         namespace = place.namespace if served.kind.namespaced else ""
-        fence = self._fence(request) if request.method not in _READ_VERBS else None
+        fence = self._permits.fence(request) if request.method not in _READ_VERBS else None
         call = Call(request, served, verb, namespace, place.name, place.subresource, params, fence)
         if verb in _WRITE_VERBS:
             _check_answerable(call)
@@ -285,7 +281,7 @@ class Core:
 
     async def _subresource(self, call: Call) -> Answer:
         kind = call.served.kind
-        allowed = _subresource_verbs(kind, call.subresource)
+        allowed = subresource_verbs(kind, call.subresource)
         if not allowed and kind.native:
             # Such as pods/portforward: Kubernetes has it, this server does not. That must not read as if the pod were gone.
             raise errors.not_served(kind.plural, kind.group)
@@ -332,7 +328,7 @@ class Core:
     async def _path(self, request: Request) -> Answer:
         """A path that is no resource's: discovery, OpenAPI, version."""
         verb = _READ_VERBS.get(request.method, request.method.lower())
-        self._demand(request, Attributes.of_path(verb, request.path))
+        self._permits.demand(request, Attributes.of_path(verb, request.path))
         if request.path in version.PATHS:
             return version.answer()
         if page := self._pages.get(request.path):
@@ -362,53 +358,6 @@ class Core:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{each}" for each in versions)]
         return sorted(paths)
 
-    def _authorize(self, request: Request, verb: str, place: Place, params: dict[str, str]) -> None:
-        if params and verb in _SELECTING_VERBS:
-            fields = params.get("fieldSelector", "")
-            attributes = Attributes.of_place(
-                verb,
-                place,
-                request.path,
-                name=_pinned_name(fields) if fields else "",
-                label_selector=params.get("labelSelector", ""),
-                field_selector=fields,
-            )
-        else:
-            attributes = Attributes.of_place(verb, place, request.path)
-        self._demand(request, attributes)
-
-    def _may_read_figures(self, request: Request, verb: str, place: Place) -> bool:
-        """Whoever may read a node's figures may do so here, without the right to all that its server tells."""
-        if place.subresource != "proxy" or not asks_for_figures(request.path):
-            return False
-        asked = Attributes.of_place(verb, msgspec.structs.replace(place, subresource="metrics"), request.path)
-        decision = self._authorizer.decide(request.user, asked)
-        if decision.allowed:
-            request.verdict = decision
-        return decision.allowed
-
-    def _demand(self, request: Request, attributes: Attributes) -> None:
-        request.verdict = decision = self._authorizer.decide(request.user, attributes)
-        if not decision.allowed:
-            raise refusal(request.user, attributes, decision.reason)
-
-    def _fence(self, request: Request) -> Fence | None:
-        """The leadership that a write is made under. Whether it holds tells something about the Lease: so it must be one
-        that the user may read.
-        """
-        fence = fence_of(request.headers)
-        if fence is not None:
-            asked = Attributes(
-                "get",
-                group="coordination.k8s.io",
-                version="v1",
-                resource="leases",
-                namespace=fence.namespace,
-                name=fence.lease,
-            )
-            demand(self._authorizer, request.user, asked)
-        return fence
-
     def _may_create(self, call: Call) -> None:
         """An apply or an update that creates needs the right to create as well."""
         kind = call.served.kind
@@ -421,7 +370,7 @@ class Core:
             namespace=call.namespace,
             name=call.name,
         )
-        self._demand(call.request, attributes)
+        self._permits.demand(call.request, attributes)
         self._definitions.check_create(kind)
 
     async def _delete_collection(self, call: Call) -> Answer:
@@ -445,22 +394,3 @@ def _check_answerable(call: Call) -> None:
     form = negotiate(call.request, Endpoint.LIST if call.verb == "deletecollection" else Endpoint.OBJECT)
     if form.transform == TABLE:
         tables.included(call.params)
-
-
-def _subresource_verbs(kind: Kind, name: str) -> tuple[str, ...]:
-    if name == "status" and kind.status:
-        return ("get", "update", "patch")
-    if name == "scale" and kind.scale is not None:
-        return ("get", "update", "patch")
-    for subresource in kind.subresources:
-        if subresource.name == name:
-            return subresource.verbs
-    return ()
-
-
-def _pinned_name(selector: str) -> str:
-    """The name that a field selector asks for; empty if it doesn't, or is none (which the list itself will refuse)."""
-    try:
-        return FieldSelector.parse(selector).exact("metadata.name") or ""
-    except SelectorError:
-        return ""

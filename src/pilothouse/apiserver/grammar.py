@@ -91,3 +91,15 @@ def fits(kind: Kind, place: Place, verb: str) -> bool:
     if kind.namespaced:
         return place.namespaced or (not place.name and verb in ("list", "watch"))
     return not place.namespaced
+
+
+def subresource_verbs(kind: Kind, name: str) -> tuple[str, ...]:
+    """What may be done with a subresource of a kind; nothing if it has none of this name."""
+    if name == "status" and kind.status:
+        return ("get", "update", "patch")
+    if name == "scale" and kind.scale is not None:
+        return ("get", "update", "patch")
+    for subresource in kind.subresources:
+        if subresource.name == name:
+            return subresource.verbs
+    return ()
