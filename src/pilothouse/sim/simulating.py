@@ -122,7 +122,15 @@ def run(
     scenario: Scenario, doing: Sequence[Action], fortune: Fortune, *, seed: int, weather: Weather
 ) -> Report:
     """One run of these actions under this fortune. Raises ``Failed``."""
-    with _no_collecting(), SeededLoop(seed) as loop:
+    with _no_collecting():
+        # By a function of its own, so that nothing of the run is held any more when what it left is collected.
+        return _run(scenario, doing, fortune, seed, weather)
+
+
+def _run(
+    scenario: Scenario, doing: Sequence[Action], fortune: Fortune, seed: int, weather: Weather
+) -> Report:
+    with SeededLoop(seed) as loop:
         fleet = Fleet(scenario, doing, fortune, loop, seed=seed, weather=weather)
         try:
             loop.run_until_complete(fleet.run())
