@@ -89,6 +89,12 @@ class Publisher:
                     await asyncio.sleep(_AGAIN.after(failures))
                     continue
             failures, self.problem = 0, ""
+            if self._pod.revision > self._revision:
+                # Somebody else wrote while we did, and nobody will tell us again: what he says of ours is put right.
+                self._known, self._revision = self._pod.status, self._pod.revision
+                if self._wanted is not None and difference(self._known, self._wanted):
+                    self._news.set()
+                    continue
             if self._wanted is wanted:
                 self._wanted = None
                 self._idle.set()
