@@ -1,4 +1,4 @@
-"""A real Elasticsearch on `pilothouse up`, in short: three nodes come up, one is drained and goes.
+"""A real Elasticsearch on `pilothouse up`, in short: three nodes come up, one is drained and goes, the others move up a version.
 
 The voyages in tests/voyages tell the same at length.
 """
@@ -13,14 +13,14 @@ from tests.kit.harbour import Cluster, Harbour, Seen, pool
 
 from pilothouse.api.nouns import PersistentVolumeClaim
 
-VERSION = "7.17.29"
+VERSION, NEXT = "7.17.29", "8.17.0"
 DOCUMENTS = 300
 LAST = "es-test-mixed-2"
 
 
 @pytest.fixture
 async def harbour(tmp_path: Path) -> AsyncIterator[Harbour]:
-    async with Harbour.open(tmp_path, versions=(VERSION,)) as harbour:
+    async with Harbour.open(tmp_path, versions=(VERSION, NEXT)) as harbour:
         yield harbour
 
 
@@ -41,9 +41,8 @@ async def books(test: Cluster) -> int:
     return int(found["hits"]["total"]["value"])
 
 
-@pytest.mark.long
 @pytest.mark.timeout(1500)
-async def test_it_becomes_green_and_shrinks_without_loss(harbour: Harbour) -> None:
+async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(harbour: Harbour) -> None:
     """nav-E04 to nav-E08, nav-E10 and nav-E11 with an index of our own."""
     test = await harbour.cluster("test", pools=[pool("mixed", 3)], version=VERSION)
     seen = await test.until(lambda seen: seen.is_done and seen.ready == 3)
@@ -73,3 +72,11 @@ async def test_it_becomes_green_and_shrinks_without_loss(harbour: Harbour) -> No
     assert "Decommission" in await reasons(harbour, "test")
     claims = await harbour.api.list(PersistentVolumeClaim, "default")
     assert f"elasticsearch-data-{LAST}" in {claim.name for claim in claims.objects}
+
+    # The highest first; both are there in the end, and everything is.
+    await test.patch({"version": NEXT})
+    seen = await test.until(lambda seen: NEXT in {each.status.get("version") for each in seen.pilots})
+    assert seen.pilot("es-test-mixed-0").status.get("version") == VERSION
+    seen = await test.until(lambda seen: seen.is_done and seen.version == NEXT)
+    assert seen.nodes == 2
+    assert await books(test) == DOCUMENTS

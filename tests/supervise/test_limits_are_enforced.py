@@ -67,6 +67,19 @@ async def test_a_fork_bomb_is_contained(box: Box, group: Group, tmp_path: Path) 
     assert alive_with(marker) == []
 
 
+def test_all_groups_together_weigh_as_much_as_is_said(cgroups: Cgroups, group: Group) -> None:
+    cgroups.weigh(4)
+    group.make(Limits(cpu_request=0.5))
+    [(name, four, half)] = [
+        (file, four, half)
+        for file, four, half in (("cpu.shares", "4096", "512"), ("cpu.weight", "157", "20"))
+        if any(Path(folder, file).exists() for folder in group.folders)
+    ]
+    [mine] = [Path(folder, name) for folder in group.folders if Path(folder, name).exists()]
+    assert mine.read_text().strip() == half
+    assert (mine.parents[3] / name).read_text().strip() == four
+
+
 async def test_what_is_killed_has_the_processors_to_end_on(box: Box, group: Group) -> None:
     group.make(Limits(cpu=0.01, pids=100))
     crowd = "for i in $(seq 50); do while :; do :; done & done; echo up; wait"

@@ -9,6 +9,8 @@ say otherwise; SIGUSR1 leaves them running in any case.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import random
 import signal
 import socket
@@ -50,6 +52,8 @@ from pilothouse.node.volumes.opening import open_volumes
 from pilothouse.node.volumes.preparing import Volumes
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.surveying import survey_machine
+
+log = logging.getLogger(__name__)
 
 AGENT = f"pilothouse-node/{pilothouse.__version__}"
 
@@ -154,12 +158,17 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
 async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volumes) -> Parts:
     """All that the agent is made of."""
     group = f"pilothouse/{settings.name}"
+    groups = cgroups.find(group)
+    try:
+        groups.weigh(os.cpu_count() or 1)
+    except OSError as problem:
+        log.warning("pods together weigh as little as any one process: %s", problem)
     return Parts(
         images=Library(settings.data / "images", clock),
         volumes=volumes,
         addresses=_network(settings, api, clock, random.Random()),
         containers=containers,
-        groups=cgroups.find(group),
+        groups=groups,
         survey=await survey_machine(settings.data / "survey", group),
     )
 

@@ -20,7 +20,7 @@ from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.installation import installation
 from pilothouse.node.lifecycle.roles import Part, parts
-from pilothouse.node.limits import broken_promises, denied, group_name, limits_of
+from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, pod_group, weight_of
 from pilothouse.node.minding import told
 from pilothouse.node.parts import NotYet, Parts, Prepared
 from pilothouse.node.security import Self
@@ -109,6 +109,9 @@ class Outfitter:
         self._throttles[part.name] = throttles
         group = self._parts.groups.group(group_name(pod.uid, part.name))
         try:
+            self._parts.groups.group(pod_group(pod.uid)).make(
+                weight_of(each.spec for each in parts(pod.spec))
+            )
             complaints = group.make(limits)
         except OSError as problem:
             self._complaints[part.name] = denied(limits, told(problem))

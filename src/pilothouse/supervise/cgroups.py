@@ -2,6 +2,7 @@
 
     cgroups = find("pilothouse/node-1")
     cgroups.unavailable                              # {"io": "the kernel does not offer it ..."}
+    cgroups.weigh(os.cpu_count())                    # against what else runs on the machine
     group = cgroups.group("pods/3f2a/db")
     for complaint in group.make(Limits(cpu=2, memory=2**30, pids=500)): ...    # what is not enforced, and why
     launch = Launch(..., cgroups=group.folders)
@@ -162,6 +163,13 @@ class Cgroups:
     def group(self, name: str) -> Group:
         """A group by its name, which may have slashes in it. Nothing is created yet."""
         return Group(self._trees, self._unified, f"{self._base}/{name}", self.unavailable)
+
+    def weigh(self, processors: float) -> None:
+        """Let all groups together count for so many processors. Else the kernel has them all weigh as much as any one process outside."""
+        parts = self._base.split("/")
+        for depth in range(len(parts)):
+            above = "/".join(parts[: depth + 1])
+            Group(self._trees, self._unified, above, self.unavailable).make(Limits(cpu_request=processors))
 
 
 def find(base: str, *, proc: Path = Path("/proc")) -> Cgroups:
