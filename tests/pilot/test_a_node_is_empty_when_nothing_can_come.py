@@ -25,6 +25,8 @@ class Played:
         self.settings: dict[str, str] = {}
         self.here: list[dict[str, Any]] = []
         """The shards on the node."""
+        self.nowhere: list[dict[str, Any]] = []
+        """Those that no node has been given."""
         self.meanwhile: Callable[[], None] = lambda: None
         """What happens when its settings have just been asked for."""
 
@@ -58,7 +60,7 @@ class Played:
             "cluster_uuid": "u",
             "master_node": "1",
             "nodes": {"1": {"name": OTHER}, "2": {"name": NAME}},
-            "routing_nodes": {"nodes": {"1": [], "2": self.here}},
+            "routing_nodes": {"unassigned": self.nowhere, "nodes": {"1": [], "2": self.here}},
         }
 
 
@@ -116,3 +118,23 @@ async def test_a_shard_that_comes_just_before_the_exclusion_is_not_overlooked(
     elasticsearch.meanwhile = comes
     assert await left(1) != ""
     assert await left(1) == "1 shards are left"
+
+
+async def test_it_is_not_empty_while_a_shard_is_on_no_node_and_may_be_on_its_disk(
+    played: tuple[Played, Left],
+) -> None:
+    elasticsearch, left = played
+    elasticsearch.excluded_for("mine/1")
+
+    def nowhere(primary: bool, source: str) -> list[dict[str, Any]]:
+        shard = {"index": "books", "shard": 0, "primary": primary, "state": "UNASSIGNED"}
+        return [{**shard, "recovery_source": {"type": source}}]
+
+    # It has just been started anew, or can't open what it has: nobody else has it either.
+    elasticsearch.nowhere = nowhere(True, "EXISTING_STORE")
+    assert "shards of books are on no node" in str(await left(1))
+    # A copy that has no place yet, and an index that nothing was ever written to, are not here.
+    elasticsearch.nowhere = nowhere(False, "PEER")
+    assert await left(1) == ""
+    elasticsearch.nowhere = nowhere(True, "EMPTY_STORE")
+    assert await left(1) == ""

@@ -191,6 +191,11 @@ class Elasticsearch:
         shards = state.shards.get(id, 0)
         if waiting := seeing.not_elsewhere(id, seeing.copies_of(copies), staying):
             return f"{waiting} shards are left", shards
+        if id in (holders.get("nodes") or {}) and (lost := seeing.sought(copies)):
+            return (
+                f"shards of {', '.join(lost)} are on no node, and this one may have the last copy of them",
+                shards,
+            )
         if self.stands(wish) and build.numbers >= (7, 0) and id in state.voters:
             return "it still has a vote among the masters", shards
         if self.stands(wish) and build.numbers < (7, 0):

@@ -26,7 +26,14 @@ STATE_FILTER: Final = ",".join(
     )
 )
 COPIES_FILTER: Final = ",".join(
-    (STATE_FILTER, *(f"routing_nodes.nodes.*.{name}" for name in ("shard", "state")))
+    (
+        STATE_FILTER,
+        *(f"routing_nodes.nodes.*.{name}" for name in ("shard", "state")),
+        *(
+            f"routing_nodes.unassigned.{name}"
+            for name in ("index", "shard", "primary", "recovery_source.type")
+        ),
+    )
 )
 DATA_NODES: Final = "/_nodes/data:true/http"
 DATA_NODES_FILTER: Final = "nodes.*.name"
@@ -44,6 +51,8 @@ STATS_FILTER: Final = ",".join(
     )
 )
 _HEALTHS: Final = {"green": "Green", "yellow": "Yellow", "red": "Red"}
+_FROM_ELSEWHERE: Final = ("EMPTY_STORE", "SNAPSHOT", "LOCAL_SHARDS")
+"""What a primary may be made from that was on no node before."""
 _NO_UUID: Final = ("", "_na_")
 
 
@@ -125,6 +134,20 @@ def not_elsewhere(node: str, copies: Collection[Copy], staying: Collection[str])
         for copy in copies
         if copy.node == node
         for found in (elsewhere.get(copy.shard, {}),)
+    )
+
+
+def sought(answer: Mapping[str, Any]) -> list[str]:
+    """The indices with shards that have data, and that no node has: by what the cluster's state says.
+
+    A node that has just come back, or that can't open a shard, has the data on its disk and is not told to hold it."""
+    unassigned = (answer.get("routing_nodes") or {}).get("unassigned") or ()
+    return sorted(
+        {
+            str(each.get("index"))
+            for each in unassigned
+            if each.get("primary") and (each.get("recovery_source") or {}).get("type") not in _FROM_ELSEWHERE
+        }
     )
 
 
