@@ -64,6 +64,15 @@ def test_nav_P28_what_was_done_is_not_done_again_when_a_later_hook_fails() -> No
     assert not gives_up("PreStart", 100, asked=False, urgency=0)
 
 
+def test_another_configuration_that_comes_before_the_start_is_prepared_for_from_the_beginning() -> None:
+    life = Life().preparing().preparing_for("a").ran("PreStart", "WriteConfiguration")
+    same = life.preparing_for("a")
+    assert decide(same, wish("a"), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
+    other = life.preparing_for("b")
+    assert decide(other, wish("b"), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
+    assert running("a").preparing_for("b") == running("a"), "what runs is stopped first"
+
+
 def test_another_hash_restarts_the_database_in_place_with_all_its_hooks() -> None:
     life = running("a").ran("PreStop", "Flush")
     act = decide(life, wish("b", 2), asked=False, hooks=HOOKS)

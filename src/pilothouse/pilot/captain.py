@@ -157,6 +157,8 @@ class Captain:
             wish = self._wish()
             if wish is not None and self._life.is_running and wish.hash == self._life.hash:
                 self._life = self._life.confirmed(wish.generation)
+            if wish is not None:
+                self._life = self._life.preparing_for(wish.hash)
             restart = self._seen.restart if self._seen is not None else ""
             act = decide(self._life, wish, asked=asked.urgency > 0, hooks=self._names(wish), restart=restart)
             match act:
@@ -189,14 +191,20 @@ class Captain:
             # Others act on what they see: that it is about to stop is told before anything is done about it.
             await self._report()
 
+        asked_for = ""
+
         async def run() -> None:
+            nonlocal asked_for
             wish = self._wish()
             assert wish is not None
+            asked_for = wish.hash
             hook = next((each for each in self._driver.hooks(phase, wish) if each.name == name), None)
             if hook is not None:
                 await hook.run()
 
         if await self._persistently(phase, name, run, asked):
+            if phase == "PreStart" and asked_for != self._life.prepared:
+                return  # Another configuration was asked for meanwhile, for which all is done again.
             self._become(self._life.ran(phase, name))
 
     async def _persistently(

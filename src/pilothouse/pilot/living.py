@@ -10,7 +10,8 @@
         case Leave(code): ...               # the pilot's own exit code
 
 * Nothing is started before the Pilot is there. A Pilot that goes away later changes nothing: the database goes on with what it has.
-* Hooks run in order, each once for every start. What has been done is not done again when a later one fails.
+* Hooks run in order, each once for every start. What has been done is not done again when a later one fails, unless another configuration
+  is asked for by then: a database is started with nothing that was prepared for an earlier one.
 * A configuration with another hash restarts the database in place: PreStop, stop, PostStop, and all over again.
 * A database that ends by itself ends the pilot, with a code that is not 0, so that the pod is started anew.
 """
@@ -75,7 +76,16 @@ class Life(msgspec.Struct, frozen=True):
     generation: int = 0
     stopping: str = ""
     """Why it is being stopped."""
+    prepared: str = ""
+    """The hash of the configuration that the next start is prepared for."""
     done: frozenset[tuple[Phase, str]] = frozenset()
+
+    def preparing_for(self, hash: str) -> Life:
+        """What was done for a start with another configuration is to be done again."""
+        if self.is_running or self.has_ended or self.prepared == hash:
+            return self
+        kept = frozenset(each for each in self.done if each[0] != "PreStart")
+        return msgspec.structs.replace(self, prepared=hash, done=kept)
 
     def ran(self, phase: Phase, name: str) -> Life:
         """A hook is done, or given up."""
