@@ -35,6 +35,12 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         """What it is called in a decision's record."""
         return type(self).__name__
 
+    def __repr__(self) -> str:
+        """For logs: what is done to whom, and why. What is written stays out of it, since it may be a Secret's."""
+        about = subject(self)
+        whom = f" {about[1]} {about[2]}/{about[3]}" if about is not None else ""
+        return f"<{self.verb}{whom}: {self.because}>"
+
 
 class Create(Intent, frozen=True):
     """Make an object. If there is one of that name already, the decision is taken again with it in view."""
