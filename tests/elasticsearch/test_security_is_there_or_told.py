@@ -179,6 +179,26 @@ def test_the_nodes_certificate_can_be_made_again_by_the_authority_there_is() -> 
     assert sea.condition(test, "Secured") == ("True", "Enabled")
 
 
+def test_secrets_of_an_earlier_cluster_of_the_name_are_not_taken_over() -> None:
+    sea, test = secured()
+    sea.step(forging, test)
+    for secret in sea.all(Secret):
+        sea.change(
+            secret, lambda tree: tree["metadata"]["ownerReferences"][0].update(uid="of the earlier one")
+        )
+    sea.step(elasticsearch_clusters, test)
+    assert sea.all(StatefulSet) == []
+    said = sea.of(test.noun, "test").condition("Secured")
+    assert said is not None
+    assert "is of an earlier cluster test, and is about to go" in said["message"]
+    # The garbage collector takes them one after the other.
+    for name in ("es-test-certificates", "es-test-users", "es-test-authority"):
+        sea.remove(sea.of(Secret, name))
+        sea.step(forging, test)
+    assert len(sea.all(Secret)) == 3
+    assert all(secret.owned_by(test) for secret in sea.all(Secret))
+
+
 def elastic_kind() -> Kind:
     served = Catalog(own_resources()).of_kind("navigator.jetstack.io/v1beta1", "ElasticsearchCluster")
     assert served is not None

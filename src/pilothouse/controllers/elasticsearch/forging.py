@@ -27,6 +27,7 @@ from pilothouse.controllers.elasticsearch.securing import (
     authority_name,
     certificates_name,
     content,
+    is_predecessors,
     node_names,
     users_name,
 )
@@ -95,6 +96,12 @@ def _certificates(cluster: Object, world: World, forge: Makes) -> Iterator[Inten
     if found is not None and not found.owned_by(cluster):
         return
     kept = world.find(Secret, space, of_authority)
+    if is_predecessors(kept, cluster):
+        # What it signs could never be renewed once it is gone.
+        yield Wait(
+            "SecretTerminating", because=f"Secret {of_authority} is of an earlier cluster, and is about to go"
+        )
+        return
     if kept is None and (found is not None or _is_formed(cluster)):
         yield Wait(
             "AuthorityGone",

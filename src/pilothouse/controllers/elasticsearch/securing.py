@@ -49,9 +49,11 @@ def security_of(cluster: Object, world: World) -> Security:
         return NONE
     certificates, users = certificates_name(cluster), users_name(cluster)
     found = world.find(Secret, cluster.namespace, certificates)
+    known = world.find(Secret, cluster.namespace, users)
     said = [
-        _lacking(certificates, found, (AUTHORITY, CERTIFICATE, KEY)),
-        _lacking(users, world.find(Secret, cluster.namespace, users), (USER,)),
+        _of_predecessor(cluster, certificates, found)
+        or _lacking(certificates, found, (AUTHORITY, CERTIFICATE, KEY)),
+        _of_predecessor(cluster, users, known) or _lacking(users, known, (USER,)),
     ]
     parts = [content(found, key) for key in (AUTHORITY, CERTIFICATE)]
     return Security(
@@ -61,6 +63,14 @@ def security_of(cluster: Object, world: World) -> Security:
         digest=hashlib.sha256(b"\0".join(parts)).hexdigest()[:_LENGTH] if all(parts) else "",
         missing="; ".join(filter(None, said)),
     )
+
+
+def is_predecessors(secret: Object | None, cluster: Object) -> bool:
+    """Whether it is of a cluster of this name that was here before, and about to go after it."""
+    owner = (secret.controller if secret is not None else None) or {}
+    return (owner.get("kind"), owner.get("name")) == (cluster.kind, cluster.name) and owner.get(
+        "uid"
+    ) != cluster.uid
 
 
 def authority_name(cluster: Object) -> str:
@@ -115,6 +125,12 @@ def secured(security: Security, pilots: Iterable[Object]) -> tuple[str, str, str
             f"Nodes and clients talk encrypted; ca.crt is in Secret {security.certificates}, the password of {USER} in {security.users}.",
         )
     return "Secured", "Unknown", "NodesStarting", "Not all nodes have said yet that they are secured."
+
+
+def _of_predecessor(cluster: Object, name: str, secret: Object | None) -> str:
+    if not is_predecessors(secret, cluster):
+        return ""
+    return f"Secret {name} is of an earlier cluster {cluster.name}, and is about to go"
 
 
 def _lacking(name: str, secret: Object | None, keys: Iterable[str]) -> str:
