@@ -169,7 +169,9 @@ def test_a_pod_whose_limits_hold_says_nothing_about_them(stage: Stage) -> None:
         assert pod.condition("pilothouse.io/LimitsEnforced") is None
         whole, limits = stage.groups.made.values()
         assert (limits.memory, limits.cpu, limits.cpu_request) == (64 * 2**20, 0.5, 0.5)
-        assert (whole.memory, whole.cpu, whole.cpu_request) == (None, None, 0.5), "pods weigh what they ask for"
+        assert (whole.memory, whole.cpu, whole.cpu_request) == (None, None, 0.5), (
+            "pods weigh what they ask for"
+        )
 
     stage.play(scene)
 

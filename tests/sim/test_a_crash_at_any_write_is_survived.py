@@ -14,9 +14,11 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from pilothouse.api.nouns import ConfigMap, Namespace, Node, Pilot
+from pilothouse.api.nouns import ConfigMap, Namespace, Node, Pilot, Secret
 from pilothouse.app.controllers import all_controllers
 from pilothouse.client.rest import Api
+from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
+from pilothouse.controllers.elasticsearch.securing import AUTHORITY, CERTIFICATE, content
 from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.controllers.pilots.silence import silence
 from pilothouse.controllers.promises import PROMISES
@@ -25,6 +27,8 @@ from pilothouse.controllers.stranded_pods import stranded_pods
 from pilothouse.sim.faults import Fault, Mishap, Place
 from pilothouse.sim.fleet import Action, Scenario
 from pilothouse.sim.scenarios import SCENARIOS
+from pilothouse.sim.scenarios.doing import SPACE
+from pilothouse.sim.scenarios.elastic import pools_of, story
 from pilothouse.sim.scenarios.nodes import nodes_settled
 from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.simulating import Report, struck
@@ -85,6 +89,16 @@ async def no_pilots(api: Api) -> str:
     return f"{left[0].name} is left" if left else ""
 
 
+async def secrets_belong_together(api: Api) -> str:
+    """What nodes are to trust is what has signed their certificate, however often its maker was interrupted."""
+    found = {each.name: each for each in (await api.list(Secret, SPACE)).objects}
+    if missing := {"es-demo-authority", "es-demo-certificates", "es-demo-users"} - set(found):
+        return f"{sorted(missing)} are missing"
+    authority, certificates = found["es-demo-authority"], found["es-demo-certificates"]
+    same = content(authority, CERTIFICATE) == content(certificates, AUTHORITY)
+    return "" if same else "the certificate is another authority's"
+
+
 _NODES = SCENARIOS["nodes"]
 RUNS = {
     **{name: Run(scenario) for name, scenario in SCENARIOS.items()},
@@ -92,6 +106,15 @@ RUNS = {
     "pilot is left": Run(
         Scenario(
             "pilots", (collecting(120.0), silence(), service_accounts), pilot_is_left, no_pilots, nodes=0
+        )
+    ),
+    "security is asked for": Run(
+        Scenario(
+            "secrets",
+            (elasticsearch_secrets(Forge()), service_accounts),
+            story({**pools_of(), "security": {}}),
+            secrets_belong_together,
+            nodes=0,
         )
     ),
     "node goes": Run(
