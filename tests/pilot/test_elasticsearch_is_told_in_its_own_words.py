@@ -12,10 +12,13 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.drivers.elasticsearch.driver import make
 from pilothouse.pilot.drivers.elasticsearch.figures import cluster_figures, node_figures
 from pilothouse.pilot.drivers.elasticsearch.leading import (
+    ALL_IN,
     ALLOCATION,
     DECOMMISSIONS,
     EXCLUDED,
+    MISSED,
     Act,
+    Attendance,
     ExcludeVoters,
     IncludeVoters,
     SetSettings,
@@ -140,7 +143,7 @@ def led(
     version: tuple[int, int] = (8, 17),
     long: bool = False,
 ) -> list[Act]:
-    return list(acts("es-demo-", pilots, seen, settings, version, all_in_for_long=long))
+    return list(acts("es-demo-", pilots, seen, settings, version, release=long))
 
 
 A, B, C = "es-demo-a-0", "es-demo-a-1", "es-demo-a-2"
@@ -163,6 +166,17 @@ def test_a_cancelled_decommission_and_a_node_that_is_gone_are_taken_out_and_a_pe
     assert led(pilots, state(A, B), both) == [SetSettings({EXCLUDED: None, DECOMMISSIONS: None})]
     foreign = led(pilots, state(A, B), {EXCLUDED: f"other,{C}"})
     assert foreign == [SetSettings({EXCLUDED: "other", DECOMMISSIONS: None})]
+
+
+def test_replicas_are_built_when_all_stay_or_one_is_missed_for_long() -> None:
+    attendance = Attendance()
+    assert not attendance.suffices(True, 0.0)
+    assert not attendance.suffices(False, ALL_IN - 1), "it is being restarted"
+    assert not attendance.suffices(True, 100.0)
+    assert attendance.suffices(True, 100.0 + ALL_IN)
+    assert not attendance.suffices(False, 200.0)
+    assert not attendance.suffices(False, 200.0 + MISSED - 1)
+    assert attendance.suffices(False, 200.0 + MISSED), "it was shut down for good"
 
 
 def test_an_exclusion_says_for_which_decommission_it_is() -> None:

@@ -26,8 +26,6 @@ from pilothouse.pilot.driving import Figure, Hook, HookFailed, NotYet, Observati
 
 log = logging.getLogger(__name__)
 
-ALL_IN: Final = 5.0
-"""Seconds for which all nodes must have been in before replicas are allocated again. One that is about to stop has told so by then."""
 _NO_STATE: Final = 503
 _NO_MASTER: Final = "The node sees no master: too few of them run, or they don't find each other"
 
@@ -44,7 +42,7 @@ class Elasticsearch:
         self._node = Node(place.address, secrets=self._secrets)
         self._plugins: list[Tree] = []
         self._found: tuple[Path, Build] | None = None
-        self._all_in_since: float | None = None
+        self._attendance = leading.Attendance()
         self._figures: tuple[Figure, ...] = ()
         """Of the whole cluster, as they were when it was last led."""
 
@@ -125,10 +123,9 @@ class Elasticsearch:
             state = seeing.State.of(await self._node.get(seeing.STATE, filter_path=seeing.STATE_FILTER))
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
             settings = leading.settings_in_force(answer)
-            long = self._all_in_for_long(leading.are_all_in(peers, state))
-            for act in leading.acts(
-                self._prefix(wish), peers, state, settings, build.numbers, all_in_for_long=long
-            ):
+            release = self._attendance.suffices(leading.are_all_in(peers, state), time.monotonic())
+            acts = leading.acts(self._prefix(wish), peers, state, settings, build.numbers, release=release)
+            for act in acts:
                 await self._carry_out(act)
             health = await self._node.get("/_cluster/health")
         except Unanswered as problem:
@@ -140,14 +137,6 @@ class Elasticsearch:
         if state.uuid:
             facts["clusterUUID"] = state.uuid
         return facts
-
-    def _all_in_for_long(self, all_in: bool) -> bool:
-        now = time.monotonic()
-        if not all_in:
-            self._all_in_since = None
-            return False
-        self._all_in_since = self._all_in_since if self._all_in_since is not None else now
-        return now - self._all_in_since >= ALL_IN
 
     async def _carry_out(self, act: leading.Act) -> None:
         match act:

@@ -7,7 +7,7 @@
 * Beside the exclusion stands which decommission of each node it is for (``DECOMMISSIONS``), written with it in one stroke. So a pilot knows that an exclusion
   is not what is left of an earlier decommission, about to be taken back by a leader that lags behind; and a leader that finds a later decommission there
   than it has seen itself knows that it is the one who lags, and leaves that node alone.
-* All shards may be allocated again once all nodes are in that should be: a pilot holds replicas back before its node stops.
+* All shards may be allocated again once all nodes are in that should be, or one has been missed for long: a pilot holds replicas back before its node stops.
 * The number of masters that have to see each other (up to 6) is what the Pilots that stay say, and no more than there are.
 """
 
@@ -27,6 +27,10 @@ DECOMMISSIONS: Final = "cluster.metadata.pilothouse_decommissions"
 """Elasticsearch keeps what is under ``cluster.metadata`` for whoever puts it there."""
 ALLOCATION: Final = "cluster.routing.allocation.enable"
 HELD_BACK: Final = "primaries"
+ALL_IN: Final = 5.0
+"""Seconds for which all nodes must have been in before replicas are allocated again. One that is about to stop has told so by then."""
+MISSED: Final = 300.0
+"""Seconds after which a node that is missed is not waited for any longer: copies of what it has are better built elsewhere."""
 
 
 class SetSettings(msgspec.Struct, frozen=True):
@@ -58,12 +62,12 @@ def acts(
     settings: Mapping[str, Any],
     version: tuple[int, int],
     *,
-    all_in_for_long: bool,
+    release: bool,
 ) -> Iterator[Act]:
-    """``prefix`` is what the names of this cluster's nodes begin with."""
+    """``prefix`` is what the names of this cluster's nodes begin with. ``release``: replicas need not be held back any more."""
     going = _going(pilots, settings)
     changes = dict(_exclusion(prefix, going, settings))
-    if settings.get(ALLOCATION) == HELD_BACK and all_in_for_long:
+    if settings.get(ALLOCATION) == HELD_BACK and release:
         changes[ALLOCATION] = None
     if version < (7, 0):
         changes |= dict(_minimum_masters(pilots, state, settings))
@@ -89,6 +93,20 @@ def are_all_in(pilots: Collection[Object], state: State) -> bool:
     names = set(state.names.values())
     expected = [each for each in pilots if not _leaves(each) and not _is_without_pod(each)]
     return all(each.name in names and each.at("status", "phase") == "Running" for each in expected)
+
+
+class Attendance:
+    """For how long all nodes have been in, or one has been missed."""
+
+    def __init__(self) -> None:
+        self._all_in: bool | None = None
+        self._since = 0.0
+
+    def suffices(self, all_in: bool, now: float) -> bool:
+        """Whether replicas may be built: everybody is here to stay, or somebody is not coming back soon."""
+        if all_in is not self._all_in:
+            self._all_in, self._since = all_in, now
+        return now - self._since >= (ALL_IN if all_in else MISSED)
 
 
 def members(pilots: Collection[Object], state: State) -> dict[str, str]:
