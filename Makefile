@@ -40,13 +40,13 @@ test: setup
 	@scripts/tools/debian xfsprogs btrfs-progs || echo "without these the tests of filesystems are skipped"
 	@scripts/tools/elasticsearch 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
 	@scripts/check static
-	$(PYTEST) -n $(WORKERS) -m "not long"
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not long"
 
 test-long: setup kubernetes
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
 	@scripts/tools/debian || echo "without these the tests of filesystems and databases are skipped"
 	@scripts/tools/elasticsearch 6.8.23 7.17.9 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
-	$(PYTEST) -n $(WORKERS) -m long --timeout=1800
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m long --timeout=1800
 	@$(MAKE) --no-print-directory conformance
 
 kubernetes: setup

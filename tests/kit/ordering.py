@@ -1,7 +1,7 @@
 """Which tests are begun first: those with real Elasticsearch nodes, each of which takes minutes.
 
-Workers get their first tests in stretches of the whole list, so that these all fall to one of them: no two such clusters run at
-the same time, and the others have everything else to do meanwhile. By their names they would come last, and be waited for.
+Each worker gets a stretch of the whole list, so that these all fall to one of them. Who is done takes over from the end of another's stretch: no two such clusters
+run at the same time as long as there is anything else to do. By their names they would come last, and be waited for.
 """
 
 from __future__ import annotations
