@@ -23,6 +23,7 @@ from tests.kit.elastic import elastic, pool
 from tests.kit.file_limits import told_limit
 from tests.kit.harbour import QUICK, archive
 from tests.kit.machines import missing
+from tests.kit.real_elastic import ANY_DISK
 from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet, StorageClass
@@ -62,6 +63,7 @@ CLUSTER = elastic(
         )
     ],
     securityContext={"runAsUser": 1000},
+    config=ANY_DISK,
 )
 FOLDERS = {
     "metadata": {"name": "folders"},

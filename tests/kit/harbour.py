@@ -33,6 +33,7 @@ import pytest
 from tests.kit import tools
 from tests.kit.kubectl import Kubectl
 from tests.kit.planes import UpPlane
+from tests.kit.real_elastic import ANY_DISK
 
 from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod, Service
@@ -49,8 +50,6 @@ SECONDS = 600.0
 HEAP = "256Mi"
 QUICK = "-XX:TieredStopAtLevel=1"
 """For the virtual machine: a node that lives for minutes gains nothing from the compiler that takes its time."""
-_DISK = "cluster.routing.allocation.disk.threshold_enabled"
-"""Off: how full the disk of this machine is has nothing to do with any test."""
 _PAUSE = 0.3
 _TAIL = 25
 
@@ -260,7 +259,7 @@ class Harbour:
         """Asked for; ``until`` waits for it."""
         if os.geteuid() == 0:
             spec.setdefault("securityContext", {"runAsUser": 1000})
-        spec["config"] = {_DISK: False, **(spec.get("config") or {})}
+        spec["config"] = {**ANY_DISK, **(spec.get("config") or {})}
         manifest = {
             "apiVersion": ElasticsearchCluster.api_version,
             "kind": ElasticsearchCluster.kind,

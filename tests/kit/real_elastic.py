@@ -26,6 +26,8 @@ from tests.metrics.scraped import Scraped
 
 HEAP = "-Xms256m -Xmx256m -XX:TieredStopAtLevel=1"
 """And no compiler that takes its time: the nodes live for minutes."""
+ANY_DISK = {"cluster.routing.allocation.disk.threshold_enabled": False}
+"""Settings for every cluster of a test: how full the disk of this machine is has nothing to do with any."""
 
 
 def unpacked(version: str, folder: Path) -> Path:

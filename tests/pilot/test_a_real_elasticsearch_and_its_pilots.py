@@ -15,7 +15,7 @@ import yaml
 from tests.kit.kubectl import Kubectl, newest
 from tests.kit.ordinary_user import ordinary_folder
 from tests.kit.ours import PilothouseServer
-from tests.kit.real_elastic import HEAP, PilotedNode, addresses, unpacked
+from tests.kit.real_elastic import ANY_DISK, HEAP, PilotedNode, addresses, unpacked
 from tests.kit.seeds import SEEDS
 from tests.kit.waiting import eventually
 
@@ -119,6 +119,7 @@ def asked_for(version: str) -> Tree:
 
 def pilot_of(cluster: Object, name: str, seeds: list[str]) -> Tree:
     settings = {
+        **ANY_DISK,
         "cluster.name": "demo",
         "discovery.seed_hosts": seeds,
         "cluster.initial_master_nodes": list(NAMES),

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.kit.ordinary_user import ordinary_folder
 from tests.kit.ours import PilothouseServer
-from tests.kit.real_elastic import HEAP, PilotedNode, addresses, unpacked
+from tests.kit.real_elastic import ANY_DISK, HEAP, PilotedNode, addresses, unpacked
 from tests.kit.tools import MissingTool
 from tests.kit.waiting import eventually
 
@@ -139,6 +139,7 @@ async def test_nodes_and_pilots_know_each_other_and_nobody_else(tmp_path: Path, 
 
 def _pilot(cluster: Object, name: str, seeds: list[str]) -> Tree:
     settings = {
+        **ANY_DISK,
         "cluster.name": "safe",
         "discovery.seed_hosts": seeds,
         "cluster.initial_master_nodes": list(NAMES),
