@@ -157,7 +157,9 @@ def accepted(trail: str) -> list[Write]:
 
 
 def _revision(record: dict[str, Any]) -> int:
-    """0 for what is gone at once, of which the answer does not tell."""
+    """0 for what is gone at once, of which the answer does not tell, and for collections: a list has the revision at which it was read."""
+    if record["verb"] == "deletecollection":
+        return 0
     return int(record.get("responseObject", {}).get("metadata", {}).get("resourceVersion") or 0)
 
 

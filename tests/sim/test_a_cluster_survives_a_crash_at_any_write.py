@@ -16,7 +16,7 @@ from pilothouse.sim.scenarios.elastic import ELASTIC, pools_of, story
 from pilothouse.sim.simulating import Report, struck
 
 SEED = 1
-EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 25
+EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 40
 """Which writes are struck: all of them takes forty minutes."""
 _FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 

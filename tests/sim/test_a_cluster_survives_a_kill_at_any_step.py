@@ -27,7 +27,7 @@ BEGINS = 62
 """The second at which the change is asked for."""
 LASTS = 400.0
 """Seconds for which users stay, and trouble with them."""
-EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 8
+EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 20
 
 Victim = Literal["a node", "the leading pilot", "the API server"]
 VICTIMS: tuple[Victim, ...] = ("a node", "the leading pilot", "the API server")
