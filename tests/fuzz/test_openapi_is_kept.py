@@ -36,7 +36,7 @@ DOCUMENTS = sorted(
         if kind.served
     }
 )
-LONG = long(300)
+LONG = long(450)
 LEAST = 20_000
 """How many requests the long run makes, all documents together."""
 PROTOBUF = "application/vnd.kubernetes.protobuf"

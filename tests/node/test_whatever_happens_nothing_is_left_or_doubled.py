@@ -23,7 +23,7 @@ from pilothouse.sim.loop import SeededLoop
 QUICK = 15
 TELLING = (85,)
 """Seeds that have found something: two changes of a pod that came before its keeper had begun made for two keepers."""
-MANY = 2000 if os.environ.get("PILOTHOUSE_SOAK") else 150
+MANY = 2000 if os.environ.get("PILOTHOUSE_SOAK") else 60
 CHECK = {"exec": {"command": ["check"]}, "periodSeconds": 2}
 
 
