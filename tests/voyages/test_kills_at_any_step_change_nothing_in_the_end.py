@@ -16,7 +16,7 @@ from tests.kit.harbour import Harbour, Seen, pool
 from tests.voyages.crews import VICTIMS, Crew
 
 BEFORE, AFTER = "7.17.29", "8.17.0"
-GOING, STAYING = "es-demo-data-2", "es-demo-data-1"
+GOING, STAYING = "es-demo-data-3", "es-demo-data-2"
 MIXED = ("leader", "apiserver", "controller-manager", "database", "controller-manager", "pilot")
 """One for each step, in their order."""
 SERIES = [(victim,) * 6 for victim in VICTIMS] if os.environ.get("PILOTHOUSE_SOAK") else [MIXED]
@@ -26,7 +26,7 @@ Step = tuple[str, Callable[[Seen], bool]]
 
 def is_leaving(seen: Seen) -> bool:
     """Nothing is left on the node that is to go, or it has gone."""
-    return seen.nodes == 2 or seen.pilot(GOING).is_true("Decommissioned")
+    return seen.nodes == 3 or seen.pilot(GOING).is_true("Decommissioned")
 
 
 def is_moving(seen: Seen) -> bool:
@@ -38,7 +38,7 @@ def is_moving(seen: Seen) -> bool:
 SHRINKING: tuple[Step, ...] = (
     (GOING, lambda seen: seen.reason("Progressing") == "Draining"),
     (GOING, is_leaving),
-    (STAYING, lambda seen: seen.nodes == 2),
+    (STAYING, lambda seen: seen.nodes == 3),
 )
 UPGRADING: tuple[Step, ...] = (
     (STAYING, lambda seen: seen.reason("Progressing") == "RollingVersion"),
@@ -54,18 +54,18 @@ async def test_what_is_asked_for_comes_about_and_nothing_is_lost(
     tmp_path: Path, victims: tuple[str, ...]
 ) -> None:
     async with Harbour.open(tmp_path, versions=(BEFORE, AFTER)) as harbour:
-        demo = await harbour.cluster("demo", pools=[pool("data", 3)], version=BEFORE)
+        demo = await harbour.cluster("demo", pools=[pool("data", 4)], version=BEFORE)
         await demo.until(lambda seen: seen.is_done)
         crew = Crew(harbour, demo)
         async with Traffic.through(await demo.address(), "books") as traffic:
             await traffic.make_index(shards=3, replicas=1)
             await traffic.load(20_000)
             async with traffic.going_on():
-                await demo.patch({"nodePools": [pool("data", 2)]})
+                await demo.patch({"nodePools": [pool("data", 3)]})
                 for victim, (near, reached) in zip(victims[:3], SHRINKING, strict=True):
                     await demo.until(reached)
                     print("killed", await crew.kill(victim, near=near))
-                await demo.until(lambda seen: seen.is_done and seen.nodes == 2)
+                await demo.until(lambda seen: seen.is_done and seen.nodes == 3)
 
                 await demo.patch({"version": AFTER})
                 for victim, (near, reached) in zip(victims[3:], UPGRADING, strict=True):

@@ -276,6 +276,9 @@ class Captain:
             if wish is not None and self._pilot is not None:
                 if self._life.is_running and not self._life.stopping:
                     await self._observe(wish)
+                if self._crew is not None:
+                    ready = self._seen is not None and self._seen.ready
+                    self._crew.tell(serves=self._life.is_running and ready)
                 await self._report()
             closely = self._seen is None or not self._seen.ready or (wish is not None and wish.decommission)
             with contextlib.suppress(TimeoutError):

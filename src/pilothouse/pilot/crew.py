@@ -3,15 +3,19 @@
     crew = Crew(api, pilot, clock, rng, stands=True, changed=wake)
     task = group.create_task(crew.run())
     crew.leads, crew.leader, crew.pilots
+    crew.tell(serves=False)                 # again and again; who is astray for long stands aside
 
 A pilot that does not stand for election sees neither peers nor leader: it has no use for them. Losing the lease ends the acts for the whole
-cluster, and nothing else: the database goes on.
+cluster, and nothing else: the database goes on. One whose instance does not serve while that of another does can't see what it would lead: it gives the
+lease up after a while, and stands again when its own serves.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 from pilothouse.aio.together import together
 from pilothouse.api.navigator.labels import CLUSTER_NAME, leader_lease
@@ -22,6 +26,9 @@ from pilothouse.base.ids import new_uid
 from pilothouse.client.informer import Informer
 from pilothouse.client.leases import Leadership
 from pilothouse.client.rest import Api
+
+ASTRAY: Final = 30.0
+"""Seconds after which one that does not serve, while another does, stands aside."""
 
 
 class Crew:
@@ -34,6 +41,12 @@ class Crew:
         assert owner is not None
         label = CLUSTER_NAME[owner["kind"]]
         self._owner = owner["uid"]
+        self._name = pilot.name
+        self._clock = clock
+        self._astray_since: float | None = None
+        self._aside = asyncio.Event()
+        self._stands = asyncio.Event()
+        self._stands.set()
         self._peers = Informer(
             api, Pilot, rng, clock, namespace=pilot.namespace, labels=f"{label}={owner['name']}"
         )
@@ -75,7 +88,37 @@ class Crew:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await together({"peers": self._peers.run(), "election": self._leadership.run()})
+        await together({"peers": self._peers.run(), "election": self._elect()})
+
+    def tell(self, *, serves: bool) -> None:
+        """Whether one's own instance serves at this moment."""
+        others = any(each.name != self._name and each.is_true("Ready") for each in self.pilots)
+        now = self._clock.monotonic()
+        if serves or not others:
+            self._astray_since = None
+        elif self._astray_since is None:
+            self._astray_since = now
+        if self._astray_since is not None and now - self._astray_since >= ASTRAY:
+            self._stands.clear()
+            self._aside.set()
+        else:
+            self._aside.clear()
+            self._stands.set()
+
+    async def _elect(self) -> None:
+        while True:
+            await self._stands.wait()
+            standing = asyncio.create_task(self._leadership.run())
+            aside = asyncio.create_task(self._aside.wait())
+            try:
+                await asyncio.wait((standing, aside), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                aside.cancel()
+                standing.cancel()
+                _, ended = await asyncio.gather(aside, standing, return_exceptions=True)
+            if isinstance(ended, Exception):
+                raise ended
+            await self._leadership.release()
 
     async def release(self) -> None:
         """Let another lead at once."""

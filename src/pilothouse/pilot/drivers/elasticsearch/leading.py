@@ -29,7 +29,7 @@ ALLOCATION: Final = "cluster.routing.allocation.enable"
 HELD_BACK: Final = "primaries"
 ALL_IN: Final = 5.0
 """Seconds for which all nodes must have been in before replicas are allocated again. One that is about to stop has told so by then."""
-MISSED: Final = 300.0
+MISSED: Final = 120.0
 """Seconds after which a node that is missed is not waited for any longer: copies of what it has are better built elsewhere."""
 
 

@@ -1,0 +1,124 @@
+"""A leader that does not see its cluster, while others do, lets one of them lead."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from pilothouse.api.navigator.labels import CLUSTER_NAME
+from pilothouse.api.nouns import ElasticsearchCluster, Pilot
+from pilothouse.api.objects import Object, owner_reference
+from pilothouse.client.rest import Api
+from pilothouse.pilot.crew import ASTRAY, Crew
+from pilothouse.sim.loop import LoopClock, SeededLoop
+from pilothouse.sim.server import Server
+
+SPACE = "default"
+ONE, TWO = "es-demo-data-0", "es-demo-data-1"
+LONG = 60.0
+"""Seconds in which an election is over."""
+
+
+async def pilot(api: Api, cluster: Object, name: str) -> Object:
+    tree = {
+        "apiVersion": Pilot.api_version,
+        "kind": Pilot.kind,
+        "metadata": {
+            "name": name,
+            "namespace": SPACE,
+            "labels": {CLUSTER_NAME["ElasticsearchCluster"]: "demo"},
+            "ownerReferences": [owner_reference(cluster)],
+        },
+        "spec": {"application": "elasticsearch"},
+    }
+    return await api.create(Pilot, tree)
+
+
+async def is_ready(api: Api, name: str, status: str) -> None:
+    said = {
+        "type": "Ready",
+        "status": status,
+        "reason": "Test",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    await api.patch(Pilot, name, SPACE, {"status": {"conditions": [said]}}, subresource="status")
+
+
+class Told:
+    """A crew member who says every second whether his instance serves."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew = crew
+        self.serves = True
+
+    async def sail(self) -> None:
+        running = asyncio.create_task(self.crew.run())
+        try:
+            while True:
+                self.crew.tell(serves=self.serves)
+                await asyncio.sleep(1)
+        finally:
+            running.cancel()
+
+
+def test_another_leads_while_one_is_astray_and_nobody_gives_up_a_cluster_that_was_never_formed() -> None:
+    with SeededLoop(1) as loop:
+        clock = LoopClock(loop)
+        server = Server(clock, seed=1)
+        api = server.api("test")
+
+        async def scene() -> None:
+            spec = {
+                "version": "8.17.0",
+                "nodePools": [{"name": "data", "replicas": 2, "roles": ["master", "data"]}],
+            }
+            tree = {"apiVersion": ElasticsearchCluster.api_version, "kind": ElasticsearchCluster.kind}
+            cluster = await api.create(
+                ElasticsearchCluster, {**tree, "metadata": {"name": "demo", "namespace": SPACE}, "spec": spec}
+            )
+            members = {
+                name: Told(
+                    Crew(api, await pilot(api, cluster, name), clock, Random(name), changed=lambda: None)
+                )
+                for name in (ONE, TWO)
+            }
+
+            def leaders() -> list[str]:
+                return [name for name, each in members.items() if each.crew.leads]
+
+            sailing = [asyncio.create_task(each.sail()) for each in members.values()]
+            await asyncio.sleep(LONG)
+            [first] = leaders()
+            [second] = {ONE, TWO} - {first}
+
+            # Nobody serves yet: somebody has to form the cluster.
+            for each in members.values():
+                each.serves = False
+            await asyncio.sleep(ASTRAY + LONG)
+            assert leaders() == [first]
+
+            # The other does: the cluster is there, and the first does not see it.
+            members[second].serves = True
+            await is_ready(api, second, "True")
+            await asyncio.sleep(ASTRAY / 2)
+            assert leaders() == [first], "it may be back in a moment"
+            await asyncio.sleep(ASTRAY + LONG)
+            assert leaders() == [second]
+
+            # It stands again when it serves, or when nobody else does.
+            await is_ready(api, second, "Unknown")
+            members[second].serves = False
+            members[first].serves = True
+            await is_ready(api, first, "True")
+            await asyncio.sleep(ASTRAY + LONG)
+            assert leaders() == [first]
+            for task in sailing:
+                task.cancel()
+            await asyncio.gather(*sailing, return_exceptions=True)
+
+        async def whole() -> None:
+            async with server.running():
+                await scene()
+
+        loop.run_until_complete(whole())
