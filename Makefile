@@ -40,7 +40,7 @@ test: setup
 	@scripts/tools/debian xfsprogs btrfs-progs || echo "without these the tests of filesystems are skipped"
 	@scripts/tools/elasticsearch 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
 	@scripts/check static
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not long"
+	$(PYTEST) -n $(WORKERS) -m "not long"
 
 test-long: setup kubernetes
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"

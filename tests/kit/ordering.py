@@ -1,7 +1,7 @@
 """Which tests are begun first: those with real Elasticsearch nodes, each of which takes minutes.
 
-Each worker gets a stretch of the whole list, so that these all fall to one of them. Who is done takes over from the end of another's stretch: no two such clusters
-run at the same time as long as there is anything else to do. By their names they would come last, and be waited for.
+Each worker begins with a stretch of the whole list, so that these all fall to one of them; in the long run, who is done takes over from the end of another's
+stretch. So no two such clusters run at the same time as long as there is anything else to do. By their names they would come last, and be waited for.
 """
 
 from __future__ import annotations
