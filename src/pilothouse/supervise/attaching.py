@@ -8,11 +8,15 @@
 The other end is the shim's socket `attach.sock` in the container's folder. A frame is a byte that says which channel, four bytes of
 length, big-endian, and that many bytes; channels have the numbers of Kubernetes' streams. What was said before one attached is in the
 log. Who does not read is cut off: the program waits for it a second at most.
+
+What is written goes by a descriptor of its own: a program may end while it is written to, and a transport that can't write any more forgets what it has
+not read yet, which is the program's last words.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -31,9 +35,15 @@ _HEADER = struct.Struct(">BI")
 class Attached:
     """One connection to a container's shim."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, out: socket.socket
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        """Closes the connection when nobody holds it, so it is held; nothing is written by it."""
+        self._out = out
+        self._turn = asyncio.Lock()
+        self._writes: set[asyncio.Task[None]] = set()
         self.exit: Exit | None = None
         """How the container ended, once that has been received."""
 
@@ -52,8 +62,7 @@ class Attached:
     async def send(self, data: bytes) -> None:
         """Standard input; waits while the program does not read."""
         for start in range(0, len(data), 65536):
-            self._put(STDIN, data[start : start + 65536])
-            await self._writer.drain()
+            await self._put(STDIN, data[start : start + 65536])
 
     def end_input(self) -> None:
         """No more input from here; the program's ends with it if it was to be read once, or is a terminal."""
@@ -63,10 +72,22 @@ class Attached:
         self._put(RESIZE, f"{rows} {columns}".encode())
 
     async def aclose(self) -> None:
+        for write in self._writes:
+            write.cancel()
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        self._out.close()
         self._writer.close()
 
-    def _put(self, channel: int, data: bytes) -> None:
-        self._writer.write(_HEADER.pack(channel, len(data)) + data)
+    def _put(self, channel: int, data: bytes) -> asyncio.Task[None]:
+        write = asyncio.create_task(self._write(_HEADER.pack(channel, len(data)) + data))
+        self._writes.add(write)
+        write.add_done_callback(self._writes.discard)
+        return write
+
+    async def _write(self, frame: bytes) -> None:
+        async with self._turn:
+            with contextlib.suppress(ConnectionError):  # It has ended, which reading tells.
+                await asyncio.get_running_loop().sock_sendall(self._out, frame)
 
 
 async def attach(folder: Path) -> Attached:
@@ -80,7 +101,14 @@ async def attach(folder: Path) -> Attached:
         finally:
             os.close(held)
         connection.setblocking(False)
-        return Attached(*await asyncio.open_unix_connection(sock=connection))
+        out = connection.dup()
+        out.setblocking(False)
+        try:
+            reader, writer = await asyncio.open_unix_connection(sock=connection)
+        except BaseException:
+            out.close()
+            raise
+        return Attached(reader, writer, out)
     except (FileNotFoundError, ConnectionRefusedError):
         connection.close()
         raise LaunchError(
