@@ -83,7 +83,10 @@ from pilothouse.supervise.shim.descending import children
 async def main():
     reaper = Reaper()
     async with reaper.running():
-        ours = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 77")
+        # It ends only once asyncio's last turn is over.
+        end, go = os.pipe()
+        ours = await asyncio.create_subprocess_exec("/bin/sh", "-c", "read go; exit 77", stdin=end)
+        os.write(go, b"\\n")
         stranger = subprocess.Popen(["/bin/sh", "-c", "exit 78"])
         # Nothing but looks, for as long as somebody may take to wait for a child: asyncio has no turn.
         while dead(children(os.getpid())) != {ours.pid, stranger.pid}:
