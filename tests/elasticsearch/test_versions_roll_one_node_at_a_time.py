@@ -13,6 +13,7 @@ from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.health import SHUT_OUT_FOR
 from pilothouse.controllers.elasticsearch.upgrades import refusal
 from pilothouse.runtime.intents import Tell, Update
 
@@ -260,6 +261,38 @@ def test_a_node_that_is_out_of_touch_is_not_down_and_has_its_turn(change: dict[s
     sea.sail(test)
     assert all(_has_changed(sea, name) for name in sea.names(Pilot))
     assert sea.of(Pilot, "es-test-data-0").status["lastStartedTime"] > started
+
+
+def test_a_node_that_is_shut_out_by_a_later_version_is_moved_on() -> None:
+    """The one that has moved had the only vote, and came back alone; nobody who is behind may join it."""
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("data", 2)], version="7.17.29"))
+    sea.sail(test)
+    sea.edit(test, version="8.17.0")
+    sea.sail(test, rounds=1)
+    sea.says["es-test-data-0"] = {"broken": True, "reason": OUT_OF_TOUCH}
+    sea.health = "Red"
+    sea.sail(test)
+    assert images(sea) == ["7.17.29", "8.17.0"], "it may be back in a moment"
+    sea.now += SHUT_OUT_FOR
+    sea.sail(test, rounds=3)
+    sea.says.clear()
+    sea.health = "Green"
+    sea.sail(test)
+    assert images(sea) == ["8.17.0", "8.17.0"]
+
+
+def test_a_node_that_is_out_of_touch_with_its_equals_is_not_shut_out() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("data", 3)], version="7.17.29"))
+    sea.sail(test)
+    sea.edit(test, version="8.17.0")
+    sea.sail(test, rounds=1)
+    sea.says["es-test-data-1"] = {"broken": True, "reason": OUT_OF_TOUCH}
+    sea.sail(test)
+    sea.now += 10 * SHUT_OUT_FOR
+    sea.sail(test)
+    assert images(sea) == ["7.17.29", "7.17.29", "8.17.0"]
 
 
 def test_a_node_that_does_not_come_up_gets_what_is_asked_for_at_once() -> None:

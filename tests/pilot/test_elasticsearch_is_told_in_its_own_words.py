@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pilothouse.api.nouns import Pilot
@@ -16,6 +17,7 @@ from pilothouse.pilot.drivers.elasticsearch.leading import (
     ALLOCATION,
     DECOMMISSIONS,
     EXCLUDED,
+    HELD_BACK,
     MISSED,
     Act,
     Attendance,
@@ -24,6 +26,8 @@ from pilothouse.pilot.drivers.elasticsearch.leading import (
     SetSettings,
     acts,
     are_all_in,
+    gives_vote_away,
+    held,
     members,
 )
 from pilothouse.pilot.drivers.elasticsearch.preparing import Layout, build_at, find_home
@@ -169,14 +173,24 @@ def test_a_cancelled_decommission_and_a_node_that_is_gone_are_taken_out_and_a_pe
 
 
 def test_replicas_are_built_when_all_stay_or_one_is_missed_for_long() -> None:
+    attendance, replicas = Attendance(), frozenset({ALLOCATION})
+    assert not attendance.suffices(True, replicas, 0.0)
+    assert not attendance.suffices(False, replicas, ALL_IN - 1), "it is being restarted"
+    assert not attendance.suffices(True, replicas, 100.0)
+    assert attendance.suffices(True, replicas, 100.0 + ALL_IN)
+    assert not attendance.suffices(False, replicas, 200.0)
+    assert not attendance.suffices(False, replicas, 200.0 + MISSED - 1)
+    assert attendance.suffices(False, replicas, 200.0 + MISSED), "it was shut down for good"
+
+
+def test_who_gets_ready_to_stop_has_time_to_say_so() -> None:
     attendance = Attendance()
-    assert not attendance.suffices(True, 0.0)
-    assert not attendance.suffices(False, ALL_IN - 1), "it is being restarted"
-    assert not attendance.suffices(True, 100.0)
-    assert attendance.suffices(True, 100.0 + ALL_IN)
-    assert not attendance.suffices(False, 200.0)
-    assert not attendance.suffices(False, 200.0 + MISSED - 1)
-    assert attendance.suffices(False, 200.0 + MISSED), "it was shut down for good"
+    assert not attendance.suffices(True, frozenset(), 0.0)
+    assert not attendance.suffices(True, frozenset({ALLOCATION}), 100.0), (
+        "that it stops is not yet known here"
+    )
+    assert not attendance.suffices(True, frozenset({ALLOCATION, A}), 100.0 + ALL_IN)
+    assert attendance.suffices(True, frozenset({ALLOCATION, A}), 100.0 + 2 * ALL_IN)
 
 
 def test_an_exclusion_says_for_which_decommission_it_is() -> None:
@@ -197,7 +211,33 @@ def test_masters_that_go_lose_their_vote_and_get_it_back_when_they_stay() -> Non
     assert led(pilots, state(A, B, C), excluding(C)) == [ExcludeVoters((C,))]
     assert led(pilots, state(A, B, C, excluded=(C,)), excluding(C)) == []
     stays = [pilot(A, "master"), pilot(B, "master"), pilot(C, "master")]
-    assert led(stays, state(A, B, C, excluded=(C,)), {}) == [IncludeVoters()]
+    assert led(stays, state(A, B, C, excluded=(C,)), {}) == [], "it may be about to stop"
+    assert led(stays, state(A, B, C, excluded=(C,)), {}, long=True) == [IncludeVoters()]
+
+
+def test_what_is_held_for_a_node_that_stops_is_not_what_is_held_for_one_that_goes() -> None:
+    pilots = [pilot(A, "master"), pilot(B, "master"), pilot(C, "master", decommission=True)]
+    seen = state(A, B, C, excluded=(B, C, "a-persons-own"))
+    settings = {**excluding(C), ALLOCATION: HELD_BACK}
+    assert held("es-demo-", pilots, seen, settings) == {ALLOCATION, B}
+
+
+@pytest.mark.parametrize(
+    ("voters", "there", "excluded", "gives"),
+    [
+        pytest.param("A", "AB", "", True, id="the only vote"),
+        pytest.param("A", "A", "", False, id="nobody to give it to"),
+        pytest.param("B", "AB", "", False, id="it has none"),
+        pytest.param("A", "AB", "B", False, id="the other is to have none"),
+        pytest.param("ABC", "ABC", "", False, id="two of three are left"),
+        pytest.param("ABC", "AB", "", True, id="one of three is away"),
+    ],
+)
+def test_a_node_that_stops_gives_its_vote_away_where_too_few_would_be_left(
+    voters: str, there: str, excluded: str, gives: bool
+) -> None:
+    seen = msgspec.structs.replace(state(*there, excluded=tuple(excluded)), voters=frozenset(voters))
+    assert gives_vote_away("A", set(there), seen) is gives
 
 
 def test_the_last_masters_keep_their_vote() -> None:

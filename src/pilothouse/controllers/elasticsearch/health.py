@@ -1,15 +1,18 @@
 """What the leading pilot says of the whole cluster, and whether one node may be taken down by it.
 
     facts = facts_of(cluster, pilots, lease)
-    why_not(scene, node)                 # a Wait, or None if this node may go down now
+    why_not(facts, nodes, sets, node, now)   # a Wait, or None if this node may go down now
 
 Facts count only if they come from who holds the cluster's lease, and were seen in that term. Whether they were seen before or after a node came
 back is told by ``members`` (ADR 10), never by a clock.
+
+A node may be *shut out*: it runs, but all others came together without it, with later versions, and Elasticsearch lets nobody in who is behind everybody.
+It comes back with its data only if it is moved on as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,10 +20,13 @@ import msgspec
 from pilothouse.api.objects import Object
 from pilothouse.base.times import parse_time
 from pilothouse.controllers.elasticsearch.nodes import Node
+from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Wait
 
 AGAIN: Final = 10.0
-"""Seconds after which to look again at what depends on who leads: of leases, which are renewed all the time, nobody is told."""
+"""Seconds after which to look again at what depends on who leads, or on how long: of leases, which are renewed all the time, nobody is told."""
+SHUT_OUT_FOR: Final = 60.0
+"""Seconds for which a node has been out of touch before it is held to be shut out: a moment's silence is no reason to restart it."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -69,13 +75,25 @@ def _read(said: Mapping[str, Any]) -> Facts:
     )
 
 
-def why_not(facts: Facts, nodes: Iterable[Node], sets: Mapping[str, Object], taken: Node) -> Wait | None:
+def is_shut_out(facts: Facts, nodes: Iterable[Node], node: Node, now: float) -> bool:
+    """Whether a node can't come back to its cluster with the version that it has."""
+    if not facts.members or node.name in facts.members or node.out_of_touch_for(now) < SHUT_OUT_FOR:
+        return False
+    versions = [each.version for each in nodes if each.name in facts.members]
+    return bool(node.version) and all(
+        version and Version.parse(version) > Version.parse(node.version) for version in versions
+    )
+
+
+def why_not(
+    facts: Facts, nodes: Sequence[Node], sets: Mapping[str, Object], taken: Node, now: float
+) -> Wait | None:
     """Why this node can't be taken down now; None if it can.
 
-    One that is down already takes nothing away. Otherwise all others have to be settled, and the shards where they belong. Those that
+    One that is down already takes nothing away, and neither does one that is shut out. Otherwise all others have to be settled, and the shards where they belong. Those that
     are empty and about to go are not waited for.
     """
-    if taken.is_down:
+    if taken.is_down or is_shut_out(facts, nodes, taken, now):
         return None
     for node in nodes:
         if node.name == taken.name or (node.is_decommissioned and not node.leaving):
@@ -91,7 +109,7 @@ def why_not(facts: Facts, nodes: Iterable[Node], sets: Mapping[str, Object], tak
     for node in nodes:
         if not node.is_decommissioned and facts.members.get(node.name) != node.started:
             because = f"the cluster's health was last seen before {node.name} was in"
-            return Wait("HealthOutdated", because=because)
+            return Wait("HealthOutdated", because=because, seconds=AGAIN if node.is_out_of_touch else None)
     if facts.health == "Red":
         return Wait("Red", because="the cluster's health is Red: data is missing, and no node can be spared")
     if facts.health == "Yellow" and not facts.settled:

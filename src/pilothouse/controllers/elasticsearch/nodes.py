@@ -124,6 +124,13 @@ class Node(msgspec.Struct, frozen=True):
         since = (self.pod.condition("Ready") or {}).get("lastTransitionTime")
         return max(0.0, now - (parse_time(since) if since else self.pod.created))
 
+    def out_of_touch_for(self, now: float) -> float:
+        """For how many seconds it has been so; 0 if it is not."""
+        if self.pilot is None or not self.is_out_of_touch:
+            return 0.0
+        since = (self.pilot.condition("Ready") or {}).get("lastTransitionTime")
+        return max(0.0, now - parse_time(since)) if since else 0.0
+
     def unsettled(self, stateful_set: Object | None) -> str:
         """What it is not yet, in words; empty if it is settled."""
         if self.pod is None:

@@ -86,7 +86,7 @@ class Scene(msgspec.Struct, frozen=True, dict=True):
 
     def why_not(self, node: Node) -> Wait | None:
         """Why a node can't be taken down now."""
-        return why_not(self.facts, self.nodes, self.sets, node)
+        return why_not(self.facts, self.nodes, self.sets, node, self.now)
 
     def waits_for_others(self, node: Node) -> Wait | None:
         """Why a master can't be taken away now, whatever the shards are like: the other nodes have to be in."""

@@ -56,7 +56,11 @@ class Elasticsearch:
                 Hook("InstallPlugins", lambda: self._install(wish)),
             )
         if phase == "PreStop" and not wish.decommission:
-            return (Hook("HoldReplicasBack", self._hold_back), Hook("Flush", self._flush))
+            return (
+                Hook("HoldReplicasBack", self._hold_back),
+                Hook("Flush", self._flush),
+                *((Hook("GiveVoteAway", self._give_vote_away),) if self.stands(wish) else ()),
+            )
         return ()
 
     def start(self, wish: Wish) -> Start:
@@ -123,8 +127,10 @@ class Elasticsearch:
             state = seeing.State.of(await self._node.get(seeing.STATE, filter_path=seeing.STATE_FILTER))
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
             settings = leading.settings_in_force(answer)
-            release = self._attendance.suffices(leading.are_all_in(peers, state), time.monotonic())
-            acts = leading.acts(self._prefix(wish), peers, state, settings, build.numbers, release=release)
+            prefix = self._prefix(wish)
+            held = leading.held(prefix, peers, state, settings)
+            release = self._attendance.suffices(leading.are_all_in(peers, state), held, time.monotonic())
+            acts = leading.acts(prefix, peers, state, settings, build.numbers, release=release)
             for act in acts:
                 await self._carry_out(act)
             health = await self._node.get("/_cluster/health")
@@ -166,7 +172,7 @@ class Elasticsearch:
             if leading.decommissions(settings).get(self._place.name) != asked:
                 return "shards may still come: the leading pilot has not excluded this node yet", None
             copies = await self._node.get(seeing.STATE, filter_path=seeing.COPIES_FILTER)
-            holders = await self._node.get(seeing.DATA_NODES, filter_path=seeing.DATA_NODES_FILTER)
+            holders = await self._node.get(seeing.DATA_NODES, filter_path=seeing.NODES_FILTER)
         except Unanswered as problem:
             return f"it is not known what is left on it: {problem}", None
         state = seeing.State.of(copies)
@@ -272,6 +278,22 @@ class Elasticsearch:
             await self._node.post("/_flush")
         except Unanswered as problem:
             log.warning("what is in memory could not be written out before the stop: %s", problem)
+
+    async def _give_vote_away(self) -> None:
+        """The others are to have a master while this node is away."""
+        _, build = self._build()
+        if build.numbers < (7, 0):
+            return
+        try:
+            state = seeing.State.of(
+                await self._node.get(seeing.STATE, local="true", filter_path=seeing.STATE_FILTER)
+            )
+            found = await self._node.get(seeing.MASTERS, filter_path=seeing.NODES_FILTER)
+            masters = (found.get("nodes") or {}).keys()
+            if state.has_master and leading.gives_vote_away(state.id_of(self._place.name), masters, state):
+                await self._carry_out(leading.ExcludeVoters((self._place.name,)))
+        except Unanswered as problem:
+            raise HookFailed(f"the vote could not be given to another node: {problem}") from None
 
     def _build(self) -> tuple[Path, Build]:
         """What is there, looked for once: it goes with the image, and thus with this process."""

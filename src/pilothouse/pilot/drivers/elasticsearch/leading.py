@@ -3,11 +3,12 @@
     for act in acts(cluster, pilots, state, settings, (8, 17)): ...
 
 * The names of decommissioned nodes are in the allocation exclusion, those of masters also in the voting exclusions (7 and later); names that are no
-  longer to go, or whose Pilot is gone, are taken out. Names that are not of this cluster's Pilots are a person's, and stay.
+  longer to go, or whose Pilot is gone, are taken out. Names that are not of this cluster's nodes are a person's, and stay.
 * Beside the exclusion stands which decommission of each node it is for (``DECOMMISSIONS``), written with it in one stroke. So a pilot knows that an exclusion
   is not what is left of an earlier decommission, about to be taken back by a leader that lags behind; and a leader that finds a later decommission there
   than it has seen itself knows that it is the one who lags, and leaves that node alone.
-* All shards may be allocated again once all nodes are in that should be, or one has been missed for long: a pilot holds replicas back before its node stops.
+* Before a node stops, its pilot holds replicas back, and gives the node's vote away where too few would be left to elect a master. Both are taken back once
+  all nodes are in that should be, or one has been missed for long.
 * The number of masters that have to see each other (up to 6) is what the Pilots that stay say, and no more than there are.
 """
 
@@ -28,7 +29,7 @@ DECOMMISSIONS: Final = "cluster.metadata.pilothouse_decommissions"
 ALLOCATION: Final = "cluster.routing.allocation.enable"
 HELD_BACK: Final = "primaries"
 ALL_IN: Final = 5.0
-"""Seconds for which all nodes must have been in before replicas are allocated again. One that is about to stop has told so by then."""
+"""Seconds for which all nodes must have been in before what one did to stop is taken back. One that is about to stop has told so by then."""
 MISSED: Final = 120.0
 """Seconds after which a node that is missed is not waited for any longer: copies of what it has are better built elsewhere."""
 
@@ -64,7 +65,7 @@ def acts(
     *,
     release: bool,
 ) -> Iterator[Act]:
-    """``prefix`` is what the names of this cluster's nodes begin with. ``release``: replicas need not be held back any more."""
+    """``prefix`` is what the names of this cluster's nodes begin with. ``release``: what nodes did before they stopped may be taken back."""
     going = _going(pilots, settings)
     changes = dict(_exclusion(prefix, going, settings))
     if settings.get(ALLOCATION) == HELD_BACK and release:
@@ -74,7 +75,13 @@ def acts(
     if changes:
         yield SetSettings(changes)
     if version >= (7, 0):
-        yield from _voters(prefix, pilots, going, state)
+        yield from _voters(prefix, pilots, going, state, release=release)
+
+
+def held(prefix: str, pilots: Sequence[Object], state: State, settings: Mapping[str, Any]) -> frozenset[str]:
+    """What is as it is only for nodes to stop: replicas that are held back, votes that are given away."""
+    replicas = {ALLOCATION} if settings.get(ALLOCATION) == HELD_BACK else set()
+    return frozenset(replicas | (_ours(prefix, state) - _going(pilots, settings).keys()))
 
 
 def decommission(uid: str, generation: int) -> str:
@@ -96,17 +103,27 @@ def are_all_in(pilots: Collection[Object], state: State) -> bool:
 
 
 class Attendance:
-    """For how long all nodes have been in, or one has been missed."""
+    """For how long all nodes have been in, or one has been missed, since somebody last got ready to stop."""
 
     def __init__(self) -> None:
-        self._all_in: bool | None = None
+        self._seen: tuple[bool, frozenset[str]] | None = None
         self._since = 0.0
 
-    def suffices(self, all_in: bool, now: float) -> bool:
-        """Whether replicas may be built: everybody is here to stay, or somebody is not coming back soon."""
-        if all_in is not self._all_in:
-            self._all_in, self._since = all_in, now
+    def suffices(self, all_in: bool, held: frozenset[str], now: float) -> bool:
+        """Whether what is held may be let go: everybody is here to stay, or somebody is not coming back soon."""
+        if (all_in, held) != self._seen:
+            self._seen, self._since = (all_in, held), now
         return now - self._since >= (ALL_IN if all_in else MISSED)
+
+
+def gives_vote_away(id: str, masters: Collection[str], state: State) -> bool:
+    """Whether a node that stops would leave too few who vote, though others are there who could.
+
+    Without a master nothing can be written until it is back; and one that comes back alone, with a later version, forms a cluster that the others, with
+    the earlier one, can't join."""
+    staying = (state.voters & state.names.keys()) - {id}
+    others = {each for each in masters if state.names.get(each, "") not in state.excluded_voters} - {id}
+    return id in state.voters and 2 * len(staying) <= len(state.voters) and bool(others)
 
 
 def members(pilots: Collection[Object], state: State) -> dict[str, str]:
@@ -141,20 +158,27 @@ def _is_behind(pilot: Object, said: str | None) -> bool:
     return uid == pilot.uid and generation.isdigit() and int(generation) > pilot.generation
 
 
-def _voters(prefix: str, pilots: Sequence[Object], going: Collection[str], state: State) -> Iterator[Act]:
+def _voters(
+    prefix: str, pilots: Sequence[Object], going: Collection[str], state: State, *, release: bool
+) -> Iterator[Act]:
     masters = [each for each in pilots if "master" in _roles(each)]
     wanted = {each.name for each in masters if each.name in going}
     if wanted and len(wanted) == len(masters):
         # Somebody has to be left who can vote.
         return
-    ours = {name for name in state.excluded_voters if name.startswith(prefix)}
-    if ours - wanted:
+    ours = _ours(prefix, state)
+    if ours - wanted and release:
         yield IncludeVoters()
         missing = wanted | (state.excluded_voters - ours)
     else:
         missing = wanted - state.excluded_voters
     if missing:
         yield ExcludeVoters(tuple(sorted(missing)))
+
+
+def _ours(prefix: str, state: State) -> set[str]:
+    """This cluster's nodes without a vote."""
+    return {name for name in state.excluded_voters if name.startswith(prefix)}
 
 
 def _minimum_masters(

@@ -36,7 +36,8 @@ COPIES_FILTER: Final = ",".join(
     )
 )
 DATA_NODES: Final = "/_nodes/data:true/http"
-DATA_NODES_FILTER: Final = "nodes.*.name"
+MASTERS: Final = "/_nodes/master:true/http"
+NODES_FILTER: Final = "nodes.*.name"
 STATS: Final = "/_nodes/_local/stats/indices,jvm,fs"
 STATS_FILTER: Final = ",".join(
     f"nodes.*.{part}"
