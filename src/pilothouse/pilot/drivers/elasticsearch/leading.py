@@ -7,8 +7,8 @@
 * Beside the exclusion stands which decommission of each node it is for (``DECOMMISSIONS``), written with it in one stroke. So a pilot knows that an exclusion
   is not what is left of an earlier decommission, about to be taken back by a leader that lags behind; and a leader that finds a later decommission there
   than it has seen itself knows that it is the one who lags, and leaves that node alone.
-* Before a node stops, its pilot holds replicas back, and gives the node's vote away where too few would be left to elect a master. Both are taken back once
-  all nodes are in that should be, or one has been missed for long.
+* Before a node stops, its pilot holds replicas back, and gives the node's vote away if it is the only one. Both are taken back once all nodes are in that
+  should be, or one has been missed for long.
 * The number of masters that have to see each other (up to 6) is what the Pilots that stay say, and no more than there are.
 """
 
@@ -117,13 +117,12 @@ class Attendance:
 
 
 def gives_vote_away(id: str, masters: Collection[str], state: State) -> bool:
-    """Whether a node that stops would leave too few who vote, though others are there who could.
+    """Whether a node that stops has the only vote, as one of two masters has, though there is another that could have it.
 
-    Without a master nothing can be written until it is back; and one that comes back alone, with a later version, forms a cluster that the others, with
-    the earlier one, can't join."""
-    staying = (state.voters & state.names.keys()) - {id}
+    Without a master nothing can be written until it is back; and one that comes back alone, with a later version, forms a cluster that the other, with
+    the earlier one, can't join. Of several votes none is given away: it would be missed if those that have the rest were lost."""
     others = {each for each in masters if state.names.get(each, "") not in state.excluded_voters} - {id}
-    return id in state.voters and 2 * len(staying) <= len(state.voters) and bool(others)
+    return state.voters == {id} and bool(others)
 
 
 def members(pilots: Collection[Object], state: State) -> dict[str, str]:
