@@ -9,7 +9,8 @@ from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.client.rest import Api
-from pilothouse.pilot.crew import ASTRAY, Crew
+from pilothouse.pilot.candidacy import ASTRAY
+from pilothouse.pilot.crew import Crew
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.server import Server
 

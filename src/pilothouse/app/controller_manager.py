@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pilothouse
+from pilothouse.aio.interrupting import unless
 from pilothouse.aio.ordering import Group, Ordered
 from pilothouse.app import memory
 from pilothouse.app.addresses import plain_url
@@ -89,7 +90,7 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
             names = ", ".join(one.name for one in controllers) or "none"
             announce(f"controller-manager {identity} follows {options.access.url}: {names}")
             announce(f"{PAGES}{plain_url(host, port)}")
-            await _until(stop.asked.wait(), Ordered(parts).run())
+            await unless(Ordered(parts).run(), stop.asked.wait())
         if leadership is not None:
             await leadership.release()
 
@@ -111,8 +112,7 @@ async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
             identity=unique_identity(),
             rehearsal=Rehearsal(say),
         )
-        enough: Awaitable[object] = stop.asked.wait() if watch else manager.settled()
-        await _until(enough, manager.run())
+        await unless(manager.run(), stop.asked.wait() if watch else manager.settled())
 
 
 @asynccontextmanager
@@ -133,16 +133,3 @@ async def _reached(options: ManagerOptions) -> AsyncIterator[tuple[Api, list[Con
                 off,
             )
         yield api, controllers
-
-
-async def _until(enough: Awaitable[object], work: Awaitable[None]) -> None:
-    """Have the work done until it is enough, and end it then. A failure of the work is raised."""
-    working, enough = asyncio.ensure_future(work), asyncio.ensure_future(enough)
-    try:
-        await asyncio.wait((working, enough), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        enough.cancel()
-        working.cancel()
-        await asyncio.gather(working, enough, return_exceptions=True)
-    if not working.cancelled() and (problem := working.exception()) is not None:
-        raise problem

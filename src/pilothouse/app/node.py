@@ -14,13 +14,13 @@ import os
 import random
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 import pilothouse
+from pilothouse.aio.interrupting import unless
 from pilothouse.aio.together import together
 from pilothouse.app import memory
 from pilothouse.app.leaving import end_all
@@ -113,7 +113,10 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             }
             if options.joined is not None:
                 work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
-            await _until(stop, together(work))
+            try:
+                await unless(together(work), stop.asked.wait())
+            except DataInUse as problem:
+                raise StartError(str(problem)) from None
         if ends_pods:
             await end_all(settings.data, stop)
 
@@ -171,22 +174,6 @@ async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volume
         groups=groups,
         survey=await survey_machine(settings.data / "survey", group),
     )
-
-
-async def _until(stop: Stop, work: Coroutine[Any, Any, None]) -> None:
-    """Have the work done until a stop is asked for. A failure of the work is raised."""
-    working = asyncio.create_task(work)
-    asked = asyncio.create_task(stop.asked.wait())
-    try:
-        await asyncio.wait((working, asked), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        asked.cancel()
-        working.cancel()
-        [ended] = await asyncio.gather(working, return_exceptions=True)
-    if isinstance(ended, DataInUse):
-        raise StartError(str(ended))
-    if isinstance(ended, Exception):
-        raise ended
 
 
 def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random) -> Network:

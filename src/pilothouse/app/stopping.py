@@ -21,8 +21,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable
 from typing import Protocol
+
+from pilothouse.aio.interrupting import unless
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -68,21 +69,6 @@ class Stop:
         server.leave()
         if delay:
             log.info("told to stop: no longer ready, serving for another %g s", delay)
-            await self._unless_hurried(asyncio.sleep(delay))
-        if not await self._unless_hurried(server.finish(grace)):
+            await unless(asyncio.sleep(delay), self.hurried.wait())
+        if not await unless(server.finish(grace), self.hurried.wait()):
             await server.finish(0)
-
-    async def _unless_hurried(self, wait: Awaitable[None]) -> bool:
-        """Wait for this, but not once there is a hurry; whether it was waited for."""
-        waiting = asyncio.ensure_future(wait)
-        hurry = asyncio.ensure_future(self.hurried.wait())
-        try:
-            await asyncio.wait((waiting, hurry), return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                return False
-            waiting.result()
-            return True
-        finally:
-            for task in (waiting, hurry):
-                task.cancel()
-            await asyncio.gather(waiting, hurry, return_exceptions=True)

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from pilothouse.client.transport import Answer, Call, NotSent, Stream, Transport
 
 PATIENCE: Final = 2.0
 """Seconds after which a request that is given up counts against its server: a quick change of mind does not."""
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -48,33 +50,25 @@ class FailOver:
         return self._ways[self._taken].url
 
     async def request(self, call: Call) -> Answer:
-        for way in self._in_turn():
-            began = asyncio.get_running_loop().time()
-            try:
-                return await way.request(call)
-            except NotSent as problem:
-                self._leave(way, str(problem))
-            except asyncio.CancelledError:
-                self._given_up(way, began)
-                raise
-        raise NotSent(self._nobody())
+        return await self._asked(lambda way: way.request(call))
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[Stream]:
         async with AsyncExitStack() as stack:
-            yield await self._opened(stack, call)
+            yield await self._asked(lambda way: stack.enter_async_context(way.stream(call)))
 
-    async def _opened(self, stack: AsyncExitStack, call: Call) -> Stream:
+    async def _asked(self, ask: Callable[[Way], Awaitable[T]]) -> T:
+        """What the first says that is reached."""
         for way in self._in_turn():
             began = asyncio.get_running_loop().time()
             try:
-                return await stack.enter_async_context(way.stream(call))
+                return await ask(way)
             except NotSent as problem:
                 self._leave(way, str(problem))
             except asyncio.CancelledError:
                 self._given_up(way, began)
                 raise
-        raise NotSent(self._nobody())
+        raise NotSent(f"none of {', '.join(way.url for way in self._ways)} can be reached")
 
     def _in_turn(self) -> Sequence[Way]:
         """Each once, beginning with the one that is taken at present."""
@@ -91,6 +85,3 @@ class FailOver:
         self._taken = (self._taken + 1) % len(self._ways)
         log.warning("%s; %s is asked from here on", why, self.url)
         way.hang_up()
-
-    def _nobody(self) -> str:
-        return f"none of {', '.join(way.url for way in self._ways)} can be reached"

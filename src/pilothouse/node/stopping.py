@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from pilothouse.aio.interrupting import unless
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
 from pilothouse.node.composing import stop_signal
@@ -60,13 +61,13 @@ class Stopping:
 
     async def run(self) -> None:
         """Until it has ended."""
-        if not await first(self._hook(), self._deadline_passed()):
+        if not await unless(self._hook(), self._deadline_passed()):
             self._tell("FailedPreStopHook", "PreStopHook did not end in time", True)
-        await first(self._turn(), self._deadline_passed())
+        await unless(self._turn(), self._deadline_passed())
         now = self._clock.now()
         number = signal.Signals[stop_signal(self._target.spec)]
         ending = self._end(number, left(self._stop.grace, self._stop.since, now))
-        if not await first(ending, self._hurried(now + LEAST)):
+        if not await unless(ending, self._hurried(now + LEAST)):
             await self._end(signal.SIGKILL, 0.0)
 
     async def _hurried(self, earliest: float) -> None:
@@ -87,7 +88,7 @@ class Stopping:
         seconds = hook_time(self._stop.grace, self._stop.since, self._clock.now())
         if hook is None or seconds <= 0:
             return
-        await first(self._run_hook(hook, seconds), self._target.container.exited())
+        await unless(self._run_hook(hook, seconds), self._target.container.exited())
 
     async def _run_hook(self, hook: Mapping[str, Any], seconds: float) -> None:
         outcome = await handle(hook, self._target, seconds)
@@ -110,18 +111,3 @@ class Stopping:
                 self._tell("FailedKillPod", str(problem), True)
                 await asyncio.sleep(_AGAIN.after(failures))
                 grace = 0.0
-
-
-async def first(work: Coroutine[Any, Any, object], limit: Coroutine[Any, Any, object]) -> bool:
-    """Do something until another thing has happened. False if it was not done by then."""
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(limit)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not tasks[0].done():
-            return False
-        await tasks[0]
-        return True
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -17,6 +17,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from pilothouse.aio.interrupting import unless
 from pilothouse.aio.supervising import Supervisor
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
@@ -215,7 +216,7 @@ class Captain:
         while True:
             urgency = asked.urgency
             try:
-                if not await _unless(run(), asked.wait(urgency + 1)):
+                if not await unless(run(), asked.wait(urgency + 1)):
                     return (
                         gives_up(phase, attempts, asked=True, urgency=asked.urgency) and phase != "PreStart"
                     )
@@ -236,7 +237,7 @@ class Captain:
             stopping = asked.urgency > 0
             if gives_up(phase, attempts, asked=stopping, urgency=asked.urgency):
                 return phase not in ("PreStart", "PostStart")
-            if not await _unless(asyncio.sleep(pause), asked.wait(asked.urgency + 1)) and phase == "PreStart":
+            if not await unless(asyncio.sleep(pause), asked.wait(asked.urgency + 1)) and phase == "PreStart":
                 return False
             pause = min(pause * 2, _AGAIN[1])
 
@@ -263,7 +264,7 @@ class Captain:
             log.error("the database is down: %s", exit.sentence)
 
     async def _woken(self, asked: Asked) -> None:
-        await _unless(self._wake.wait(), asked.wait(asked.urgency + 1))
+        await unless(self._wake.wait(), asked.wait(asked.urgency + 1))
         self._wake.clear()
         if self._life.is_running and self._child is not None and self._child.exit is not None:
             self._ended(self._child.exit)
@@ -410,18 +411,3 @@ class Captain:
     def _stir(self) -> None:
         self._wake.set()
         self._news.set()
-
-
-async def _unless(work: Awaitable[object], interrupted: Awaitable[object]) -> bool:
-    """Do the work, unless interrupted first; whether it was done. Its failure is raised."""
-    doing, waiting = asyncio.ensure_future(work), asyncio.ensure_future(interrupted)
-    try:
-        await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            doing.result()
-            return True
-        return False
-    finally:
-        for task in (doing, waiting):
-            task.cancel()
-        await asyncio.gather(doing, waiting, return_exceptions=True)

@@ -1,22 +1,20 @@
 """The pilots of one cluster: who they are, and which of them leads.
 
-    crew = Crew(api, pilot, clock, rng, stands=True, changed=wake)
+    crew = Crew(api, pilot, clock, rng, changed=wake)
     task = group.create_task(crew.run())
     crew.leads, crew.leader, crew.pilots
     crew.tell(serves=False)                 # again and again; who is astray for long stands aside
 
 A pilot that does not stand for election sees neither peers nor leader: it has no use for them. Losing the lease ends the acts for the whole
-cluster, and nothing else: the database goes on. One whose instance does not serve while that of another does can't see what it would lead: it gives the
-lease up after a while, and stands again when its own serves.
+cluster, and nothing else: the database goes on. ``candidacy`` says when one gives it up of its own accord.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Final
 
+from pilothouse.aio.interrupting import unless
 from pilothouse.aio.together import together
 from pilothouse.api.navigator.labels import CLUSTER_NAME, leader_lease
 from pilothouse.api.nouns import Pilot
@@ -26,9 +24,7 @@ from pilothouse.base.ids import new_uid
 from pilothouse.client.informer import Informer
 from pilothouse.client.leases import Leadership
 from pilothouse.client.rest import Api
-
-ASTRAY: Final = 30.0
-"""Seconds after which one that does not serve, while another does, stands aside."""
+from pilothouse.pilot.candidacy import Candidacy
 
 
 class Crew:
@@ -43,10 +39,7 @@ class Crew:
         self._owner = owner["uid"]
         self._name = pilot.name
         self._clock = clock
-        self._astray_since: float | None = None
-        self._aside = asyncio.Event()
-        self._stands = asyncio.Event()
-        self._stands.set()
+        self._candidacy = Candidacy()
         self._peers = Informer(
             api, Pilot, rng, clock, namespace=pilot.namespace, labels=f"{label}={owner['name']}"
         )
@@ -93,31 +86,12 @@ class Crew:
     def tell(self, *, serves: bool) -> None:
         """Whether one's own instance serves at this moment."""
         others = any(each.name != self._name and each.is_true("Ready") for each in self.pilots)
-        now = self._clock.monotonic()
-        if serves or not others:
-            self._astray_since = None
-        elif self._astray_since is None:
-            self._astray_since = now
-        if self._astray_since is not None and now - self._astray_since >= ASTRAY:
-            self._stands.clear()
-            self._aside.set()
-        else:
-            self._aside.clear()
-            self._stands.set()
+        self._candidacy.tell(serves=serves, others_serve=others, now=self._clock.monotonic())
 
     async def _elect(self) -> None:
         while True:
-            await self._stands.wait()
-            standing = asyncio.create_task(self._leadership.run())
-            aside = asyncio.create_task(self._aside.wait())
-            try:
-                await asyncio.wait((standing, aside), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                aside.cancel()
-                standing.cancel()
-                _, ended = await asyncio.gather(aside, standing, return_exceptions=True)
-            if isinstance(ended, Exception):
-                raise ended
+            await self._candidacy.taken_up()
+            await unless(self._leadership.run(), self._candidacy.given_up())
             await self._leadership.release()
 
     async def release(self) -> None:

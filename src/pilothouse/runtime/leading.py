@@ -16,6 +16,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from pilothouse.aio.interrupting import unless
 from pilothouse.client.fence import Fence
 from pilothouse.client.leases import Leadership
 
@@ -78,19 +79,11 @@ class Elected:
             if term is None:
                 await self._change()
                 continue
-            deciding = asyncio.ensure_future(decide())
-            change = asyncio.ensure_future(self._change())
             try:
-                await asyncio.wait((deciding, change), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                deciding.cancel()
-                change.cancel()
-                await asyncio.gather(deciding, change, return_exceptions=True)
-            if not deciding.cancelled():
-                problem = deciding.exception()
-                if not isinstance(problem, Deposed):
+                if await unless(decide(), self._change()):
                     # Nothing that decides ends of itself.
-                    raise problem or RuntimeError("decisions came to an end")
+                    raise RuntimeError("decisions came to an end")
+            except Deposed as problem:
                 log.warning("decisions stop: %s", problem)
                 while self._term == term:
                     await self._change()

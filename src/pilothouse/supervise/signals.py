@@ -1,7 +1,7 @@
 """Signals passed on to a child: for a process that stands in its place, as a pilot does as PID 1.
 
     async with forwarding(lambda number: os.killpg(child, number)) as asked:
-        await first(child_ended, asked.wait())       # asked to stop: begin the stop, with its grace
+        await unless(child_ended, asked.wait())      # asked to stop: begin the stop, with its grace
         ...
         asked.urgency                                # 1, and one more for every further TERM: hurry
 
