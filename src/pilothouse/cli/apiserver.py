@@ -14,9 +14,9 @@ from pilothouse.app.options import (
     StartError,
 )
 from pilothouse.cli.lifeline import lifeline_flag
-from pilothouse.cli.parameters import Duration, Listen, Network
+from pilothouse.cli.parameters import FILE, Duration, Listen, Network
 from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
-from pilothouse.cli.store_flags import FILE, data_flag, etcd_flags, etcd_options
+from pilothouse.cli.store_flags import data_flag, etcd_flags, etcd_options
 
 
 @click.command()

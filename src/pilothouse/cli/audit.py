@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pilothouse.app.options import default_data
+from pilothouse.cli.reaching import access, admin_flag
 
 PATH = "/pilothouse/v1/audit"
 _INSTANCE = "pilothouse.io/instance"
@@ -30,26 +30,20 @@ _ROW = "{:<27}  {:<24}  {:<16}  {:<44}  {:<4}  {:<15}  {}"
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="json is a record a line."
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="How to reach the server; else KUBECONFIG, ~/.kube/config, or the local server's own.",
-)
+@admin_flag
 def audit(output: str, kubeconfig: Path | None, **asked: Any) -> None:
     """Show who asked the API for what, when, from where, and what came of it.
 
     The records of all instances of the server are shown, in order of time.
     """
     from pilothouse.client.asking import AskError, ask
-    from pilothouse.client.kubeconfig import KubeconfigError, find, load
 
     try:
-        access = load(find(kubeconfig, default_data() / "admin.kubeconfig"))
-        with ask(access, PATH, _params(asked), agent="pilothouse-audit") as answer:
+        with ask(access(kubeconfig), PATH, _params(asked), agent="pilothouse-audit") as answer:
             for warning in answer.warnings:
                 _warn(warning)
             _show(iter(answer), output)
-    except (KubeconfigError, AskError) as problem:
+    except AskError as problem:
         raise click.ClickException(str(problem)) from None
     except KeyboardInterrupt:
         pass  # How one stops following.

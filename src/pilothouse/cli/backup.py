@@ -8,16 +8,9 @@ from typing import Any
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.store_flags import (
-    FILE,
-    access,
-    check_store,
-    data_flag,
-    encryption_flag,
-    etcd_flags,
-    etcd_options,
-    server_flags,
-)
+from pilothouse.cli.parameters import FILE
+from pilothouse.cli.reaching import access, server_flags
+from pilothouse.cli.store_flags import check_store, data_flag, encryption_flag, etcd_flags, etcd_options
 
 _MIB = 1024 * 1024
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pilothouse.app.options import default_data
 from pilothouse.cli.lifeline import lifeline_flag
 from pilothouse.cli.parameters import Duration, Listen
+from pilothouse.cli.reaching import kubeconfig_flag, own_access
 from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
-
-if TYPE_CHECKING:
-    from pilothouse.client.access import Access
 
 MORE_THAN_TWO_BEATS = 25.0
 """Seconds: one sign of life that is lost must not make a pilot silent."""
 
 
 @click.command("controller-manager")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="How to reach the API server; else the pod's own account, KUBECONFIG, or the local server's own.",
-)
+@kubeconfig_flag("the pod's own account, KUBECONFIG, or the local server's own")
 @click.option(
     "--controllers",
     default="*",
@@ -125,7 +118,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
         await_word(lifeline)
     try:
         options = ManagerOptions(
-            access=_access(kubeconfig),
+            access=own_access(kubeconfig, default_data() / "controller-manager.kubeconfig"),
             controllers=tuple(wish.strip() for wish in flags["controllers"].split(",") if wish.strip()),
             elect=flags["leader_elect"],
             lease=(flags["leader_elect_resource_namespace"], flags["leader_elect_resource_name"]),
@@ -154,12 +147,3 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
         raise click.UsageError(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{options.access.url}: {problem}") from None
-
-
-def _access(kubeconfig: Path | None) -> Access:
-    from pilothouse.client import in_cluster
-    from pilothouse.client.kubeconfig import find, load
-
-    if kubeconfig is None and in_cluster.is_available(os.environ):
-        return in_cluster.load(os.environ)
-    return load(find(kubeconfig, default_data() / "controller-manager.kubeconfig"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pilothouse.cli.store_flags import FILE
+from pilothouse.cli.parameters import FILE
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pilothouse.cli.store_flags import access, server_flags
+from pilothouse.cli.reaching import access, server_flags
 
 _PATH = "/pilothouse/v1/encryption"
 

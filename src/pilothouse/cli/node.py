@@ -9,16 +9,13 @@ import click
 
 from pilothouse.cli.lifeline import lifeline_flag
 from pilothouse.cli.node_flags import node_flags, run_node
+from pilothouse.cli.reaching import kubeconfig_flag
 from pilothouse.cli.staying import log_to_stderr, verbose_flag
 from pilothouse.cli.store_flags import data_flag
 
 
 @click.command()
-@click.option(
-    "--kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="How to reach the API server; else node.kubeconfig in the data folder, which `pilothouse join` writes.",
-)
+@kubeconfig_flag("node.kubeconfig in the data folder, which `pilothouse join` writes")
 @data_flag("Folder for the node's identity, its pods, images and volumes.")
 @click.option(
     "--name", default="", help="What the node is called; else the name it joined under, or the host name."

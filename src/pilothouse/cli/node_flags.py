@@ -6,21 +6,18 @@ def node(kubeconfig: Path | None, lifeline: int | None, **flags: Any): run_node(
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.parameters import Listen, pod_cidr_flag, tier_flag
+from pilothouse.cli.parameters import FILE, Listen, pod_cidr_flag, several, tier_flag
 
 if TYPE_CHECKING:
     from pilothouse.app.node import NodeOptions
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Labels(click.ParamType[dict[str, str]]):
@@ -64,7 +61,7 @@ class Taints(click.ParamType[tuple[dict[str, str], ...]]):
         return tuple(found)
 
 
-_FLAGS: tuple[Callable[[Any], Any], ...] = (
+node_flags = several(
     click.option(
         "--listen",
         type=Listen(),
@@ -74,7 +71,7 @@ _FLAGS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--client-ca-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=FILE,
         help="Further authority whose client certificates are taken there, beside the API server's own.",
     ),
     click.option(
@@ -94,13 +91,6 @@ _FLAGS: tuple[Callable[[Any], Any], ...] = (
     ),
     tier_flag,
 )
-
-
-def node_flags(command: F) -> F:
-    """Give a command all of them, in their order."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
 
 
 def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any]) -> None:

@@ -1,14 +1,19 @@
-"""Types of flags that click does not know."""
+"""Types of flags that click does not know, and flags that go together."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import click
 
 from pilothouse.base.duration import DurationError, parse_duration
+
+FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[float]):
@@ -94,6 +99,17 @@ class Urls(click.ParamType[tuple[str, ...]]):
             if not url.startswith(("http://", "https://")):
                 self.fail(f"{url!r} is not a URL such as https://127.0.0.1:2379", param, ctx)
         return urls
+
+
+def several(*flags: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """All of them as one, in this order."""
+
+    def give(command: Command) -> Command:
+        for flag in reversed(flags):
+            command = flag(command)
+        return command
+
+    return give
 
 
 pod_cidr_flag = click.option(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pilothouse.cli.parameters import Duration
+from pilothouse.cli.parameters import Duration, several
+from pilothouse.cli.reaching import kubeconfig_flag, own_access
+from pilothouse.cli.staying import log_to_stderr, verbose_flag
 
 _DATA = {"elasticsearch": "/usr/share/elasticsearch/data", "redis": "/data"}
 """Where the data of each application is, unless it is said otherwise."""
@@ -24,43 +24,34 @@ def pilot() -> None:
     """Run a database: wait for the Pilot of its name, start it as told, look after it, report."""
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in (
-        click.option(
-            "--name", envvar="POD_NAME", help="Of the Pilot; else POD_NAME, or the name of the host."
-        ),
-        click.option("--namespace", envvar="POD_NAMESPACE", help="Else POD_NAMESPACE, or the account's own."),
-        click.option("--address", envvar="POD_IP", help="Where to listen; else POD_IP, or the host's own."),
-        click.option("--data", type=click.Path(path_type=Path), help="The folder of the database's data."),
-        click.option(
-            "--kubeconfig",
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="How to reach the API server; else the pod's own account, or KUBECONFIG.",
-        ),
-        click.option("--ready-port", type=int, default=12001, show_default=True, help="Answers readiness."),
-        click.option("--live-port", type=int, default=12000, show_default=True, help="Answers liveness."),
-        click.option(
-            "--stop-grace",
-            type=Duration(),
-            default="25m",
-            show_default=True,
-            help="How long the database may take to stop before it is killed.",
-        ),
-        click.option("-v", "--verbose", count=True, help="Log more."),
-    ):
-        command = option(command)
-    return command
+_flags = several(
+    click.option("--name", envvar="POD_NAME", help="Of the Pilot; else POD_NAME, or the name of the host."),
+    click.option("--namespace", envvar="POD_NAMESPACE", help="Else POD_NAMESPACE, or the account's own."),
+    click.option("--address", envvar="POD_IP", help="Where to listen; else POD_IP, or the host's own."),
+    click.option("--data", type=click.Path(path_type=Path), help="The folder of the database's data."),
+    kubeconfig_flag("the pod's own account, or KUBECONFIG"),
+    click.option("--ready-port", type=int, default=12001, show_default=True, help="Answers readiness."),
+    click.option("--live-port", type=int, default=12000, show_default=True, help="Answers liveness."),
+    click.option(
+        "--stop-grace",
+        type=Duration(),
+        default="25m",
+        show_default=True,
+        help="How long the database may take to stop before it is killed.",
+    ),
+    verbose_flag("Log more."),
+)
 
 
 @pilot.command()
-@_options
+@_flags
 def elasticsearch(**flags: Any) -> None:
     """Run a node of Elasticsearch."""
     _run("elasticsearch", flags)
 
 
 @pilot.command()
-@_options
+@_flags
 def redis(**flags: Any) -> None:
     """Run a Redis server."""
     _run("redis", flags)
@@ -68,7 +59,7 @@ def redis(**flags: Any) -> None:
 
 @pilot.command("run")
 @click.argument("application")
-@_options
+@_flags
 def run_other(application: str, **flags: Any) -> None:
     """Run a database whose driver another package brings."""
     _run(application, flags)
@@ -96,17 +87,14 @@ def _run(application: str, flags: dict[str, Any]) -> None:
     from pilothouse.pilot.driving import Place
     from pilothouse.pilot.finding import UnknownApplication
 
-    # By itself: what other commands log with brings the server along, and a pilot is to stay small.
-    level = logging.DEBUG if flags["verbose"] else logging.INFO
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    # What a database does is told without being asked for.
+    log_to_stderr(flags["verbose"] + 1)
     host = socket.gethostname()
     data = flags["data"] or (Path(_DATA[application]) if application in _DATA else None)
     if data is None:
         raise click.UsageError("--data: say where the data of the database is")
     try:
-        access = _access(flags["kubeconfig"])
+        access = own_access(flags["kubeconfig"], Path("/etc/pilothouse/pilot.kubeconfig"))
         options = PilotOptions(
             application=application,
             access=access,
@@ -125,12 +113,3 @@ def _run(application: str, flags: dict[str, Any]) -> None:
     except (AccessError, UnknownApplication, OSError) as problem:
         raise click.ClickException(str(problem)) from None
     raise SystemExit(code)
-
-
-def _access(kubeconfig: Path | None) -> Any:
-    from pilothouse.client import in_cluster
-    from pilothouse.client.kubeconfig import find, load
-
-    if kubeconfig is None and in_cluster.is_available(os.environ):
-        return in_cluster.load(os.environ)
-    return load(find(kubeconfig, Path("/etc/pilothouse/pilot.kubeconfig")))

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from pilothouse.app.options import StartError, default_data
-from pilothouse.cli.parameters import Listen
-from pilothouse.cli.store_flags import FILE, access, server_flags
+from pilothouse.cli.parameters import FILE, Listen
+from pilothouse.cli.reaching import access, server_flags
 
 CREDENTIALS = Path("pilothouse-credentials")
 

@@ -1,23 +1,17 @@
-"""Flags that several commands have in common: where data is, and how to reach etcd or a server."""
+"""Flags that several commands have in common: where data is, and how to reach etcd."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from pilothouse.app.options import EtcdOptions, default_data
-from pilothouse.cli.parameters import Urls
-
-if TYPE_CHECKING:
-    from pilothouse.client.access import Access
+from pilothouse.cli.parameters import FILE, Urls, several
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-ADMIN = "admin.kubeconfig"
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def data_flag(text: str) -> Callable[[Command], Command]:
@@ -31,19 +25,14 @@ def data_flag(text: str) -> Callable[[Command], Command]:
     )
 
 
-def etcd_flags(command: Command) -> Command:
-    """``--etcd-…``; read with ``etcd_options``."""
-    for flag in (
-        click.option("--etcd-prefix", default="", help="What goes before each key in etcd."),
-        click.option("--etcd-keyfile", type=FILE, help="Key of that certificate."),
-        click.option("--etcd-certfile", type=FILE, help="Client certificate to show to etcd."),
-        click.option(
-            "--etcd-cafile", type=FILE, help="Authority that etcd's certificates are checked against."
-        ),
-        click.option("--etcd-servers", type=Urls(), default=(), help="etcd's members, separated by commas."),
-    ):
-        command = flag(command)
-    return command
+etcd_flags = several(
+    click.option("--etcd-servers", type=Urls(), default=(), help="etcd's members, separated by commas."),
+    click.option("--etcd-cafile", type=FILE, help="Authority that etcd's certificates are checked against."),
+    click.option("--etcd-certfile", type=FILE, help="Client certificate to show to etcd."),
+    click.option("--etcd-keyfile", type=FILE, help="Key of that certificate."),
+    click.option("--etcd-prefix", default="", help="What goes before each key in etcd."),
+)
+"""``--etcd-…``; read with ``etcd_options``."""
 
 
 def encryption_flag(command: Command) -> Command:
@@ -53,31 +42,6 @@ def encryption_flag(command: Command) -> Command:
         type=FILE,
         help="The servers' own, if they have one: the keys may be sealed with it.",
     )(command)
-
-
-def server_flags(command: Command) -> Command:
-    """``--kubeconfig`` and ``--data``; read with ``access``."""
-    command = click.option(
-        "--data",
-        type=click.Path(path_type=Path),
-        help="The server's data folder, whose admin.kubeconfig is then used.",
-    )(command)
-    return click.option(
-        "--kubeconfig",
-        type=FILE,
-        help="How to reach the server; else KUBECONFIG, ~/.kube/config, or the local server's own.",
-    )(command)
-
-
-def access(kubeconfig: Path | None, data: Path | None) -> Access:
-    """How the flags say that a server is reached. Raises ``click.ClickException``."""
-    from pilothouse.client.kubeconfig import KubeconfigError, find, load
-
-    named = kubeconfig or (data / ADMIN if data else None)
-    try:
-        return load(find(named, default_data() / ADMIN))
-    except KubeconfigError as problem:
-        raise click.ClickException(str(problem)) from None
 
 
 def etcd_options(flags: dict[str, Any]) -> EtcdOptions:

@@ -8,7 +8,7 @@ import click
 
 from pilothouse.cli.failing import told_in_a_line
 from pilothouse.cli.parameters import Duration
-from pilothouse.cli.store_flags import access, server_flags
+from pilothouse.cli.reaching import access, server_flags
 
 
 @click.group()
