@@ -8,11 +8,13 @@ import socket
 import struct
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.kit.containers import Box
 
-from pilothouse.supervise.attaching import EXIT, STDERR, STDOUT, Attached
-from pilothouse.supervise.launching import LaunchError
+from pilothouse.supervise.attaching import EXIT, STDERR, STDOUT, Attached, attach
+from pilothouse.supervise.launching import Exit, LaunchError
+from pilothouse.supervise.records import ATTACH
 
 ECHO = "while read line; do echo got $line; done; echo end of input; exit 4"
 
@@ -102,6 +104,23 @@ async def test_input_for_a_program_that_has_closed_its_end_is_let_go(box: Box) -
     await attached.send(b"x" * 500_000)
     await rest(attached)
     assert (await container.exited()).code == 3
+
+
+async def test_a_program_that_ends_while_it_is_written_to_is_heard_to_its_last_word(tmp_path: Path) -> None:
+    ended = Exit(code=1, signal=None, oom=False, started=1.0, finished=2.0)
+    with socket.socket(socket.AF_UNIX) as shim:
+        shim.bind(str(tmp_path / ATTACH))
+        shim.listen()
+        attached = await attach(tmp_path)
+        connection, _ = shim.accept()
+    with connection:
+        for channel, data in ((STDERR, b"last words\n"), (EXIT, msgspec.json.encode(ended))):
+            connection.sendall(struct.pack(">BI", channel, len(data)) + data)
+    # Nothing of this has been read when the first writing fails.
+    await attached.send(b"more\n")
+    attached.resize(24, 80)
+    assert (await rest(attached))[STDERR] == b"last words\n"
+    assert attached.exit == ended
 
 
 async def test_a_terminal_echoes_and_has_a_size(box: Box) -> None:

@@ -115,8 +115,12 @@ def follow(program: Program, launch: LaunchShape) -> None:
     record = _exit_record(
         status, oom_kills(launch["cgroups"]) > program.oom_before, program.started, finished
     )
+    try:
+        # First: what is known to have ended can't be attached to.
+        os.unlink("attach.sock")
+    except OSError as error:
+        os.write(2, f"attach.sock: {error.strerror}\n".encode())
     _write_exit(record)
-    os.unlink("attach.sock")
     clients.broadcast(attached.EXIT, record)
     clients.took = time.monotonic()
     until = clients.took + FAREWELL_SECONDS
