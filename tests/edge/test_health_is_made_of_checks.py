@@ -63,7 +63,7 @@ async def test_verbose_lists_the_checks():
     assert text.endswith("readyz check passed\n")
 
 
-async def test_a_check_that_breaks_or_hangs_has_failed(monkeypatch):
+async def test_a_check_that_breaks_or_hangs_has_failed(monkeypatch, caplog):
     async def breaks() -> str:
         raise OSError("disk on fire")
 
@@ -78,6 +78,9 @@ async def test_a_check_that_breaks_or_hangs_has_failed(monkeypatch):
     text = (await ill.answer("/readyz")).body.decode()
     assert "[-]disk failed: OSError: disk on fire" in text
     assert "[-]etcd failed: no answer within" in text
+    [told] = caplog.records
+    assert told.message == "the check disk broke"
+    assert told.exc_info is not None
 
 
 @pytest.mark.parametrize("path", ["/healthzz", "/api", "/", "/x/healthz"])

@@ -3,7 +3,7 @@
     await together({"journal": journal.run(), "stateful-sets": engine.run()})
 
 All run until the first fails or this is cancelled; then the others are cancelled, and that first failure is raised as what
-it is, not wrapped in a group.
+it is, not wrapped in a group. What else fails on the way out is noted with it.
 """
 
 from __future__ import annotations
@@ -20,4 +20,7 @@ async def together(parts: Mapping[str, Coroutine[Any, Any, None]]) -> None:
             for name, part in parts.items():
                 group.create_task(part, name=name)
     except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+        first, *others = failed.exceptions
+        for other in others:
+            first.add_note(f"meanwhile another failed: {type(other).__name__}: {other}")
+        raise first from None
