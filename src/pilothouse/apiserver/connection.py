@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from time import perf_counter, time
-from urllib.parse import parse_qs
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError, HttpVersion10, RawRequestMessage
@@ -37,7 +36,6 @@ from pilothouse.apiserver.audit.sight import GONE, Arrival
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator, UnseenError, certified_user
 from pilothouse.apiserver.boundaries import Boundary, Head
-from pilothouse.apiserver.codec import dump
 from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, Tunnel, User
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
@@ -45,6 +43,7 @@ from pilothouse.apiserver.limits import Deadlines, allowance
 from pilothouse.apiserver.lines import ConnectionLine
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.prompting import Prompting
+from pilothouse.apiserver.refusals import refusal
 from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sinks import ChunkedSink, PlainSink
 from pilothouse.apiserver.targets import LONGEST, split
@@ -380,7 +379,7 @@ class Connection(web.RequestHandler):
         except UnseenError:
             request.user = await shared.authenticator.identify_surely(self._certified, authorization)
         if health.serves(request.path):
-            return await self._examine(request)
+            return await shared.health.examine(request)
         flow, weight = shared.shares.admit(request, mutating)
         try:
             shared.deadlines.arm(self, allowance(request.query, mutating))
@@ -398,14 +397,6 @@ class Connection(web.RequestHandler):
         if request.headers.get("Expect", "").lower() == "100-continue" and self.transport is not None:
             self.transport.write(_CONTINUE)
         return await bodies.read(payload)
-
-    async def _examine(self, request: Request) -> Response:
-        if request.method not in ("GET", "HEAD"):
-            raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
-        query = parse_qs(request.query, keep_blank_values=True)
-        return await self._shared.health.answer(
-            request.path, verbose="verbose" in query, exclude=frozenset(query.get("exclude", ()))
-        )
 
     def _recovered(self) -> bool:
         """Whether a cancellation was the deadline's, in which case it is taken back."""
@@ -550,9 +541,3 @@ class Connection(web.RequestHandler):
 def _head(message: object) -> Head | None:
     """What the parser found, unless it could make nothing of it."""
     return message if isinstance(message, RawRequestMessage) else None
-
-
-def refusal(error: StatusError) -> Response:
-    """A failure as a response."""
-    headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
-    return Response(error.code, dump(error.to_dict()), headers=headers)

@@ -38,7 +38,7 @@ from pilothouse.apiserver.definitions import GROUP as DEFINITIONS_GROUP
 from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
 from pilothouse.apiserver.definitions import Definitions
 from pilothouse.apiserver.discovery import Discovery
-from pilothouse.apiserver.exchange import JSON, TEXT, Answer, Request, Response
+from pilothouse.apiserver.exchange import TEXT, Answer, Request, Response
 from pilothouse.apiserver.grammar import fits, locate, subresource_verbs, verb_of
 from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.measuring import Requests
@@ -59,6 +59,7 @@ from pilothouse.apiserver.rbac.escalation import Escalation
 from pilothouse.apiserver.rbac.grants import GROUP as RBAC_GROUP
 from pilothouse.apiserver.rbac.reconciling import make_roles
 from pilothouse.apiserver.reading import Reader
+from pilothouse.apiserver.refusals import refusal
 from pilothouse.apiserver.restriction.authorizer import Restriction
 from pilothouse.apiserver.reviews import Reviews
 from pilothouse.apiserver.service_accounts import ServiceAccounts
@@ -187,13 +188,13 @@ class Core:
         try:
             return await self._route(request)
         except StatusError as problem:
-            return failure(problem)
+            return refusal(problem)
         except asyncio.CancelledError:
             raise
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             request.crashed = True
-            return failure(
+            return refusal(
                 errors.internal("the server met a condition that it did not expect; its log says more")
             )
 
@@ -377,12 +378,6 @@ class Core:
         listed = await self.reader.select(call.request, call.served, call.namespace)
         await self._writer.delete_each(call, [item.key for item in listed.items])
         return await self.reader.render_list(call.request, call.served, listed)
-
-
-def failure(problem: StatusError) -> Response:
-    """The answer that tells of a failure."""
-    headers = (("Retry-After", str(problem.retry_after)),) if problem.retry_after else ()
-    return Response(problem.code, codec.dump(problem.to_dict()), JSON, headers)
 
 
 def _page_not_found() -> Response:

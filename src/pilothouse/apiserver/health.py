@@ -2,7 +2,7 @@
 
     health = Health()
     health.add("store", store_answers)
-    await health.answer("/readyz", verbose=True)
+    await health.examine(request)                    # or: health.answer("/readyz", verbose=True)
 
 A check is a function that says in a sentence what is wrong, or nothing. ``/livez`` fails only for what a restart would
 mend; ``/healthz`` for whatever is wrong; ``/readyz`` also when the server is about to stop. ``?verbose`` lists the
@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
 
 import msgspec
 
-from pilothouse.apiserver.exchange import TEXT, Response
+from pilothouse.apiserver.exchange import TEXT, Request, Response
+from pilothouse.meta.errors import StatusError
 
 Probe = Callable[[], Awaitable[str]]
 """Says what is wrong; the empty string if nothing is."""
@@ -65,10 +67,18 @@ class Health:
         """From here on ``/readyz`` fails, so that whoever balances load goes elsewhere."""
         self._draining = True
 
+    async def examine(self, request: Request) -> Response:
+        """The answer to a request whose path ``serves`` is true of."""
+        if request.method not in ("GET", "HEAD"):
+            raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
+        query = parse_qs(request.query, keep_blank_values=True)
+        return await self.answer(
+            request.path, verbose="verbose" in query, exclude=frozenset(query.get("exclude", ()))
+        )
+
     async def answer(
         self, path: str, *, verbose: bool = False, exclude: frozenset[str] = frozenset()
     ) -> Response:
-        """The answer to a path that ``serves`` is true of."""
         root, _, one = path.strip("/").partition("/")
         checks = [check for check in self._checks if root in check.roots and one in ("", check.name)]
         if not checks:
