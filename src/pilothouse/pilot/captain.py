@@ -22,7 +22,6 @@ from pilothouse.aio.supervising import Supervisor
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
 from pilothouse.client.access import AccessError
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
@@ -31,7 +30,7 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.pilot import beating
 from pilothouse.pilot.child import Child
 from pilothouse.pilot.crew import Crew, has_crew
-from pilothouse.pilot.driving import Driver, HookFailed, NotYet, Observation, Phase, Place, Wish
+from pilothouse.pilot.driving import Driver, HookFailed, NotYet, Phase, Place, Wish
 from pilothouse.pilot.exits import Exit
 from pilothouse.pilot.figures import figures
 from pilothouse.pilot.living import (
@@ -47,6 +46,7 @@ from pilothouse.pilot.living import (
     gives_up,
     why_stop,
 )
+from pilothouse.pilot.lookout import Lookout
 from pilothouse.pilot.reporting import Reporter
 from pilothouse.pilot.telling import Known
 from pilothouse.runtime.telling import Teller
@@ -86,11 +86,7 @@ class Captain:
         self._life = Life()
         self._child: Child | None = None
         self._exit: Exit | None = None
-        self._seen: Observation | None = None
-        self._seen_generation = 0
-        self._has_served = False
-        self._cluster: Tree | None = None
-        self._cluster_term: tuple[str, int] | None = None
+        self._lookout = Lookout(driver, clock)
         self._trouble = ""
         self._has_failed = False
         self._failing: Tree = {}
@@ -131,15 +127,15 @@ class Captain:
             return f"there is no Pilot {self._place.name} yet"
         if not self._life.is_running or self._life.stopping:
             return known.trouble or f"the database does not run ({self._life.standing})"
-        if self._seen is None or not self._seen.ready:
-            return (self._seen.message if self._seen is not None else "") or "it has not answered yet"
+        seen = self._lookout.seen
+        if seen is None or not seen.ready:
+            return (seen.message if seen is not None else "") or "it has not answered yet"
         return ""
 
     def liveness(self) -> str:
         """Why the whole container should be started anew; empty if it should not."""
-        if self._life.is_running and self._seen is not None and not self._seen.live:
-            return self._seen.message
-        return ""
+        seen = self._lookout.seen
+        return seen.message if self._life.is_running and seen is not None and not seen.live else ""
 
     def figures(self) -> str:
         """For Prometheus."""
@@ -160,7 +156,8 @@ class Captain:
                 self._life = self._life.confirmed(wish.generation)
             if wish is not None:
                 self._life = self._life.preparing_for(wish.hash)
-            restart = self._seen.restart if self._seen is not None else ""
+            seen = self._lookout.seen
+            restart = seen.restart if seen is not None else ""
             act = decide(self._life, wish, asked=asked.urgency > 0, hooks=self._names(wish), restart=restart)
             match act:
                 case Leave(code):
@@ -243,7 +240,8 @@ class Captain:
 
     async def _launch(self, wish: Wish) -> None:
         child = Child.begin(self._driver.start(wish), self._clock, ended=self._stir)
-        self._child, self._seen, self._has_served = child, None, False
+        self._child = child
+        self._lookout.begin()
         if self._start_took is None and self._found_at is not None:
             self._start_took = asyncio.get_running_loop().time() - self._found_at
         self._become(self._life.launched(wish))
@@ -258,7 +256,8 @@ class Captain:
         self._ended(await self._child.stop(asked, self._grace))
 
     def _ended(self, exit: Exit) -> None:
-        self._exit, self._seen, self._cluster = exit, None, None
+        self._exit = exit
+        self._lookout.forget()
         self._become(self._life.ended(clean=exit.clean))
         if not exit.clean:
             log.error("the database is down: %s", exit.sentence)
@@ -278,10 +277,9 @@ class Captain:
                 if self._life.is_running and not self._life.stopping:
                     await self._observe(wish)
                 if self._crew is not None:
-                    ready = self._seen is not None and self._seen.ready
-                    self._crew.tell(serves=self._life.is_running and ready)
+                    self._crew.tell(serves=self._life.is_running and self._lookout.is_ready)
                 await self._report()
-            closely = self._seen is None or not self._seen.ready or (wish is not None and wish.decommission)
+            closely = not self._lookout.is_ready or (wish is not None and wish.decommission)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_CLOSELY if closely else LOOK):
                     await self._news.wait()
@@ -293,32 +291,9 @@ class Captain:
 
     async def _observe(self, wish: Wish) -> None:
         child = self._child
-        seen = await self._driver.observe(wish)
-        facts: Tree | None = None
-        crew = self._crew
-        if crew is not None and crew.leads and seen.ready:
-            term = crew.term
-            try:
-                facts = await self._driver.lead(wish, crew.pilots)
-            except HookFailed as problem:
-                log.warning("as leader: %s", problem)
-            if facts is not None and term is not None:
-                facts = self._dated(facts, term)
-        if child is not self._child or not self._life.is_running:
-            return
-        before, self._seen, self._cluster = self._seen, seen, facts
-        self._seen_generation = wish.generation
-        self._has_served = self._has_served or seen.ready
-        if seen.restart and (before is None or before.restart != seen.restart):
+        sight = await self._lookout.look(wish, self._crew)
+        if child is self._child and self._life.is_running and self._lookout.take(sight):
             self._wake.set()
-
-    def _dated(self, facts: Tree, term: tuple[str, int]) -> Tree:
-        """With the moment since when it is so, in this term."""
-        before = {name: value for name, value in (self._cluster or {}).items() if name != "observedTime"}
-        if self._cluster is not None and before == facts and self._cluster_term == term:
-            return self._cluster
-        self._cluster_term = term
-        return {**facts, "observedTime": format_time(self._clock.now())}
 
     async def _beat(self) -> None:
         heart = beating.Heart(self._api, self._clock)
@@ -387,8 +362,8 @@ class Captain:
             life=self._life,
             wish=wish,
             application=self._driver.application,
-            observation=self._seen,
-            observed=self._seen_generation,
+            observation=self._lookout.seen,
+            observed=self._lookout.generation,
             pid=child.pid if child is not None else None,
             started=child.started if child is not None else None,
             restarts=max(0, (self._restarts or 0) + self._life.starts),
@@ -396,8 +371,8 @@ class Captain:
             trouble=self._trouble,
             has_failed=self._has_failed,
             failing=self._failing,
-            has_served=self._has_served,
-            cluster=self._cluster,
+            has_served=self._lookout.has_served,
+            cluster=self._lookout.cluster,
         )
 
     def _become(self, life: Life) -> None:

@@ -1,0 +1,115 @@
+"""What a pilot has seen of its database and of the whole cluster: since when it is so, and for how long it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.clock import ManualClock
+from pilothouse.pilot.driving import Hook, HookFailed, Observation, Phase, Start, Wish
+from pilothouse.pilot.lookout import Lookout
+
+WISH = Wish(3, "hash", {})
+
+
+class Database:
+    """Known by a driver that sees what a test says."""
+
+    application = "played"
+
+    def __init__(self) -> None:
+        self.seen = Observation(ready=True)
+        self.facts: Tree | HookFailed = {"health": "Green"}
+
+    def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
+        return ()
+
+    def start(self, wish: Wish) -> Start:
+        return Start((), {})
+
+    async def observe(self, wish: Wish) -> Observation:
+        return self.seen
+
+    def stands(self, wish: Wish) -> bool:
+        return True
+
+    async def lead(self, wish: Wish, peers: Sequence[Object]) -> Tree:
+        if isinstance(self.facts, HookFailed):
+            raise self.facts
+        return self.facts
+
+
+@dataclass(frozen=True)
+class Term:
+    number: int
+    leads: bool = True
+    pilots: Sequence[Object] = field(default_factory=tuple)
+
+    @property
+    def term(self) -> tuple[str, int]:
+        return ("lease", self.number)
+
+
+async def seen_by(lookout: Lookout, crew: Term | None = None) -> bool:
+    return lookout.take(await lookout.look(WISH, crew))
+
+
+async def test_facts_have_the_time_since_when_they_are_so_in_one_term() -> None:
+    database, clock = Database(), ManualClock(1_700_000_000)
+    lookout = Lookout(database, clock)
+    await seen_by(lookout, Term(1))
+    first = lookout.cluster
+    assert first == {"health": "Green", "observedTime": "2023-11-14T22:13:20Z"}
+    clock.advance(60)
+    await seen_by(lookout, Term(1))
+    assert lookout.cluster == first
+    await seen_by(lookout, Term(2))
+    assert lookout.cluster == {"health": "Green", "observedTime": "2023-11-14T22:14:20Z"}
+    clock.advance(60)
+    database.facts = {"health": "Yellow"}
+    await seen_by(lookout, Term(2))
+    assert lookout.cluster == {"health": "Yellow", "observedTime": "2023-11-14T22:15:20Z"}
+
+
+async def test_only_who_leads_a_database_that_serves_knows_of_the_whole(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    database = Database()
+    lookout = Lookout(database, ManualClock(0))
+    for crew in (None, Term(1, leads=False)):
+        await seen_by(lookout, crew)
+        assert lookout.cluster is None
+    database.seen = Observation(ready=False)
+    await seen_by(lookout, Term(1))
+    assert lookout.cluster is None
+    database.seen, database.facts = Observation(ready=True), HookFailed("it does not answer")
+    await seen_by(lookout, Term(1))
+    assert lookout.cluster is None
+    assert lookout.is_ready
+    assert "it does not answer" in caplog.text
+
+
+async def test_what_was_seen_goes_with_the_process_and_a_look_that_is_not_taken_changes_nothing() -> None:
+    lookout = Lookout(Database(), ManualClock(0))
+    lookout.begin()
+    late = await lookout.look(WISH, Term(1))
+    assert (lookout.seen, lookout.generation, lookout.has_served) == (None, 0, False)
+    lookout.take(late)
+    assert (lookout.is_ready, lookout.generation, lookout.has_served) == (True, 3, True)
+    lookout.forget()
+    assert (lookout.seen, lookout.cluster, lookout.has_served) == (None, None, True)
+    lookout.begin()
+    assert not lookout.has_served
+
+
+async def test_a_reason_to_start_it_anew_is_news_once() -> None:
+    database = Database()
+    lookout = Lookout(database, ManualClock(0))
+    assert not await seen_by(lookout)
+    database.seen = Observation(ready=True, restart="its certificate is another")
+    assert [await seen_by(lookout) for _ in range(2)] == [True, False]
+    database.seen = Observation(ready=True, restart="it has been shut out")
+    assert await seen_by(lookout)
