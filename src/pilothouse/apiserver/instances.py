@@ -21,6 +21,7 @@ from itertools import count
 
 import msgspec
 
+from pilothouse.aio.supervising import Supervisor
 from pilothouse.store.interface import Conflict, Store, StoreError
 
 PREFIX = "/pilothouse/instances/"
@@ -73,12 +74,10 @@ class Instances:
         """The others know of this one while the context is open, and that it was there for a month after."""
         await self._known.put(self._value())
         await self._running.put(self._value())
-        renewing = asyncio.create_task(self._renew())
         try:
-            yield
+            async with Supervisor({"announcing": self._renew}).running():
+                yield
         finally:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
             with contextlib.suppress(StoreError):
                 await self._running.remove()
 

@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 
+from pilothouse.aio.supervising import Supervisor
 from pilothouse.supervise.shim import kernel
 from pilothouse.supervise.shim.descending import children
 
@@ -87,14 +88,12 @@ class Reaper:
         died = asyncio.Event()
         died.set()  # Some may have before we listened.
         loop.add_signal_handler(signal.SIGCHLD, died.set)
-        task = asyncio.create_task(self._bury(died), name="reaper")
         try:
-            with _descriptors_for_children():
-                yield
+            async with Supervisor({"reaper": lambda: self._bury(died)}).running():
+                with _descriptors_for_children():
+                    yield
         finally:
             loop.remove_signal_handler(signal.SIGCHLD)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def _bury(self, died: asyncio.Event) -> None:
         while True:

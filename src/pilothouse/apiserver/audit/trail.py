@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from pilothouse.aio.supervising import Supervisor
 from pilothouse.apiserver.audit.follower import Follower
 from pilothouse.apiserver.audit.log_file import LogFile
 from pilothouse.apiserver.audit.policy import COMPLETE, PANIC
@@ -135,13 +136,13 @@ class Trail:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write while the context is open, and what is left when it closes."""
-        writer = asyncio.create_task(self._run())
         try:
-            yield
+            async with Supervisor({"audit trail": self._run}).running():
+                try:
+                    yield
+                finally:
+                    await self.flushed(CLOSING_SECONDS)
         finally:
-            await self.flushed(CLOSING_SECONDS)
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
             self._thread.submit(self.file.close)
             self._thread.shutdown(wait=False)
 
