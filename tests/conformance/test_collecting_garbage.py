@@ -31,7 +31,7 @@ def controllers(
             yield process
         return
     if target.name == NAME:
-        pytest.skip("on a real Kubernetes these controllers of ours stay off")
+        pytest.skip("a real Kubernetes collects garbage itself, so these controllers of ours stay off")
     process = started(target.kubeconfig, folder, "--no-leader-elect", "--controllers=garbage,namespaces")
     try:
         yield process

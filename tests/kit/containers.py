@@ -28,7 +28,13 @@ from pilothouse.supervise.launching import Launch, LogPolicy, View
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
 PLAIN_VIEW = View(hostname="box")
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may do what this is about")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="it mounts a filesystem or becomes another user, which only root may"
+)
+needs_ordinary_user = pytest.mark.skipif(
+    os.geteuid() == 0,
+    reason="root is refused nothing of this; tests/supervise/test_an_ordinary_user_can_do_all_this.py runs it as nobody",
+)
 
 
 @dataclass(frozen=True)

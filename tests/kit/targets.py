@@ -80,7 +80,7 @@ def server(server_name: str, fleet: Fleet) -> Server:
 def lasting(server: Server) -> Server:
     """A server whose objects outlive its process."""
     if server.target.name == "memory":
-        pytest.skip("what a memory store holds ends with the process")
+        pytest.skip("it restarts the server, and what a memory store holds ends with the process")
     return server
 
 

@@ -88,7 +88,7 @@ def test_the_file_stays_the_same_one_and_everybody_may_read_it(tmp_path: Path) -
     assert after.st_mode & 0o444 == 0o444
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting over /etc/hosts takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="it mounts over /etc/hosts, which only root may")
 def test_the_c_library_reads_it(tmp_path: Path) -> None:
     """With blanks, comments in free places, several addresses of a name, and a change while it is mounted."""
     files = PodFiles(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import subprocess
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kit.containers import needs_root
 from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 from tests.node.real import RealNode, real_node, shell
@@ -23,7 +23,6 @@ from pilothouse.node.images.library import Library
 from pilothouse.supervise.cgroups import Cgroups
 
 FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 
 
 def waiting(pod: Object) -> str:
@@ -52,7 +51,7 @@ def fill(folder: Path) -> Path:
                 return filler
 
 
-@as_root
+@needs_root
 async def test_a_full_disk_takes_no_pod_keeps_those_there_and_lets_them_go(
     tmp_path: Path, small_disk: Path
 ) -> None:
@@ -73,7 +72,7 @@ async def test_a_full_disk_takes_no_pod_keeps_those_there_and_lets_them_go(
         assert len(await node.left()) == 1
 
 
-@as_root
+@needs_root
 async def test_a_nearly_full_disk_is_a_condition_of_the_node(tmp_path: Path, small_disk: Path) -> None:
     fill(small_disk)
     async with real_node(tmp_path, agent=False) as node:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from tests.kit.containers import needs_root
 from tests.node.real import real_node, shell
 from tests.node.stage import phase
 
@@ -13,7 +13,6 @@ from pilothouse.node.installation import installation, mounts, ways
 from pilothouse.supervise.launching import Mount, User
 
 SOMEBODY = User(uid=4321, gid=4321)
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def test_a_link_in_a_closed_folder_is_shown_as_what_it_leads_to(home: Path) -> N
     ]
 
 
-@as_root
+@needs_root
 async def test_somebody_else_runs_the_very_program(tmp_path: Path) -> None:
     script = "id -u; pilothouse pilot --help | head -1; ls -A /root 2>&1; touch /root/x 2>&1 || echo closed"
     async with real_node(tmp_path) as node:

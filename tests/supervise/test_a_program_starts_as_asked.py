@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.kit.containers import Box, needs_root
+from tests.kit.containers import Box, needs_ordinary_user, needs_root
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise.containers import Container, adopt, start
@@ -229,7 +229,7 @@ async def test_who_the_kernel_kills_first_is_set(box: Box) -> None:
     assert box.output(container) == ["987"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="about those who aren't root")
+@needs_ordinary_user
 async def test_an_ordinary_user_looks_like_the_user_asked_for(views: Box, tmp_path: Path) -> None:
     container = await views.shell(f"id -u; id -g; touch {tmp_path}/made", user=User(uid=1234, gid=2345))
     await container.exited()
@@ -237,7 +237,7 @@ async def test_an_ordinary_user_looks_like_the_user_asked_for(views: Box, tmp_pa
     assert (tmp_path / "made").stat().st_uid == os.getuid()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="about those who aren't root")
+@needs_ordinary_user
 async def test_without_a_view_an_ordinary_user_can_be_no_other(bare: Box) -> None:
     with pytest.raises(LaunchError, match="only root may choose another user") as failed:
         await bare.run("/bin/true", user=User(uid=1234, gid=2345))

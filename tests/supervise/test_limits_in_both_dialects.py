@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from tests.kit.containers import needs_ordinary_user
 
 from pilothouse.supervise.cgroups import find
 from pilothouse.supervise.limiting import (
@@ -188,7 +188,7 @@ def test_a_machine_with_both(tmp_path: Path) -> None:
     assert set(found.group("pod").folders) == {str(top / "base/pod") for top in (memory, cpu, unified)}
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@needs_ordinary_user
 def test_an_ordinary_user_gets_what_was_delegated(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     top = machine.v2("cpu memory pids io", own="/user.slice/user@1000.service/app.slice/us.scope")
@@ -200,7 +200,7 @@ def test_an_ordinary_user_gets_what_was_delegated(tmp_path: Path) -> None:
     assert found.group("pod").folders == (str(top / "user.slice/user@1000.service/base/pod"),)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@needs_ordinary_user
 def test_nothing_delegated_is_told_with_what_would_help(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     top = machine.v2("cpu memory", own="/session.scope")

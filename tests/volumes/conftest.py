@@ -55,14 +55,14 @@ def volumes(api: Api, data: Path, clock: ManualClock) -> Volumes:
 @pytest.fixture
 def root() -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root may mount and give files away")
+        pytest.skip("it mounts and gives files away, which only root may")
 
 
 @pytest.fixture(scope="session")
 def mkfs() -> None:
     """Filesystems can be made and mounted here."""
     if os.geteuid() != 0:
-        pytest.skip("only root may mount")
+        pytest.skip("it makes and mounts filesystems, which only root may")
     needed("mkfs.xfs", "mkfs.btrfs")
 
 
