@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import pilothouse
+from tests.kit.images import image_folder
 
 from pilothouse.base.clock import ManualClock
 from pilothouse.node.images.airgap import bring, pack
@@ -49,10 +50,7 @@ def elsewhere(tmp_path: Path) -> Library:
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Path:
-    source = tmp_path / "redis"
-    (source / "bin").mkdir(parents=True)
-    (source / "bin" / "redis-server").write_text("#!/bin/sh\n")
-    (source / "bin" / "redis-server").chmod(0o755)
+    source = image_folder(tmp_path / "redis", "bin/redis-server")
     (source / "bin" / "redis").symlink_to("redis-server")
     (source / "empty").mkdir(mode=0o750)
     (source / ("long" * 30)).write_text("x")

@@ -5,6 +5,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from tests.kit.images import image_folder
 
 from pilothouse.base.clock import ManualClock
 from pilothouse.node.images.bundles import Manifest, ManifestError
@@ -21,14 +22,16 @@ def library(tmp_path: Path) -> Library:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "source"
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "server").write_text("#!/bin/sh\nexec sleep 1000\n")
-    (folder / "bin" / "server").chmod(0o755)
-    (folder / "image.json").write_text(
-        '{"entrypoint": ["bin/server"], "cmd": ["--port", "1"], "env": {"LANG": "C"}, "user": "7:8", "workingDir": "/data"}'
+    return image_folder(
+        tmp_path / "source",
+        "bin/server",
+        "exec sleep 1000",
+        entrypoint=["bin/server"],
+        cmd=["--port", "1"],
+        env={"LANG": "C"},
+        user="7:8",
+        workingDir="/data",
     )
-    return folder
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import pilothouse
+from tests.kit.images import image_folder
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    source = tmp_path / "redis-7.2"
-    (source / "bin").mkdir(parents=True)
-    (source / "bin" / "redis-server").write_text("#!/bin/sh\n")
+    source = image_folder(tmp_path / "redis-7.2", "bin/redis-server")
     with tarfile.open(tmp_path / "redis.tar.gz", "w:gz") as made:
         made.add(source, "redis-7.2")
     return tmp_path / "redis.tar.gz"

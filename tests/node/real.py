@@ -21,6 +21,7 @@ from typing import Any
 from tests.kit.loopback import loopback
 from tests.kit.node_parts import EVERYTHING, AnyImage, CountedAddresses, PlainVolumes
 from tests.kit.waiting import eventually
+from tests.node.stage import phase
 
 from pilothouse.api.nouns import CoreEvent, Pod
 from pilothouse.api.objects import Object, Tree
@@ -34,6 +35,8 @@ from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.containers import Container
 
 NODE = "n1"
+FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+"""A script that runs until it is told to stop."""
 
 
 class RealNode:
@@ -151,3 +154,29 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
         return True
     return False
+
+
+async def printed(node: RealNode, script: str, **spec: object) -> str:
+    """What a container prints that runs to its end."""
+    own = dict(spec.pop("container", {}))  # type: ignore[call-overload]
+    pod = await node.pod({"restartPolicy": "Never", "containers": [shell(script, **own)], **spec})
+    await node.until(lambda pod: phase(pod) in ("Succeeded", "Failed"))
+    return node.log(pod)
+
+
+def is_there(path: Path | str) -> bool:
+    return os.path.lexists(path)
+
+
+def running_with(word: str) -> list[str]:
+    """The numbers of processes called sleep that were given this word."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                text = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if word.encode() in text and b"sleep" in text.split(b"\0")[0]:
+                found.append(folder.name)
+    return found

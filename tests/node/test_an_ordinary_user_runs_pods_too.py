@@ -6,10 +6,17 @@ import pytest
 from tests.kit.containers import needs_root
 from tests.kit.ordinary_user import ordinary_folder, run_as_nobody
 
+SUITE = (
+    "test_agents_take_up_what_runs.py",
+    "test_ends_are_told_and_leave_nothing.py",
+    "test_hooks_and_probes_reach_real_containers.py",
+    "test_processes_are_what_the_manifest_says.py",
+)
+
 
 @needs_root
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_processes_are_what_the_manifest_says_without_privileges() -> None:
+def test_pods_are_the_same_without_privileges() -> None:
     with ordinary_folder() as folder:
-        run_as_nobody(folder, "tests/node/test_processes_are_what_the_manifest_says.py")
+        run_as_nobody(folder, *(f"tests/node/{name}" for name in SUITE))

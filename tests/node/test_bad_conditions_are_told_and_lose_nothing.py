@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from tests.kit.containers import needs_root
+from tests.kit.images import image_folder
 from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
-from tests.node.real import RealNode, real_node, shell
+from tests.node.real import FOREVER, RealNode, real_node, shell
 from tests.node.stage import container, is_ready, phase, reason
 
 from pilothouse.api.nouns import Node
@@ -21,8 +22,6 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.node.addresses.network import Network
 from pilothouse.node.images.library import Library
 from pilothouse.supervise.cgroups import Cgroups
-
-FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 
 
 def waiting(pod: Object) -> str:
@@ -116,11 +115,7 @@ async def test_a_missing_image_names_the_command_and_is_used_once_it_is_there(tm
         )
         pod = await node.until(lambda pod: reason(pod) == "ErrImageNeverPull")
         assert "pilothouse image import hello:1" in waiting(pod)
-        bundle = tmp_path / "bundle"
-        (bundle / "bin").mkdir(parents=True)
-        (bundle / "bin" / "hello").write_text("#!/bin/sh\necho hello from a bundle\n")
-        (bundle / "bin" / "hello").chmod(0o755)
-        library.import_("hello:1", bundle)
+        library.import_("hello:1", image_folder(tmp_path / "bundle", "bin/hello", "echo hello from a bundle"))
         pod = await node.until(lambda pod: phase(pod) == "Succeeded", seconds=60)
         assert node.log(pod) == "hello from a bundle"
         assert container(pod)["imageID"]

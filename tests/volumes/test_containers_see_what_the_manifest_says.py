@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.images import image_folder
 from tests.node.real import RealNode, real_node, shell
 from tests.volumes.conftest import World
 
@@ -161,12 +162,14 @@ async def test_parts_of_volumes_and_files_of_the_host(node: RealNode, tmp_path: 
 
 
 async def test_an_image_is_run_as_it_says(node: RealNode, tmp_path: Path):
-    source = tmp_path / "greeter"
-    (source / "bin").mkdir(parents=True)
-    (source / "bin" / "greet").write_text('#!/bin/sh\necho "$GREETING $1 from $(pwd), of $0"\n')
-    (source / "bin" / "greet").chmod(0o755)
-    (source / "image.json").write_text(
-        '{"entrypoint": ["bin/greet"], "cmd": ["world"], "env": {"GREETING": "hello"}, "workingDir": "/opt"}'
+    source = image_folder(
+        tmp_path / "greeter",
+        "bin/greet",
+        'echo "$GREETING $1 from $(pwd), of $0"',
+        entrypoint=["bin/greet"],
+        cmd=["world"],
+        env={"GREETING": "hello"},
+        workingDir="/opt",
     )
     library = Library(node.settings.data / "images", SystemClock())
     body = {
@@ -189,10 +192,7 @@ async def test_an_image_is_run_as_it_says(node: RealNode, tmp_path: Path):
 
 
 async def test_an_image_that_runs_is_not_removed(node: RealNode, tmp_path: Path):
-    source = tmp_path / "sleeper"
-    source.mkdir()
-    (source / "wait").write_text("#!/bin/sh\nwhile :; do sleep 0.1; done\n")
-    (source / "wait").chmod(0o755)
+    source = image_folder(tmp_path / "sleeper", "wait", "while :; do sleep 0.1; done")
     library = Library(node.settings.data / "images", SystemClock())
     library.import_("sleeper:1", source)
     container = {"name": "app", "image": "sleeper:1", "command": ["/opt/sleeper/wait"]}
