@@ -2,11 +2,13 @@
 
 Exhaustive: the run in which nothing else goes wrong tells how many writes there are, and each is struck in a run of its own. Leases
 are left out, since a crash there is a crash between two writes, and each of those is struck anyway. Controllers that have
-nothing to do in quiet times have runs in which a namespace goes, or a node is lost.
+nothing to do in quiet times have runs in which a namespace goes, or a node is lost. A great cluster of Elasticsearch makes hundreds of writes, all of which a soak strikes;
+elsewhere it is a small one that is struck at every write.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
@@ -36,6 +38,8 @@ from pilothouse.sim.simulating import Report, struck
 SEED = 3
 _FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 _LEASES = "/leases"
+EVERY = {} if os.environ.get("PILOTHOUSE_SOAK") else {"elastic": 20}
+"""By run, which writes are struck if not all are."""
 
 
 class Run(NamedTuple):
@@ -102,6 +106,12 @@ async def secrets_belong_together(api: Api) -> str:
 _NODES = SCENARIOS["nodes"]
 RUNS = {
     **{name: Run(scenario) for name, scenario in SCENARIOS.items()},
+    "small cluster": Run(
+        msgspec.structs.replace(
+            SCENARIOS["elastic"],
+            users=story(pools_of(2, 1), (40, pools_of(1, 1)), (30, {"version": "8.17.0"})),
+        )
+    ),
     "namespace goes": Run(msgspec.structs.replace(SCENARIOS["namespaces"], users=namespace_goes)),
     "pilot is left": Run(
         Scenario(
@@ -163,5 +173,5 @@ def test_some_writes_of_each_run(name: str) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", RUNS)
 def test_every_write_of_each_run(name: str) -> None:
-    for number in writes(RUNS[name]):
+    for number in writes(RUNS[name])[:: EVERY.get(name, 1)]:
         crash_at(RUNS[name], number)
