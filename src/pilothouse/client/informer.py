@@ -12,6 +12,9 @@ makes. A relist takes effect in one step, however many objects it has; while tho
 it, others have their turn. Whoever has written something waits ``until`` the cache has seen its revision, and then reads what it wrote: a
 revision is seen once everything of this collection up to it is in the cache. Where a selector narrows the view, a write
 that is out of view is seen with the next bookmark only, within a minute or so.
+
+Nothing new of an object may mean that it has not changed, or that nothing was heard at all. ``heard`` tells them apart: it is the
+stretch of time over which every change of the collection has come here, and begins anew after each gap.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Trees
 from pilothouse.base.clock import Clock
 from pilothouse.client.cache import Cache, Difference, IndexFunction
+from pilothouse.client.hearing import NOTHING, Heard
 from pilothouse.client.rest import Api
 from pilothouse.client.watcher import Watcher
 from pilothouse.client.watching import Applied, Change, Deleted, Marked, Restarted
@@ -79,6 +83,13 @@ class Informer:
         self._synced = asyncio.Event()
         self._revision = 0
         self._as_of = -math.inf
+        self._heard = NOTHING
+        self._beginnings = 0
+
+    @property
+    def heard(self) -> Heard:
+        """Over which time every change has come."""
+        return self._heard
 
     @property
     def as_of(self) -> float:
@@ -138,6 +149,7 @@ class Informer:
 
     async def _take(self, changes: list[Change]) -> None:
         now = self._clock.now()
+        self._hear(now)
         for change in changes:
             match change:
                 case Restarted(objects, revision):
@@ -164,6 +176,11 @@ class Informer:
                 future.set_result(None)
         for advanced in tuple(self._followers):
             advanced()
+
+    def _hear(self, now: float) -> None:
+        unbroken = self._beginnings == self._watcher.beginnings
+        self._beginnings = self._watcher.beginnings
+        self._heard = Heard(self._heard.since if unbroken else now, now)
 
     def _publish(self, difference: Difference | None) -> None:
         if difference is not None:

@@ -70,6 +70,11 @@ class Watcher:
         """Why nothing is heard; empty while all is well."""
         return self._watch.problem
 
+    @property
+    def beginnings(self) -> int:
+        """How often the collection has been followed from the beginning, or again after a failure."""
+        return self._watch.beginnings
+
     def restart(self) -> None:
         """Have everything read anew, at once unless the server is being given a pause."""
         self._anew = True

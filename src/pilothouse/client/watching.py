@@ -159,6 +159,8 @@ class Watch:
         self._heard = False
         self.is_open = False
         """A stream is being read, and what it says counts."""
+        self.beginnings = 0
+        """How often it was begun anew, or gone on with after a failure. A watch whose time is up is gone on with at once."""
         self.problem = ""
         """What went wrong, until something good has come since."""
         self.state: State = self._begin
@@ -169,10 +171,12 @@ class Watch:
         self.is_open = isinstance(self.state, Streaming | Watching)
         match self.state:
             case Streaming():
+                self.beginnings += 1
                 self._gathering = {}
                 return OpenWatch(self._duration(), initial=True)
             case Listing(token):
                 if not token:
+                    self.beginnings += 1
                     self._gathering = {}
                 return ReadPage(token)
             case Watching(revision):
@@ -247,6 +251,7 @@ class Watch:
     def rested(self) -> None:
         """The pause is over."""
         if isinstance(self.state, Waiting):
+            self.beginnings += 1
             self.state = self.state.then
 
     def _take(self, line: Event | Bookmark, changes: list[Change]) -> None:

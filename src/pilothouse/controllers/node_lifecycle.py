@@ -1,8 +1,9 @@
 """A node that is not heard of any more is not counted on, and its pods go elsewhere.
 
 A node renews its lease in ``kube-node-lease`` every few seconds. What counts is when a new version of the lease *arrives*
-here, never the time that is written in it: a node whose clock is wrong is as alive as any other. A manager that has just
-started therefore waits the grace period out once more before it judges.
+here, never the time that is written in it: a node whose clock is wrong is as alive as any other. Nor does time count in which
+nothing could have arrived: a manager that has just started, or whose API server was away, waits the grace period out once more
+before it judges.
 
 * Not heard of for the grace period: the conditions turn ``Unknown``, and the taint ``unreachable`` keeps new pods away.
 * The node says itself that it is not ready: the taint ``not-ready``.
@@ -32,6 +33,7 @@ from pilothouse.runtime.world import World
 
 LEASES: Final = "kube-node-lease"
 GRACE: Final = 50.0
+_LOOK: Final = 1.0
 TOLERATED: Final = 300.0
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 NOT_READY: Final = "node.kubernetes.io/not-ready"
@@ -72,7 +74,7 @@ def node_lifecycle(node: Object, world: World) -> Iterator[Intent]:
             yield SetStatus(node, silenced, because=f"nothing was heard of the node for {GRACE:g} seconds")
         status = silenced
     else:
-        yield After(GRACE - silent, because="the next sign of life is awaited")
+        yield After(max(_LOOK, GRACE - silent), because="the next sign of life is awaited")
     trouble = _trouble(status)
     deaf = trouble == UNREACHABLE and not _anyone_heard(world)
     taints = _tainted(node, _wanted(node, status, trouble, evicting=not deaf), world.now)
@@ -96,7 +98,7 @@ def _silence(node: Object, world: World) -> float:
     """For how long nothing has been heard of a node."""
     lease = world.find(Lease, LEASES, node.name)
     # A node that has not taken its lease yet counts from its own last word.
-    return world.now - (lease or node).arrived
+    return world.silence(lease or node)
 
 
 def _anyone_heard(world: World) -> bool:

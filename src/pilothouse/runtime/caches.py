@@ -18,6 +18,7 @@ from pilothouse.api.nouns import KNOWN, CoreEvent, Event, Noun
 from pilothouse.api.objects import Object
 from pilothouse.client.cache import Difference
 from pilothouse.client.discovery import Discovery
+from pilothouse.client.hearing import Heard
 from pilothouse.client.informer import Informer
 from pilothouse.client.informers import Informers
 from pilothouse.runtime.declaring import EVERY, Controller
@@ -35,6 +36,10 @@ class Followed:
     @property
     def revision(self) -> int:
         return self._informer.revision
+
+    @property
+    def heard(self) -> Heard:
+        return self._informer.heard
 
     @property
     def as_of(self) -> float:

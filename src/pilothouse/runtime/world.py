@@ -5,6 +5,7 @@
     world.all(Node)
     world.owned(Pod, stateful_set)
     world.where(Pod, "spec.nodeName", "n1")
+    world.silence(lease)                    # for how long no new version of it has come, though it would have been heard
     world.read                              # what has been looked at, for the decision's record
 
 A world is read-only and stands still while a decision is taken. Asking for a kind that the controller has not declared is
@@ -21,6 +22,7 @@ import msgspec
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.cache import OWNER, OWNERS, values
+from pilothouse.client.hearing import EVERYTHING, Heard
 from pilothouse.meta.selectors import LabelSelector
 
 MOST_READ = 100
@@ -29,6 +31,11 @@ MOST_READ = 100
 
 class View(Protocol):
     """The objects of one kind."""
+
+    @property
+    def heard(self) -> Heard:
+        """Over which time every change of them has come."""
+        ...
 
     def get(self, namespace: str, name: str) -> Object | None: ...
 
@@ -103,6 +110,12 @@ class World:
         """The objects of a kind whose field at a dotted path has this value."""
         return self._noted(noun, self._view(noun).by(path, value))
 
+    def silence(self, one: Object) -> float:
+        """Seconds without a new version of an object in which one would have come: those in which the server was away, or said
+        nothing at all, don't count."""
+        heard = self._view(one.noun).heard
+        return max(0.0, min(self.now, heard.until) - max(one.arrived, heard.since))
+
     def _view(self, noun: Noun) -> View:
         view = self._views.get(noun)
         if view is None:
@@ -133,6 +146,10 @@ class Still:
     def __init__(self, trees: Iterable[Tree | Object]) -> None:
         objects = (tree if isinstance(tree, Object) else Object.of(tree) for tree in trees)
         self._objects = {(one.namespace, one.name): one for one in objects}
+
+    @property
+    def heard(self) -> Heard:
+        return EVERYTHING
 
     def get(self, namespace: str, name: str) -> Object | None:
         return self._objects.get((namespace, name))

@@ -3,8 +3,8 @@
     Manager(…, [silence(grace=60.0)])
 
 A pilot renews its own Lease every ten seconds. What counts is when a new version of it *arrives* here, never the time that is written
-in it. A pilot that has no Lease counts from the last version of its Pilot. The first word of a pilot that finds its ``Ready`` to be
-``Unknown`` is to write it anew, so nothing has to be undone here.
+in it; and time in which nothing could have arrived does not count. A pilot that has no Lease counts from the last version of its
+Pilot. The first word of a pilot that finds its ``Ready`` to be ``Unknown`` is to write it anew, so nothing has to be undone here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pilothouse.runtime.world import World
 
 GRACE: Final = 60.0
 """Seconds without a sign of life, unless it is said otherwise."""
+_LOOK: Final = 1.0
 SILENT: Final = "PilotSilent"
 
 
@@ -35,10 +36,11 @@ def silence(grace: float = GRACE) -> Controller:
         if pilot.deleting:
             return
         lease = world.find(Lease, pilot.namespace, pilot_lease(pilot.name))
-        heard = max(lease.arrived, _last_word(pilot, world.now)) if lease is not None else pilot.arrived
-        silent = world.now - heard
+        silent = world.silence(lease or pilot)
+        if lease is not None:
+            silent = min(silent, world.now - _last_word(pilot, world.now))
         if silent < grace:
-            yield After(grace - silent, because="the next sign of life is awaited")
+            yield After(max(_LOOK, grace - silent), because="the next sign of life is awaited")
             return
         ready = pilot.condition("Ready")
         if ready is not None and ready.get("status") == "Unknown":

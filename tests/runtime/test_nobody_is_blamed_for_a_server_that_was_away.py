@@ -1,0 +1,155 @@
+"""While the API server is away no node and no pilot can be heard of, and that says nothing about them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Final
+
+from tests.runtime.conftest import Bench
+
+from pilothouse.api.nouns import Node, Noun, Pilot
+from pilothouse.client.cache import Difference
+from pilothouse.client.informer import Informer
+from pilothouse.client.rest import Api
+from pilothouse.client.transport import Answer, Call, Stream, Transport, TransportError
+from pilothouse.controllers.node_lifecycle import GRACE, LEASES, node_lifecycle
+from pilothouse.controllers.pilots.silence import silence
+from pilothouse.sim import heartbeats
+
+AWAY: Final = 120.0
+UP: Final = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+class Told:
+    """Every answer to whether something is ready, in the order in which they were given."""
+
+    def __init__(self, bench: Bench, noun: Noun) -> None:
+        self.answers: list[tuple[str, str]] = []
+        informer = Informer(bench.server.api("reader"), noun, random.Random(noun.kind), bench.clock)
+        informer.subscribe(self._changed)
+        bench.start(informer.run())
+
+    def _changed(self, difference: Difference) -> None:
+        one = difference.new
+        ready = one.condition("Ready") if one is not None else None
+        if one is not None and ready is not None:
+            self.answers.append((one.name, str(ready["status"])))
+
+    @property
+    def statuses(self) -> set[str]:
+        return {status for _, status in self.answers}
+
+
+class Line:
+    """A way to the server whose watches can be made to bring nothing more, without an end; so do those that are opened then."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.dead = asyncio.Event()
+
+    async def request(self, call: Call) -> Answer:
+        return await self._transport.request(call)
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+        async with self._transport.stream(call) as stream:
+            yield replace(stream, chunks=self._passed(stream.chunks))
+
+    async def _passed(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for data in chunks:
+            if self.dead.is_set():
+                await asyncio.Event().wait()
+            yield data
+
+
+async def beat(bench: Bench, name: str, namespace: str, holder: str) -> None:
+    """Renew a lease every few seconds, when there is a server. One that is back has to wait for its turn."""
+    api = bench.server.api(holder)
+    while True:
+        with suppress(TransportError):
+            await heartbeats.renew(api, name, namespace, holder, bench.clock)
+        await asyncio.sleep(heartbeats.EVERY)
+
+
+async def nodes(bench: Bench, *names: str) -> dict[str, asyncio.Task[None]]:
+    """Ready ones, each with a heart that beats."""
+    for name in names:
+        await bench.api.create(Node, {"metadata": {"name": name}})
+        await bench.api.patch(Node, name, "", {"status": {"conditions": [UP]}}, subresource="status")
+    return {name: bench.start(beat(bench, name, LEASES, name)) for name in names}
+
+
+async def is_away(bench: Bench) -> None:
+    await bench.server.stop()
+    await bench.settle(AWAY)
+    await bench.server.start()
+
+
+def test_nodes_get_their_grace_once_more(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
+        hearts = await nodes(bench, "n1", "n2", "n3")
+        told = Told(bench, Node)
+        bench.manage([node_lifecycle])
+        await bench.settle(65)
+        await is_away(bench)
+        await bench.settle(GRACE)
+        assert told.statuses == {"True"}
+        hearts["n1"].cancel()
+        await bench.settle(GRACE + 15)
+        assert told.answers[-1] == ("n1", "Unknown"), "who is silent while others are heard is not counted on"
+
+    bench.run(scenario)
+
+
+def test_a_node_that_went_while_the_server_was_away_is_found_out(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
+        hearts = await nodes(bench, "n1", "n2")
+        told = Told(bench, Node)
+        bench.manage([node_lifecycle])
+        await bench.settle(65)
+        hearts["n1"].cancel()
+        await is_away(bench)
+        await bench.settle(GRACE - 10)
+        assert told.statuses == {"True"}
+        await bench.settle(60)
+        assert told.answers[-1] == ("n1", "Unknown")
+
+    bench.run(scenario)
+
+
+def test_a_watch_that_brings_nothing_at_all_says_nothing_about_a_node(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
+        await nodes(bench, "n1", "n2")
+        told = Told(bench, Node)
+        line = Line(bench.server.transport("manager"))
+        bench.manage([node_lifecycle], api=Api(line, random.Random(1), manager="manager"))
+        await bench.settle(65)
+        line.dead.set()
+        await bench.settle(2 * GRACE)
+        assert told.statuses == {"True"}
+
+    bench.run(scenario)
+
+
+def test_pilots_get_their_grace_once_more(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
+        tree = {"metadata": {"name": "p", "namespace": "default"}, "spec": {}}
+        await bench.api.create(Pilot, {"apiVersion": Pilot.api_version, "kind": "Pilot", **tree})
+        await bench.api.patch(Pilot, "p", "default", {"status": {"conditions": [UP]}}, subresource="status")
+        heart = bench.start(beat(bench, "pilot-p", "default", "p"))
+        bench.start(beat(bench, "another", "default", "another"))
+        told = Told(bench, Pilot)
+        bench.manage([silence(60.0)])
+        await bench.settle(65)
+        await is_away(bench)
+        await bench.settle(60)
+        assert told.statuses == {"True"}
+        heart.cancel()
+        await bench.settle(75)
+        assert told.answers[-1] == ("p", "Unknown")
+
+    bench.run(scenario)
