@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
+from pilothouse.node.footprints import Footprint
 from pilothouse.node.parts import ImageMissing, NotYet, Prepared, VolumeNotReady
 from pilothouse.supervise.launching import Mount
 from pilothouse.supervise.limiting import Limits, Throttle, Usage
@@ -60,6 +61,9 @@ class PlainVolumes:
         self.released: list[str] = []
         self.excesses: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
+        self.files: dict[str, int] = {}
+        self.busy: NotYet | None = None
+        """Why volumes can't be let go of."""
         self.throttled: dict[str, tuple[Throttle, ...]] = {}
 
     async def prepare(self, pod: Object) -> dict[str, PlainVolume]:
@@ -76,8 +80,8 @@ class PlainVolumes:
     def excess(self, pod_uid: str) -> str:
         return self.excesses.get(pod_uid, "")
 
-    async def kept(self, pod_uid: str) -> int:
-        return self.sizes.get(pod_uid, 0)
+    async def kept(self, pod_uid: str) -> Footprint:
+        return Footprint(self.sizes.get(pod_uid, 0), self.files.get(pod_uid, 0))
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
         return self.throttled.get(pod_uid, ())
@@ -92,6 +96,8 @@ class PlainVolumes:
         ]
 
     async def release(self, pod_uid: str) -> None:
+        if self.busy is not None:
+            raise self.busy
         self.released.append(pod_uid)
 
     async def run(self) -> None:

@@ -12,8 +12,9 @@ from tests.node.stage import Stage, app, is_ready, phase
 
 from pilothouse.api.nouns import Node
 from pilothouse.node.evicting import Candidate, victim
-from pilothouse.node.health import conditions, limits_condition, problems, shortages
+from pilothouse.node.health import Shortage, conditions, limits_condition, problems, shortages
 from pilothouse.node.machine import Room, look, room, without
+from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.limiting import Throttle, Usage
 from pilothouse.supervise.surveying import Allowance
@@ -28,6 +29,9 @@ PLENTY = Room(
     processes=30000,
     processes_size=32768,
 )
+
+
+LITTLE = Shortage("memory", MIB, "little memory is left")
 
 
 def replaced(**changes: int) -> Room:
@@ -115,8 +119,31 @@ def test_no_more_is_reserved_than_there_is() -> None:
 def test_who_uses_most_beyond_what_it_asked_for_goes(
     pods: list[tuple[str, int, int]], who: str | None
 ) -> None:
-    chosen = victim(Candidate(uid, asked * MIB, used * MIB) for uid, asked, used in pods)
+    chosen = victim((Candidate(uid, asked * MIB, used * MIB) for uid, asked, used in pods), LITTLE)
     assert (chosen.uid if chosen else None) == who
+
+
+@pytest.mark.parametrize(
+    ("shortage", "used", "goes"),
+    [
+        (Shortage("ephemeral-storage", 1000 * MIB, ""), 99 * MIB, False),
+        (Shortage("ephemeral-storage", 1000 * MIB, ""), 100 * MIB, True),
+        (Shortage("ephemeral-storage", 1, ""), MIB - 1, False),
+        (Shortage("memory", 50 * MIB, ""), 4 * MIB, False),
+        (Shortage("memory", 50 * MIB, ""), 5 * MIB, True),
+        (Shortage("inodes", 100_000, ""), 9_999, False),
+        (Shortage("inodes", 100_000, ""), 10_000, True),
+        (Shortage("inodes", 1, ""), 999, False),
+    ],
+)
+def test_nobody_goes_whose_end_would_not_help(shortage: Shortage, used: int, goes: bool) -> None:
+    assert (victim([Candidate("a", 0, used)], shortage) is not None) == goes
+
+
+def test_what_is_missing_is_known() -> None:
+    assert shortages(replaced(memory=60 * MIB))["MemoryPressure"].missing == 40 * MIB
+    assert shortages(replaced(disk=2**29))["DiskPressure"].missing == 2**29
+    assert shortages(replaced(files=10_000))["DiskPressure"].missing == 90_000
 
 
 def test_memory_that_runs_short_costs_one_pod_at_a_time(
@@ -150,30 +177,73 @@ def test_a_disk_that_runs_short_costs_who_keeps_most_there(
         for name in ("small", "large"):
             pod = await stage.pod({"containers": [app()]}, name)
             await stage.until(is_ready, name)
-            stage.volumes.sizes[pod.uid] = MIB * (2 if name == "small" else 4)
+            stage.volumes.sizes[pod.uid] = MIB * (200 if name == "small" else 400)
         left = [MIB]
         monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(disk=left[0]))
         pod = await stage.until(lambda pod: phase(pod) == "Failed", "large")
         left[0] = 2**40
         assert pod.status["reason"] == "Evicted"
         assert "The node was low on resource: ephemeral-storage (1 MiB left" in pod.status["message"]
-        assert "The pod used 4Mi and had asked for 0Mi." in pod.status["message"]
+        assert "The pod used 400Mi and had asked for 0Mi." in pod.status["message"]
         await asyncio.sleep(60)
         assert is_ready(await stage.get("small"))
 
     stage.play(scene)
 
 
-def test_nobody_goes_who_keeps_next_to_nothing_on_the_disk(
+def test_nobody_goes_for_a_disk_that_others_have_filled(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
         pod = await stage.pod({"containers": [app()]})
-        stage.volumes.sizes[pod.uid] = MIB // 2
+        stage.volumes.sizes[pod.uid] = 50 * MIB
         await stage.until(is_ready)
         monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(disk=MIB))
         await asyncio.sleep(60)
         assert is_ready(await stage.get())
+        assert (await stage.api.get(Node, "n1")).is_true("DiskPressure")
+
+    stage.play(scene)
+
+
+def test_who_has_most_files_goes_when_inodes_run_short(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        for name, size, files in (("large", 2**30, 10), ("many", MIB, 100_000)):
+            pod = await stage.pod({"containers": [app()]}, name)
+            await stage.until(is_ready, name)
+            stage.volumes.sizes[pod.uid], stage.volumes.files[pod.uid] = size, files
+        left = [10]
+        monkeypatch.setattr("pilothouse.node.agent.room", lambda folder: replaced(files=left[0]))
+        pod = await stage.until(lambda pod: phase(pod) == "Failed", "many")
+        left[0] = 10**6
+        assert "low on resource: inodes" in pod.status["message"]
+        assert "The pod had 100000 files." in pod.status["message"]
+        await asyncio.sleep(60)
+        assert is_ready(await stage.get("large"))
+
+    stage.play(scene)
+
+
+def test_nobody_else_goes_before_it_is_seen_what_the_end_of_one_has_brought(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        for name, size in (("small", 2**29), ("large", 2**30)):
+            pod = await stage.pod({"containers": [app()]}, name)
+            await stage.until(is_ready, name)
+            stage.volumes.sizes[pod.uid] = size
+        large = (await stage.get("large")).uid
+        stage.volumes.busy = VolumeNotReady("Busy", "the volume is being emptied")
+
+        def left(folder: Path) -> Room:
+            return PLENTY if large in stage.volumes.released else replaced(disk=MIB)
+
+        monkeypatch.setattr("pilothouse.node.agent.room", left)
+        await stage.until(lambda pod: phase(pod) == "Failed", "large")
+        await asyncio.sleep(12)
+        stage.volumes.busy = None
+        await asyncio.sleep(60)
+        assert is_ready(await stage.get("small"))
 
     stage.play(scene)
 

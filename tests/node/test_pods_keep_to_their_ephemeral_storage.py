@@ -10,6 +10,7 @@ import pytest
 
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
+from pilothouse.node.footprints import Footprint
 from pilothouse.node.storing import Kept, is_limited, measured, overrun, request
 
 MIB = 2**20
@@ -30,13 +31,13 @@ def container(name: str, limit: str = "", asked: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kept", "told"),
     [
-        (Kept({"web": 1 * MIB, "log": 0}, 3 * MIB), ""),
+        (Kept({"web": 1 * MIB, "log": 0}, Footprint(3 * MIB, 9)), ""),
         (
-            Kept({"web": 1 * MIB, "log": 0}, 4 * MIB),
+            Kept({"web": 1 * MIB, "log": 0}, Footprint(4 * MIB, 9)),
             "Pod ephemeral local storage usage exceeds the total limit of containers 3Mi.",
         ),
         (
-            Kept({"web": 0, "log": 2 * MIB}, 2 * MIB),
+            Kept({"web": 0, "log": 2 * MIB}, Footprint(2 * MIB, 9)),
             'Container log exceeded its local ephemeral storage limit "1Mi".',
         ),
     ],
@@ -48,7 +49,7 @@ def test_who_keeps_too_much_is_told_as_kubelet_tells_it(kept: Kept, told: str) -
 def test_who_sets_no_limit_has_none() -> None:
     free = pod(container("web"))
     assert not is_limited(free)
-    assert overrun(free, Kept({"web": 2**40}, 2**40)) == ""
+    assert overrun(free, Kept({"web": 2**40}, Footprint(2**40, 9))) == ""
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_what_a_pod_asks_for(one: Object, amount: int) -> None:
 
 
 def test_volumes_and_logs_count(tmp_path: Path) -> None:
-    assert measured(tmp_path) == Kept({}, 0)
+    assert measured(tmp_path) == Kept({}, Footprint(0, 0))
     for place, size in (
         ("volumes/tmp/deep/file", 2),
         ("containers/web/0/log", 1),
@@ -75,4 +76,5 @@ def test_volumes_and_logs_count(tmp_path: Path) -> None:
     kept = measured(tmp_path)
     # Folders take some room too, which depends on the filesystem.
     assert {name: size // MIB for name, size in kept.containers.items()} == {"web": 1, "log": 3}
-    assert kept.total // MIB == 6
+    assert kept.total.size // MIB == 6
+    assert kept.total.files == 2 + 3 + 2, "folders count too"

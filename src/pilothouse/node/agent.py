@@ -31,7 +31,7 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
 from pilothouse.node.evicting import Candidate, memory_request, sentence, victim
 from pilothouse.node.folders import PodFolder, pod_folders
-from pilothouse.node.health import conditions, limits_condition, problems, shortages
+from pilothouse.node.health import Shortage, conditions, limits_condition, problems, shortages
 from pilothouse.node.keeping import Keeper, Means
 from pilothouse.node.limits import pod_group
 from pilothouse.node.machine import look, room
@@ -49,6 +49,8 @@ COMPONENT: Final = "kubelet"
 """By whom events are told: kubectl and people look for this name."""
 EVICTIONS: Final = 10.0
 """Seconds between two looks at who takes too much."""
+_LEAVING: Final = 30.0
+"""Seconds that a pod which has to go is waited for before another has to."""
 _AGAIN: Final = Backoff(first=0.5, factor=2.0, longest=30.0)
 
 log = logging.getLogger(__name__)
@@ -85,6 +87,8 @@ class Agent:
         self.registration = Registration(api, settings, machine, self._conditions, clock)
         self._keepers: dict[str, Keeper] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._clock = clock
+        self._leaving: tuple[Keeper, float] | None = None
 
     @property
     def pods(self) -> Mapping[str, Keeper]:
@@ -137,18 +141,31 @@ class Agent:
                 if excess := self._parts.volumes.excess(uid):
                     keeper.evict("Evicted", excess)
                 keeper.limit_anew()
+            if self._makes_room():
+                continue
             short = shortages(room(self._settings.data))
             if memory := short.get("MemoryPressure"):
-                self._evict_one("memory", memory, list(self._users_of_memory()))
-            if disk := short.get("DiskPressure"):
-                self._evict_one("ephemeral-storage", disk, await self._users_of_disk())
+                self._evict_one(memory, list(self._users_of_memory()))
+            elif disk := short.get("DiskPressure"):
+                self._evict_one(disk, await self._users_of_disk(disk.resource))
 
-    def _evict_one(self, resource: str, shortage: str, candidates: list[Candidate]) -> None:
-        chosen = victim(each for each in candidates if each.uid in self._keepers)
+    def _makes_room(self) -> bool:
+        """Whether a pod that had to go still has what others need: how much is missing without it is not known yet."""
+        if self._leaving is None:
+            return False
+        keeper, since = self._leaving
+        if keeper.released or self._clock.now() - since >= _LEAVING:
+            self._leaving = None
+        return self._leaving is not None
+
+    def _evict_one(self, shortage: Shortage, candidates: list[Candidate]) -> None:
+        chosen = victim((each for each in candidates if each.uid in self._keepers), shortage)
         if chosen is None:
             return
-        log.warning("pod %s is evicted: %s", chosen.uid, shortage)
-        self._keepers[chosen.uid].evict("Evicted", sentence(chosen, resource, shortage))
+        log.warning("pod %s is evicted: %s", chosen.uid, shortage.message)
+        keeper = self._keepers[chosen.uid]
+        keeper.evict("Evicted", sentence(chosen, shortage))
+        self._leaving = keeper, self._clock.now()
         self.registration.refresh()
 
     def _users_of_memory(self) -> Iterator[Candidate]:
@@ -157,9 +174,15 @@ class Agent:
                 usage = self._parts.groups.group(pod_group(uid)).usage().working_set_bytes or 0
                 yield Candidate(uid, memory_request(keeper.pod), usage)
 
-    async def _users_of_disk(self) -> list[Candidate]:
-        staying = [keeper.pod for keeper in self._keepers.values() if not keeper.ends]
-        return [Candidate(pod.uid, request(pod), await self._parts.volumes.kept(pod.uid)) for pod in staying]
+    async def _users_of_disk(self, resource: str) -> list[Candidate]:
+        found = []
+        for pod in [keeper.pod for keeper in self._keepers.values() if not keeper.ends]:
+            kept = await self._parts.volumes.kept(pod.uid)
+            if resource == "inodes":
+                found.append(Candidate(pod.uid, 0, kept.files))
+            else:
+                found.append(Candidate(pod.uid, request(pod), kept.size))
+        return found
 
     def _changed(self, difference: Difference) -> None:
         old, new = difference

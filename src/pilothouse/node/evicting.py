@@ -1,9 +1,10 @@
 """Who has to go when the machine's memory or disk runs short.
 
-victim([Candidate(uid="a", request=0, usage=900_000_000), Candidate(uid="b", request=2**30, usage=2**29)])   # "a"
+    victim([Candidate("a", request=0, usage=900_000_000), Candidate("b", request=2**30, usage=2**29)], shortage)   # "a"
 
-One at a time, and then another look: who uses most beyond what it asked for. A pod that keeps to what it asked for goes only when nobody
-uses more than that.
+One at a time, and then another look, once what it had is free: who uses most beyond what it asked for. A pod that keeps to what it asked
+for goes only when nobody uses more than that. Nobody goes whose end would not help: a pod that has little of what is missing stays, even if
+it has most of all pods. Kubelet ranks by priority too; here no pod has any.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.objects import Object
+from pilothouse.node.health import Shortage
 from pilothouse.node.limits import limits_of
 
-WORTH_IT: Final = 2**20
-"""Bytes. Every pod has some on the disk, for its records."""
+WORTH_IT: Final = 0.1
+"""The share of what is missing that the end of one pod has to bring."""
+_LEAST: Final = {"memory": 2**20, "ephemeral-storage": 2**20, "inodes": 1000}
+"""However little is missing: every pod has some, for its records."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -25,14 +29,15 @@ class Candidate(msgspec.Struct, frozen=True):
 
     uid: str
     request: int
-    """Bytes of it that its containers ask for."""
+    """How much of it its containers ask for."""
     usage: int
-    """Bytes that they use, of memory without what would be given up first."""
+    """How much they use, of memory without what would be given up first."""
 
 
-def victim(candidates: Iterable[Candidate]) -> Candidate | None:
+def victim(candidates: Iterable[Candidate], shortage: Shortage) -> Candidate | None:
     """None if nobody uses so much that its end would help."""
-    using = [each for each in candidates if each.usage >= WORTH_IT]
+    least = max(_LEAST[shortage.resource], shortage.missing * WORTH_IT)
+    using = [each for each in candidates if each.usage >= least]
     if not using:
         return None
     return max(using, key=lambda each: (each.usage > each.request, each.usage - each.request, each.uid))
@@ -43,7 +48,10 @@ def memory_request(pod: Object) -> int:
     return sum(limits_of(each, pids=None).memory_request or 0 for each in pod.spec.get("containers") or ())
 
 
-def sentence(candidate: Candidate, resource: str, shortage: str) -> str:
+def sentence(candidate: Candidate, shortage: Shortage) -> str:
     """Why it had to go."""
+    low = f"The node was low on resource: {shortage.resource} ({shortage.message})."
+    if shortage.resource == "inodes":
+        return f"{low} The pod had {candidate.usage} files."
     used, asked = candidate.usage // 2**20, candidate.request // 2**20
-    return f"The node was low on resource: {resource} ({shortage}). The pod used {used}Mi and had asked for {asked}Mi."
+    return f"{low} The pod used {used}Mi and had asked for {asked}Mi."

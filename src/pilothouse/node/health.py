@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from pilothouse.node.machine import Room
 from pilothouse.supervise.surveying import Survey
 
@@ -23,22 +25,34 @@ LEAST_FILES: Final = 0.05
 LEAST_PROCESSES: Final = 0.10
 
 
-def shortages(room: Room) -> dict[str, str]:
-    """What there is too little of, in words, by the condition that says so."""
+class Shortage(msgspec.Struct, frozen=True):
+    """Something that there is too little of."""
+
+    resource: str
+    """In kubelet's words."""
+    missing: int
+    """Bytes, inodes or process ids, until there is enough."""
+    message: str
+
+
+def shortages(room: Room) -> dict[str, Shortage]:
+    """What there is too little of, by the condition that says so."""
     found = {}
     if room.memory < LEAST_MEMORY:
-        found["MemoryPressure"] = (
-            f"{_mib(room.memory)} of memory left; below {_mib(LEAST_MEMORY)} pods are evicted"
-        )
-    least = min(int(room.disk_size * LEAST_DISK), ENOUGH_DISK)
-    if room.disk < least:
-        found["DiskPressure"] = (
-            f"{_mib(room.disk)} left on the disk of pods; it should be {_mib(least)} at least"
-        )
-    elif room.files_size and room.files < room.files_size * LEAST_FILES:
-        found["DiskPressure"] = f"{room.files} of {room.files_size} inodes left on the disk of pods"
-    if room.processes < room.processes_size * LEAST_PROCESSES:
-        found["PIDPressure"] = f"{room.processes} of {room.processes_size} process ids left"
+        message = f"{_mib(room.memory)} of memory left; below {_mib(LEAST_MEMORY)} pods are evicted"
+        found["MemoryPressure"] = Shortage("memory", LEAST_MEMORY - room.memory, message)
+    disk = min(int(room.disk_size * LEAST_DISK), ENOUGH_DISK)
+    files = int(room.files_size * LEAST_FILES)
+    if room.disk < disk:
+        message = f"{_mib(room.disk)} left on the disk of pods; it should be {_mib(disk)} at least"
+        found["DiskPressure"] = Shortage("ephemeral-storage", disk - room.disk, message)
+    elif room.files < files:
+        message = f"{room.files} of {room.files_size} inodes left on the disk of pods"
+        found["DiskPressure"] = Shortage("inodes", files - room.files, message)
+    processes = int(room.processes_size * LEAST_PROCESSES)
+    if room.processes < processes:
+        message = f"{room.processes} of {room.processes_size} process ids left"
+        found["PIDPressure"] = Shortage("pids", processes - room.processes, message)
     return found
 
 
@@ -74,7 +88,7 @@ def conditions(room: Room, problems: str) -> list[dict[str, str]]:
     told = []
     for kind, (reason, message) in _WELL.items():
         if kind in short:
-            told.append(_condition(kind, True, _SHORT[kind], short[kind]))
+            told.append(_condition(kind, True, _SHORT[kind], short[kind].message))
         else:
             told.append(_condition(kind, False, reason, message))
     if problems:

@@ -105,6 +105,11 @@ class Keeper:
         """Whether it is on its way out already, or out."""
         return self._ending is not None or self._publisher.current.get("phase") in ENDED
 
+    @property
+    def released(self) -> bool:
+        """Whether its volumes and its address are free for others."""
+        return self._released
+
     def evict(self, reason: str, message: str) -> None:
         """Have the pod end and fail, to make room."""
         if self._ending is None:

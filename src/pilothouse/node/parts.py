@@ -24,6 +24,7 @@ from typing import Protocol
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
+from pilothouse.node.footprints import Footprint
 from pilothouse.supervise.attaching import Attached
 from pilothouse.supervise.launching import Exit, Launch, Mount
 from pilothouse.supervise.limiting import Limits, Throttle, Usage
@@ -129,8 +130,8 @@ class Volumes(Protocol):
         """Why a pod has to go: it keeps more on the disk than it may. Empty if it does not."""
         ...
 
-    async def kept(self, pod_uid: str, /) -> int:
-        """Bytes that go with the pod: its volumes on the disk, and what its containers leave there."""
+    async def kept(self, pod_uid: str, /) -> Footprint:
+        """What goes with the pod: its volumes on the disk, and what its containers leave there."""
         ...
 
     def throttles(self, pod_uid: str, /) -> tuple[Throttle, ...]:

@@ -1,6 +1,6 @@
 """What a pod keeps on the machine's disk beside its claims, and how much it may.
 
-    kept = measured(folder)                  # Kept({"web": 40_960}, 1_052_672)
+    kept = measured(folder)                  # Kept({"web": 40_960}, Footprint(size=1_052_672, files=12))
     overrun(pod, kept)                       # 'Container web exceeded its local ephemeral storage limit "32Ki".', or ""
     request(pod)                             # bytes of ephemeral-storage that it asks for
 
@@ -18,7 +18,7 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.node.volumes.removing import size_of
+from pilothouse.node.footprints import Footprint, footprint
 
 _STORAGE: Final = "ephemeral-storage"
 
@@ -28,15 +28,16 @@ class Kept(msgspec.Struct, frozen=True):
 
     containers: Mapping[str, int]
     """Of each container: logs and records."""
-    total: int
+    total: Footprint
     """Of all of them, and of the volumes."""
 
 
 def measured(folder: Path) -> Kept:
     """Of the pod that has this folder. Looks at every file."""
     above = folder / "containers"
-    containers = {each.name: size_of(each) for each in above.iterdir()} if above.is_dir() else {}
-    return Kept(containers, sum(containers.values()) + size_of(folder / "volumes"))
+    containers = {each.name: footprint(each) for each in above.iterdir()} if above.is_dir() else {}
+    total = sum(containers.values(), footprint(folder / "volumes"))
+    return Kept({name: each.size for name, each in containers.items()}, total)
 
 
 def is_limited(pod: Object) -> bool:
@@ -47,7 +48,7 @@ def is_limited(pod: Object) -> bool:
 def overrun(pod: Object, kept: Kept) -> str:
     """Why it has to go, in kubelet's words; empty if it keeps to its limits."""
     # Who limits some of its containers limits all of them together: their volumes are shared.
-    if is_limited(pod) and kept.total > (limit := _together(pod, "limits")):
+    if is_limited(pod) and kept.total.size > (limit := _together(pod, "limits")):
         return f"Pod ephemeral local storage usage exceeds the total limit of containers {_shown(limit)}."
     for container in pod.spec.get("containers") or ():
         most = _amount(container, "limits")

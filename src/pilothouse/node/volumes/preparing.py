@@ -34,6 +34,7 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node import parts
 from pilothouse.node.environment import CONFIG_MAP, Source
+from pilothouse.node.footprints import Footprint, size_of
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.storing import is_limited, measured, overrun
 from pilothouse.node.volumes import host_paths, mounting, ownership
@@ -42,7 +43,7 @@ from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.memory import Memory
 from pilothouse.node.volumes.mounting import Prepared
 from pilothouse.node.volumes.payloads import KINDS, File, needed, payload, sources_of, tokens_needed
-from pilothouse.node.volumes.removing import remove, size_of
+from pilothouse.node.volumes.removing import remove
 from pilothouse.node.volumes.tokens import Tokens
 from pilothouse.node.volumes.usage import Gauge, VolumeUsage
 from pilothouse.supervise.launching import Mount
@@ -134,8 +135,8 @@ class Volumes:
         """Why a pod has to go: an emptyDir holds more than it may, or all of it together does. Empty if neither is so."""
         return self._excesses.get(pod_uid, "")
 
-    async def kept(self, pod_uid: str) -> int:
-        """Bytes on the disk that go with the pod."""
+    async def kept(self, pod_uid: str) -> Footprint:
+        """What goes with the pod on the disk."""
         return (await asyncio.to_thread(measured, self._settings.pods / pod_uid)).total
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:

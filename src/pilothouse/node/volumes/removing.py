@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pilothouse.node.volumes.machine import unmount_below
 
@@ -38,30 +36,3 @@ def _empty(folder: Path, device: int) -> None:
             else:
                 _empty(path, device)
                 path.rmdir()
-
-
-def size_of(folder: Path) -> int:
-    """The bytes that the files of a folder take on the disk, within its filesystem. What goes meanwhile counts no more."""
-    total, waiting = 0, [folder]
-    device = _stat(folder.lstat)
-    while waiting and device is not None:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    found = _stat(lambda entry=entry: entry.stat(follow_symlinks=False))
-                    if found is None or found.st_dev != device.st_dev:
-                        continue
-                    total += found.st_blocks * 512
-                    if stat.S_ISDIR(found.st_mode):
-                        waiting.append(Path(entry.path))
-        except (FileNotFoundError, PermissionError):
-            continue
-    return total
-
-
-def _stat(ask: Callable[..., Any]) -> os.stat_result | None:
-    try:
-        found: os.stat_result = ask()
-    except FileNotFoundError:
-        return None
-    return found

@@ -19,8 +19,8 @@ import msgspec
 from pilothouse.api.local_volumes import DIRECTORY
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
+from pilothouse.node.footprints import size_of
 from pilothouse.node.volumes.claims import InUse
-from pilothouse.node.volumes.removing import size_of
 
 _COUNTING: Final = 60.0
 """Seconds for which a count of a directory is good."""
