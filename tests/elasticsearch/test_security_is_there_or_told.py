@@ -17,7 +17,7 @@ from pilothouse.api.nouns import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.registry import own_resources
 from pilothouse.apiserver.catalog import Catalog
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, its_secrets
 from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
 from pilothouse.controllers.elasticsearch.securing import content, node_names
 from pilothouse.meta.kind import Kind
@@ -166,6 +166,43 @@ def test_what_the_nodes_know_is_not_made_again_behind_their_back(gone: str, reas
     intents = sea.decide(forging, test)
     assert not [intent for intent in intents if isinstance(intent, Create)]
     assert reason in reasons(intents)
+
+
+@pytest.mark.parametrize(
+    ("gone", "reason"), [("es-test-users", "SecretMissing"), ("es-test-authority", "AuthorityGone")]
+)
+def test_a_secret_that_is_gone_is_a_reason_to_be_degraded(gone: str, reason: str) -> None:
+    sea, test = formed()
+    lost = sea.of(Secret, gone)
+    sea.remove(lost)
+    assert list(its_secrets(lost, sea.world())) == [("default", "test")], "it is looked at again"
+    sea.sail(test)
+    assert sea.condition(test, "Degraded") == ("True", reason)
+    said = sea.of(test.noun, "test").condition("Degraded")
+    assert said is not None
+    assert gone in said["message"]
+    tree = lost.thawed()
+    tree["metadata"] = {"name": gone, "ownerReferences": tree["metadata"]["ownerReferences"]}
+    sea.add(tree)
+    sea.sail(test)
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+
+
+def test_a_cluster_without_its_authority_goes_on() -> None:
+    sea, test = formed()
+    sea.remove(sea.of(Secret, "es-test-authority"))
+    sea.edit_pool(test, "data", replicas=3)
+    sea.sail(test)
+    assert len(sea.all(Pod)) == 3
+
+
+def test_one_that_brings_its_own_certificates_needs_no_authority() -> None:
+    sea, test = secured(certificatesSecretName="mine", usersSecretName="people")
+    sea.add(_secret("mine", "ca.crt", "tls.crt", "tls.key"))
+    sea.add(_secret("people", "elastic"))
+    sea.sail(test)
+    assert sea.of(test.noun, "test").status["clusterUUID"]
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
 
 
 def test_the_nodes_certificate_can_be_made_again_by_the_authority_there_is() -> None:

@@ -31,7 +31,7 @@ from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch import draining, growing, rolling
 from pilothouse.controllers.elasticsearch.keeping import Taken, keep
 from pilothouse.controllers.elasticsearch.scene import Scene, Step, look
-from pilothouse.controllers.elasticsearch.securing import certificates_name, users_name
+from pilothouse.controllers.elasticsearch.securing import authority_name, certificates_name, users_name
 from pilothouse.controllers.elasticsearch.status import status_of, summary
 from pilothouse.controllers.elasticsearch.supports import supports
 from pilothouse.runtime.declaring import Names, controller
@@ -66,6 +66,7 @@ def its_secrets(secret: Object, world: World) -> Names:
         if cluster.spec.get("security") is not None and secret.name in (
             certificates_name(cluster),
             users_name(cluster),
+            authority_name(cluster),
         ):
             yield cluster.namespace, cluster.name
 

@@ -23,6 +23,7 @@ from pilothouse.controllers.elasticsearch.securing import (
     AUTHORITY,
     CERTIFICATE,
     KEY,
+    RESTORING,
     USER,
     authority_name,
     certificates_name,
@@ -106,7 +107,7 @@ def _certificates(cluster: Object, world: World, forge: Makes) -> Iterator[Inten
         yield Wait(
             "AuthorityGone",
             because=f"Secret {of_authority} is gone, so the certificate of the nodes can't be renewed",
-            remedy="restore it from a backup; one that is made anew would not be trusted by the nodes there are",
+            remedy=RESTORING,
         )
         return
     if kept is None:

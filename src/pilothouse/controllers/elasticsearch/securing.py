@@ -2,6 +2,7 @@
 
     security = security_of(cluster, world)
     security.missing          # why no node can be started yet, in words; empty if nothing is in the way
+    security.unrenewable      # why its certificate can't be made anew when it expires, in words; nodes can be started until then
     security.digest           # of the nodes' certificates: pods that were made with others are made anew
 
 There are three Secrets, by ``<base>`` of the cluster's name: ``<base>-authority``, with which ``forging`` signs and which no pod sees;
@@ -26,6 +27,10 @@ from pilothouse.runtime.world import World
 USER: Final = "elastic"
 """Who pilots are to Elasticsearch: the one user that it has from the start."""
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
+RESTORING: Final = (
+    "restore it from a backup: one that is made anew would not be trusted by the nodes there are"
+)
+"""What helps when an authority is gone."""
 _DOMAIN: Final = "cluster.local"
 _LENGTH: Final = 16
 
@@ -39,6 +44,7 @@ class Security(msgspec.Struct, frozen=True):
     """The names of the Secrets that are mounted."""
     digest: str = ""
     missing: str = ""
+    unrenewable: str = ""
 
 
 NONE: Final = Security()
@@ -62,6 +68,7 @@ def security_of(cluster: Object, world: World) -> Security:
         users=users,
         digest=hashlib.sha256(b"\0".join(parts)).hexdigest()[:_LENGTH] if all(parts) else "",
         missing="; ".join(filter(None, said)),
+        unrenewable=_unrenewable(cluster, world, found),
     )
 
 
@@ -125,6 +132,18 @@ def secured(security: Security, pilots: Iterable[Object]) -> tuple[str, str, str
             f"Nodes and clients talk encrypted; ca.crt is in Secret {security.certificates}, the password of {USER} in {security.users}.",
         )
     return "Secured", "Unknown", "NodesStarting", "Not all nodes have said yet that they are secured."
+
+
+def _unrenewable(cluster: Object, world: World, certificates: Object | None) -> str:
+    """An authority that nodes trust is not made again, so a person has to bring it back."""
+    brought = cluster.spec["security"].get("certificatesSecretName") or (
+        certificates is not None and not certificates.owned_by(cluster)
+    )
+    if brought or not cluster.status.get("clusterUUID"):
+        return ""
+    name = authority_name(cluster)
+    lacking = _lacking(name, world.find(Secret, cluster.namespace, name), (CERTIFICATE, KEY))
+    return f"{lacking}, so the certificate of the nodes can't be renewed; {RESTORING}" if lacking else ""
 
 
 def _of_predecessor(cluster: Object, name: str, secret: Object | None) -> str:

@@ -137,6 +137,8 @@ def _degraded(scene: Scene, step: Step | None, problem: str) -> _Told:
             return "Degraded", "True", *found
     if scene.latest.health == "Red":
         return "Degraded", "True", "HealthRed", "Some data can't be reached."
+    if scene.security.unrenewable:
+        return "Degraded", "True", "AuthorityGone", scene.security.unrenewable
     if fixed := cannot_grow(scene):
         return "Degraded", "True", "VolumesCannotGrow", fixed
     return "Degraded", "False", AS_ASKED, "Nothing is amiss."
