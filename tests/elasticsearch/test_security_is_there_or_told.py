@@ -259,11 +259,23 @@ def test_security_stays_as_it_is_once_the_cluster_is_formed() -> None:
     assert admit(ELASTIC, asking(version="7.17.29"), old).problems == []
 
 
-def test_what_follows_from_it_can_not_be_set_by_hand() -> None:
-    config = {"xpack.security.http.ssl.enabled": False, "xpack.security.audit.enabled": True}
-    assert admit(ELASTIC, asking(config=config)).problems == []
-    found = admit(ELASTIC, asking(config=config, security={}))
-    assert [problem.path for problem in found.problems] == ["spec.config[xpack.security.http.ssl.enabled]"]
+@pytest.mark.parametrize("asked", [{}, {"security": {}}], ids=["open", "secured"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "xpack.security.enabled",
+        "xpack.security.http.ssl.enabled",
+        "xpack.security.transport.ssl.verification_mode",
+    ],
+)
+def test_what_follows_from_it_can_not_be_set_by_hand(asked: dict[str, Any], setting: str) -> None:
+    config = {setting: True, "xpack.security.audit.enabled": True}
+    found = admit(ELASTIC, asking(config=config, **asked))
+    assert [problem.path for problem in found.problems] == [f"spec.config[{setting}]"]
+    assert "spec.security" in str(found.problems[0]), "it is said what would be right"
+    spec = {**asking(**asked)["spec"], "nodePools": [pool("data", 1, config=config)]}
+    found = admit(ELASTIC, {"metadata": {"name": "test"}, "spec": spec})
+    assert [problem.path for problem in found.problems] == [f"spec.nodePools[0].config[{setting}]"]
 
 
 def _secret(name: str, *keys: str) -> dict[str, Any]:

@@ -35,14 +35,11 @@ _OWN_SETTINGS: Final = {
     "path.data": "the pool's persistence",
     "transport.port": "the cluster's services",
     "transport.tcp.port": "the cluster's services",
-}
-"""Settings that the pilot writes, and what they follow from; a name that ends in a dot stands for all below it."""
-_SECURITY_SETTINGS: Final = {
     "xpack.security.enabled": "spec.security",
     "xpack.security.http.ssl.": "spec.security",
     "xpack.security.transport.ssl.": "spec.security",
 }
-"""The same, of a cluster that asks for security."""
+"""Settings that the pilot writes, and what they follow from; a name that ends in a dot stands for all below it."""
 
 
 def check_elasticsearch(
@@ -53,15 +50,14 @@ def check_elasticsearch(
     yield from _check_version(spec["version"])
     yield from check_image(spec.get("pilotImage"), "spec.pilotImage")
     yield from check_image(spec.get("image"), "spec.image")
-    follows_from = _follows_from_security if spec.get("security") is not None else _follows_from
-    yield from check_settings(spec.get("config"), "spec.config", follows_from)
+    yield from check_settings(spec.get("config"), "spec.config", _follows_from)
     for index, plugin in enumerate(spec.get("plugins", ())):
         yield from check_plugin(plugin, f"spec.plugins[{index}]")
     for index, pool in enumerate(spec.get("nodePools", ())):
         path = f"spec.nodePools[{index}]"
         yield from check_set_name(_PREFIX, new, index)
         yield from check_pool(pool, path)
-        yield from check_settings(pool.get("config"), f"{path}.config", follows_from)
+        yield from check_settings(pool.get("config"), f"{path}.config", _follows_from)
     yield from _check_masters(spec)
     if old is not None:
         yield from check_pool_changes(new, old, rules)
@@ -127,15 +123,7 @@ def _check_security_stays(new: Mapping[str, Any], old: Mapping[str, Any]) -> Pro
 
 
 def _follows_from(setting: str) -> str:
-    return _told_by(_OWN_SETTINGS, setting)
-
-
-def _follows_from_security(setting: str) -> str:
-    return _told_by({**_OWN_SETTINGS, **_SECURITY_SETTINGS}, setting)
-
-
-def _told_by(own: Mapping[str, str], setting: str) -> str:
-    for name, follows in own.items():
+    for name, follows in _OWN_SETTINGS.items():
         if setting == name or (name.endswith(".") and setting.startswith(name)):
             return follows
     return ""
