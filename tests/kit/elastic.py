@@ -54,6 +54,7 @@ class Sea(Yard):
         """By the name of a Pilot: documents, version, ready, decommissioned, stuck."""
         self.health = "Green"
         self.settled = True
+        self.shards: Tree | None = None
         self.leads = True
         self._starts: dict[str, tuple[str, str, str]] = {}
 
@@ -167,6 +168,8 @@ class Sea(Yard):
             "settled": self.settled,
             "members": {one.name: one.status["lastStartedTime"] for one in up},
         }
+        if self.shards is not None:
+            facts["shards"] = self.shards
         known = dict(leader.at("status", "elasticsearch", "cluster", default={}))
         seen = known.pop("observedTime", "")
         acquired = self.of(Lease, name).spec["acquireTime"]

@@ -172,6 +172,9 @@ class ShardCounts(Fields):
     relocating: Annotated[Int32, doc("Moving to another node.")] = 0
     initializing: Annotated[Int32, doc("Being built.")] = 0
     unassigned: Annotated[Int32, doc("Without a node.")] = 0
+    explanation: Annotated[
+        str, doc("Why one stays without a node, in Elasticsearch's words, if waiting does not help.")
+    ] = ""
 
 
 class ElasticsearchClusterStatus(Fields):

@@ -78,7 +78,7 @@ def _conditions(scene: Scene, step: Step | None, problem: str) -> list[Tree]:
     cluster, now = scene.cluster, format_time(scene.now)
     conditions: Any = cluster.status.get("conditions")
     paused = bool(cluster.spec.get("paused"))
-    told = [_available(scene), *_pausing(cluster), _progressing(cluster, step, problem, paused=paused)]
+    told = [_available(scene), *_pausing(cluster), _progressing(scene, step, problem, paused=paused)]
     told.append(_degraded(scene, step, problem))
     if scene.security.asked:
         told.append(secured(scene.security, scene.pilots))
@@ -99,10 +99,13 @@ _Told = tuple[str, str, str, str]
 
 def _available(scene: Scene) -> _Told:
     health = scene.latest.health
-    if health in ("Green", "Yellow"):
-        return "Available", "True", f"Health{health}", f"The cluster's health is {health}."
+    if health == "Green":
+        return "Available", "True", "HealthGreen", "The cluster's health is Green."
+    if health == "Yellow":
+        return "Available", "True", "HealthYellow", f"The cluster's health is Yellow: {_lacking(scene)}."
     if health == "Red":
-        return "Available", "False", "HealthRed", "The cluster's health is Red: some data can't be reached."
+        message = f"The cluster's health is Red, some data can't be reached: {_lacking(scene)}."
+        return "Available", "False", "HealthRed", message
     if not scene.is_formed:
         return "Available", "False", "NotFormed", "The nodes have not formed a cluster yet."
     return "Available", "Unknown", "HealthUnknown", "No pilot reports how the cluster is."
@@ -115,13 +118,18 @@ def _pausing(cluster: Object) -> Iterable[_Told]:
         yield "Paused", "False", RESUMED, "The cluster is no longer paused."
 
 
-def _progressing(cluster: Object, step: Step | None, problem: str, *, paused: bool) -> _Told:
+def _progressing(scene: Scene, step: Step | None, problem: str, *, paused: bool) -> _Told:
     if paused:
         return "Progressing", "False", PAUSED, "The cluster is paused: nothing is changed."
     if problem:
         return "Progressing", "False", "Blocked", problem
-    if cluster.is_true("Paused"):
+    if scene.cluster.is_true("Paused"):
         return "Progressing", "True", RESUMED, "The cluster is no longer paused."
+    if step is None and scene.latest.health in ("Yellow", "Red"):
+        message = (
+            f"All nodes are as asked, but the cluster's health is {scene.latest.health}: {_lacking(scene)}."
+        )
+        return "Progressing", "False", AS_ASKED, message
     if step is None:
         return "Progressing", "False", AS_ASKED, "Everything is as asked."
     return "Progressing", "False" if step.refused else "True", step.reason, step.message
@@ -141,7 +149,21 @@ def _degraded(scene: Scene, step: Step | None, problem: str) -> _Told:
         return "Degraded", "True", "AuthorityGone", scene.security.unrenewable
     if fixed := cannot_grow(scene):
         return "Degraded", "True", "VolumesCannotGrow", fixed
+    if scene.latest.health == "Yellow":
+        return "Degraded", "False", AS_ASKED, "Nothing is amiss with the nodes; see Available for the shards."
     return "Degraded", "False", AS_ASKED, "Nothing is amiss."
+
+
+def _lacking(scene: Scene) -> str:
+    """What keeps a cluster from being Green."""
+    shards = scene.latest.shards or {}
+    counts = [
+        f"{count} {'shard' if count == 1 else 'shards'} {'is' if count == 1 else 'are'} {doing}"
+        for field, doing in (("unassigned", "unassigned"), ("initializing", "being built"))
+        if (count := int(shards.get(field) or 0))
+    ]
+    said = ", ".join(counts) or "not all shards are where they should be"
+    return f"{said}; {why}" if (why := shards.get("explanation")) else said
 
 
 def _ailing(node: Node, now: float) -> tuple[str, str] | None:

@@ -19,7 +19,15 @@ from typing import Final
 
 from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pilot.drivers.elasticsearch import figures, leading, plugins, preparing, securing, seeing
+from pilothouse.pilot.drivers.elasticsearch import (
+    explaining,
+    figures,
+    leading,
+    plugins,
+    preparing,
+    securing,
+    seeing,
+)
 from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, settings_of
 from pilothouse.pilot.driving import Figure, Hook, HookFailed, NotYet, Observation, Phase, Place, Start, Wish
@@ -43,6 +51,7 @@ class Elasticsearch:
         self._plugins: list[Tree] = []
         self._found: tuple[Path, Build] | None = None
         self._attendance = leading.Attendance()
+        self._inquiry = explaining.Inquiry()
         self._figures: tuple[Figure, ...] = ()
         """Of the whole cluster, as they were when it was last led."""
 
@@ -142,7 +151,19 @@ class Elasticsearch:
         facts["members"] = leading.members(peers, state)
         if state.uuid:
             facts["clusterUUID"] = state.uuid
+        if why := await self._explained(facts):
+            facts["shards"]["explanation"] = why
         return facts
+
+    async def _explained(self, facts: Tree) -> str:
+        """Why shards stay without a node. Whether it is known or not, the cluster is looked after."""
+        if self._inquiry.is_due(facts, time.monotonic()):
+            try:
+                query = {"filter_path": explaining.EXPLAIN_FILTER}
+                self._inquiry.learn(await self._node.get(explaining.EXPLAIN, **query))
+            except Unanswered as problem:
+                log.warning("why shards have no node is not known: %s", problem)
+        return self._inquiry.answer
 
     async def _carry_out(self, act: leading.Act) -> None:
         match act:

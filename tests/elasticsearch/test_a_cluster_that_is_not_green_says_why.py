@@ -1,0 +1,49 @@
+"""A cluster whose nodes are all as asked and that is not Green does not say that all is well."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kit.elastic import Sea, elastic, pool
+
+from pilothouse.api.objects import Object, Tree
+
+WHY = "the replica of shard 0 of logs has no place: es-test-data-1: the node is above the low watermark"
+
+
+def sailed(health: str, shards: Tree) -> tuple[Sea, Object]:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("data", 2)]))
+    sea.sail(test)
+    sea.health, sea.shards = health, shards
+    sea.sail(test)
+    return sea, sea.of(test.noun, "test")
+
+
+def message(cluster: Object, kind: str) -> str:
+    return str((cluster.condition(kind) or {})["message"])
+
+
+@pytest.mark.parametrize("kind", ["Available", "Progressing"])
+def test_how_many_shards_are_without_a_node_and_why(kind: str) -> None:
+    sea, test = sailed("Yellow", {"active": 5, "unassigned": 2, "explanation": WHY})
+    assert f"health is Yellow: 2 shards are unassigned; {WHY}." in message(test, kind)
+    assert sea.condition(test, "Available") == ("True", "HealthYellow")
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+    assert test.status["shards"]["explanation"] == WHY
+
+
+def test_that_shards_are_being_built() -> None:
+    _, test = sailed("Yellow", {"active": 5, "initializing": 1, "unassigned": 1})
+    assert "health is Yellow: 1 shard is unassigned, 1 shard is being built." in message(test, "Progressing")
+
+
+def test_a_red_one_too() -> None:
+    sea, test = sailed("Red", {"active": 5, "unassigned": 1})
+    assert "can't be reached: 1 shard is unassigned." in message(test, "Available")
+    assert sea.condition(test, "Degraded") == ("True", "HealthRed")
+
+
+def test_a_green_one_is_as_asked() -> None:
+    _, test = sailed("Green", {"active": 7})
+    assert message(test, "Progressing") == "Everything is as asked."
+    assert message(test, "Available") == "The cluster's health is Green."
