@@ -30,7 +30,7 @@ from pilothouse.pilot.drivers.elasticsearch.leading import (
     held,
     members,
 )
-from pilothouse.pilot.drivers.elasticsearch.preparing import Layout, build_at, find_home
+from pilothouse.pilot.drivers.elasticsearch.preparing import build_at, find_home
 from pilothouse.pilot.drivers.elasticsearch.seeing import (
     Copy,
     State,
@@ -117,7 +117,6 @@ def test_a_home_is_known_by_its_jar(tmp_path: Path) -> None:
         build_at(home)
     (tmp_path / "lib" / "elasticsearch-8.17.0.jar").touch()
     assert build_at(home) == Build("8.17.0")
-    assert Layout(tmp_path).home("8.17.0") == tmp_path / "home-8.17.0"
 
 
 def pilot(name: str, *roles: str, decommission: bool = False, generation: int = 1, **status: Any) -> Object:

@@ -9,6 +9,7 @@ All is asked of the node beside us. A node is ready when it sees a master and is
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -20,6 +21,7 @@ from typing import Final
 from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.drivers.elasticsearch import (
+    copying,
     explaining,
     figures,
     leading,
@@ -50,6 +52,7 @@ class Elasticsearch:
         self._node = Node(place.address, secrets=self._secrets)
         self._plugins: list[Tree] = []
         self._found: tuple[Path, Build] | None = None
+        self._copied: Path | None = None
         self._attendance = leading.Attendance()
         self._inquiry = explaining.Inquiry()
         self._figures: tuple[Figure, ...] = ()
@@ -75,7 +78,7 @@ class Elasticsearch:
     def start(self, wish: Wish) -> Start:
         home, build = self._build()
         if self._wanted_plugins(wish):
-            home = self._layout.home(build.version)
+            home = self._copy()
         return Start(
             argv=(str(home / "bin" / "elasticsearch"),),
             environ=self._environ(wish, build, home),
@@ -270,9 +273,9 @@ class Elasticsearch:
     async def _install(self, wish: Wish) -> None:
         self._plugins = []
         wanted = self._wanted_plugins(wish)
-        if wanted:
+        target = self._copy() if wanted else None
+        if target is not None:
             home, build = self._build()
-            target = self._layout.home(build.version)
             environ = self._environ(wish, build, target)
             try:
                 self._plugins = await plugins.install(target, home, wanted, environ)
@@ -281,6 +284,7 @@ class Elasticsearch:
                     raise
                 # It is to give its data away, and a plugin that can't be had must not keep it from that.
                 self._plugins = [_unknown(each) for each in problem.status.get("plugins", ())]
+        await asyncio.to_thread(copying.clear_away, self._layout.root, keep=target)
 
     async def _hold_back(self) -> None:
         """Replicas of this node's shards are not to be built elsewhere while it is away for a moment."""
@@ -322,6 +326,13 @@ class Elasticsearch:
             home = preparing.find_home(self._place.environ)
             self._found = home, preparing.build_at(home)
         return self._found
+
+    def _copy(self) -> Path:
+        """Of the image, with plugins."""
+        if self._copied is None:
+            home, build = self._build()
+            self._copied = copying.copy_of(home, build.version, self._layout.root)
+        return self._copied
 
     def _environ(self, wish: Wish, build: Build, home: Path) -> dict[str, str]:
         environ = {**self._place.environ, **wish.environment}

@@ -1,16 +1,15 @@
 """Plugins of a node: from a file, an URL, or the image itself; by Elasticsearch's own installer.
 
-    statuses = await install(layout.home(version), home, wish.spec["elasticsearch"]["plugins"], environ)
+    statuses = await install(copy_of(image, version, root), image, wish.spec["elasticsearch"]["plugins"], environ)
 
-Elasticsearch looks for plugins in its own folder alone, and the image's is not ours to write. So a node with plugins runs from a copy of it on the data volume; what
-the image has stays in it. Beside the plugins the copy remembers where each came from: one from elsewhere takes the place of the one there is. What an archive may hold,
-and whether it fits the version, is the installer's to judge; its words are what is told.
+They are installed into a copy of the image (see ``copying``); what the image has stays in it. Beside the plugins the copy remembers where each came from: one
+from elsewhere takes the place of the one there is. What an archive may hold, and whether it fits the version, is the installer's to judge; its words are what is
+told.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ import msgspec
 
 from pilothouse.aio.commands import CommandError, run
 from pilothouse.api.objects import Tree
+from pilothouse.pilot.drivers.elasticsearch import copying
 from pilothouse.pilot.driving import HookFailed
 
 _PATIENCE: Final = 300.0
@@ -29,7 +29,7 @@ async def install(
     target: Path, image: Path, wanted: Sequence[Mapping[str, Any]], environ: Mapping[str, str]
 ) -> list[Tree]:
     """The status of each plugin, all installed in the copy at ``target``. Raises ``HookFailed``, with the status of each."""
-    await asyncio.to_thread(_copy, image, target)
+    await asyncio.to_thread(copying.make, image, target)
     own, sources = _present(image), _sources(target)
     asked = {str(each["name"]): str(each.get("url") or "") for each in wanted}
     for name in sorted(_present(target)):
@@ -40,9 +40,12 @@ async def install(
             _remember(target, sources)
     statuses: list[Tree] = []
     for name, url in asked.items():
-        if not url and name in own:
-            await asyncio.to_thread(_take_from_image, image, target, name)
-        problem = "" if name in _present(target) else await _installed(target, name, url, environ)
+        problem = ""
+        if name not in _present(target):
+            if not url and name in own:
+                problem = await asyncio.to_thread(_taken_from_image, image, target, name)
+            else:
+                problem = await _installed(target, name, url, environ)
         if problem:
             statuses.append({"name": name, "status": "Failed", "message": problem})
             continue
@@ -54,23 +57,15 @@ async def install(
     return statuses
 
 
-def _copy(image: Path, target: Path) -> None:
-    if target.exists():
-        return
-    draft = target.with_name(target.name + ".new")
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(image, draft, symlinks=True, ignore=shutil.ignore_patterns(_SOURCES))
-        draft.replace(target)
-    except OSError as problem:
-        raise HookFailed(f"{image} can't be copied to {target}, as plugins need it: {problem}") from None
-
-
-def _take_from_image(image: Path, target: Path, name: str) -> None:
-    """Back again, where one from elsewhere has been in its place."""
+def _taken_from_image(image: Path, target: Path, name: str) -> str:
+    """Back again, where one from elsewhere has been in its place. What went wrong; empty if nothing did."""
     place = Path("plugins") / name
-    if not (target / place).exists():
-        shutil.copytree(image / place, target / place, symlinks=True)
+    try:
+        # A draft beside the others would be taken for a plugin.
+        copying.put(image / place, target / place, target / f"{name}.new")
+    except OSError as problem:
+        return f"{image / place} can't be copied to {target / place}: {problem}"
+    return ""
 
 
 async def _installed(target: Path, name: str, url: str, environ: Mapping[str, str]) -> str:

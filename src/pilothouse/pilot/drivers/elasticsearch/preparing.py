@@ -59,10 +59,6 @@ class Layout(msgspec.Struct, frozen=True):
     def version_file(self) -> Path:
         return self.root / "version"
 
-    def home(self, version: str) -> Path:
-        """The copy that has plugins."""
-        return self.root / f"home-{version}"
-
 
 def find_home(environ: Mapping[str, str]) -> Path:
     """Where Elasticsearch is. Raises ``HookFailed``."""
