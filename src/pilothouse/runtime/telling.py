@@ -4,8 +4,9 @@
     teller.tell(about, "SuccessfulCreate", "created pod web-0", now=clock.now())    # an EventWrite, or None
 
 The name of an event comes from what it says of whom, so that the same thing said again, by this process or by the one
-that took over from it, counts up the event that is there. Each object has a bucket of events that fills slowly: one
-about which there is always something to say does not drown the others, or the store.
+that took over from it, counts up the event that is there. Each object has a bucket of events that fills slowly, for each
+reason one: an object about which there is always something to say does not drown the others, or the store; and what is
+waited for over and over does not keep from being told what was done.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pilothouse.base.times import format_time
 
 BURST = 25.0
 REFILL = 1 / 300
-"""Events that an object may have at once, and how many a second it gets back."""
+"""Events of one reason that an object may have at once, and how many a second it gets back."""
 _REMEMBERED = 4096
 _LONGEST_MESSAGE = 1024
 
@@ -45,15 +46,15 @@ class Teller:
         self._component = component
         self._host = host
         self._counts: OrderedDict[tuple[str, str], tuple[int, str]] = OrderedDict()
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         self.dropped = 0
-        """Events that were not written because there had been too many about the same object."""
+        """Events that were not written because there had been too many like them about the same object."""
 
     def tell(
         self, about: Object, reason: str, message: str, *, now: float, warning: bool = False
     ) -> EventWrite | None:
         """What to write of it, if anything."""
-        if not self._may(about, now):
+        if not self._may(about, reason, now):
             self.dropped += 1
             return None
         message = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
@@ -88,8 +89,8 @@ class Teller:
         }
         return EventWrite(tree, count + 1)
 
-    def _may(self, about: Object, now: float) -> bool:
-        key = about.uid or f"{about.namespace}/{about.name}"
+    def _may(self, about: Object, reason: str, now: float) -> bool:
+        key = (about.uid or f"{about.namespace}/{about.name}", reason)
         bucket = self._buckets.pop(key, None) or _Bucket(BURST, now)
         bucket.level = min(BURST, bucket.level + max(0.0, now - bucket.at) * REFILL)
         bucket.at = now
