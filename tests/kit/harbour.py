@@ -174,9 +174,18 @@ class Cluster:
     async def http(
         self, method: str, path: str, body: Any = None, *, seconds: float = 60, at: str = ""
     ) -> Any:
-        """Ask the cluster by its service, or one node `at` its address; a list is sent line by line. Raises ``urllib.error.URLError``."""
+        """Ask the cluster by its service, or one node `at` its address; a list is sent line by line. Raises ``urllib.error.URLError``.
+
+        A service hears of its pods a moment after us: a connection that is refused is tried again."""
         where = at or await self.address()
-        return await asyncio.to_thread(_asked, method, f"http://{where}{path}", body, seconds)
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return await asyncio.to_thread(_asked, method, f"http://{where}{path}", body, seconds)
+            except urllib.error.URLError as problem:
+                if not isinstance(problem.reason, ConnectionRefusedError) or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_PAUSE)
 
     async def index(self, name: str, documents: int, *, shards: int = 1, replicas: int = 1) -> None:
         """An index with so many documents, each acknowledged."""
