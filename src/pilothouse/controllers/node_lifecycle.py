@@ -96,9 +96,8 @@ def node_lifecycle(node: Object, world: World) -> Iterator[Intent]:
 
 def _silence(node: Object, world: World) -> float:
     """For how long nothing has been heard of a node."""
-    lease = world.find(Lease, LEASES, node.name)
     # A node that has not taken its lease yet counts from its own last word.
-    return world.silence(lease or node)
+    return world.silence(Lease, LEASES, node.name, node.arrived)
 
 
 def _anyone_heard(world: World) -> bool:

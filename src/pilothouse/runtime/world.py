@@ -5,7 +5,7 @@
     world.all(Node)
     world.owned(Pod, stateful_set)
     world.where(Pod, "spec.nodeName", "n1")
-    world.silence(lease)                    # for how long no new version of it has come, though it would have been heard
+    world.silence(Lease, "x", "n1", since)  # for how long no new version of it has come, though it would have been heard
     world.read                              # what has been looked at, for the decision's record
 
 A world is read-only and stands still while a decision is taken. Asking for a kind that the controller has not declared is
@@ -110,11 +110,12 @@ class World:
         """The objects of a kind whose field at a dotted path has this value."""
         return self._noted(noun, self._view(noun).by(path, value))
 
-    def silence(self, one: Object) -> float:
+    def silence(self, noun: Noun, namespace: str, name: str, since: float) -> float:
         """Seconds without a new version of an object in which one would have come: those in which the server was away, or said
-        nothing at all, don't count."""
-        heard = self._view(one.noun).heard
-        return max(0.0, min(self.now, heard.until) - max(one.arrived, heard.since))
+        nothing at all, don't count. One that is not there is waited for since then."""
+        found, heard = self.find(noun, namespace, name), self._view(noun).heard
+        last = found.arrived if found is not None else since
+        return max(0.0, min(self.now, heard.until) - max(last, heard.since))
 
     def _view(self, noun: Noun) -> View:
         view = self._views.get(noun)

@@ -35,8 +35,9 @@ def silence(grace: float = GRACE) -> Controller:
         """The instance of a pilot that is not heard of is not counted on."""
         if pilot.deleting:
             return
-        lease = world.find(Lease, pilot.namespace, pilot_lease(pilot.name))
-        silent = world.silence(lease or pilot)
+        name = pilot_lease(pilot.name)
+        lease = world.find(Lease, pilot.namespace, name)
+        silent = world.silence(Lease, pilot.namespace, name, pilot.arrived)
         if lease is not None:
             silent = min(silent, world.now - _last_word(pilot, world.now))
         if silent < grace:
