@@ -23,13 +23,12 @@ from random import Random
 from tests.kit import tools
 from tests.kit.ordinary_user import ordinary_folder
 from tests.kit.ours import PilothouseServer
+from tests.kit.pilots import cluster_tree, pilot_tree
 from tests.kit.processes import Process, free_port
-from tests.kit.real_elastic import HEAP, PilotedNode, addresses, unpacked
+from tests.kit.real_elastic import PilotedNode, addresses, unpacked
 from tests.kit.waiting import eventually
 
-from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot
-from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
@@ -70,30 +69,15 @@ def elasticsearch(folder: Path, kubeconfig: Path) -> Iterator[str]:
 DATABASES = {"redis": redis, "elasticsearch": elasticsearch}
 
 
-def pilot(application: str, cluster: Object | None) -> Tree:
-    spec: Tree = {"application": application}
-    metadata: Tree = {"name": application, "namespace": "default"}
-    if cluster is not None:
-        settings = {"cluster.name": cluster.name, "discovery.type": "single-node"}
-        spec["configuration"] = {"settings": settings, "environment": {"ES_JAVA_OPTS": HEAP}}
-        spec["elasticsearch"] = {"roles": ["data", "master"]}
-        metadata["labels"] = {CLUSTER_NAME[cluster.kind]: cluster.name}
-        metadata["ownerReferences"] = [owner_reference(cluster)]
-    return {"apiVersion": Pilot.api_version, "kind": Pilot.kind, "metadata": metadata, "spec": spec}
-
-
-async def its_cluster(api: Api, application: str) -> Object | None:
-    """One that nobody looks after: the pilot of its only node leads, and does all that a leader does."""
-    if application != "elasticsearch":
-        return None
-    pool = {"name": "data", "replicas": 1, "roles": ["data", "master"]}
-    tree = {
-        "apiVersion": ElasticsearchCluster.api_version,
-        "kind": ElasticsearchCluster.kind,
-        "metadata": {"name": "bench", "namespace": "default"},
-        "spec": {"version": VERSION, "nodePools": [pool]},
-    }
-    return await api.create(ElasticsearchCluster, tree)
+async def ask_for(api: Api, application: str) -> None:
+    """Its Pilot, and the cluster of one that has to have one. Nobody looks after that: its only pilot leads, and does all that a leader does."""
+    if application == "elasticsearch":
+        cluster = await api.create(ElasticsearchCluster, cluster_tree("bench", nodes=1, version=VERSION))
+        alone = {"cluster.name": cluster.name, "discovery.type": "single-node"}
+        await api.create(Pilot, pilot_tree(cluster, application, alone))
+    else:
+        metadata = {"name": application, "namespace": "default"}
+        await api.create(Pilot, {"metadata": metadata, "spec": {"application": application}})
 
 
 def shown(address: str) -> dict[str, float]:
@@ -111,7 +95,7 @@ async def measure(folder: Path, server: PilothouseServer, application: str, seco
         address = stack.enter_context(DATABASES[application](folder, kubeconfig))
         async with HttpTransport.open(load(kubeconfig), SystemClock(), agent="bench") as transport:
             api = Api(transport, Random(1), manager="bench")
-            await api.create(Pilot, pilot(application, await its_cluster(api, application)))
+            await ask_for(api, application)
 
             async def ready() -> bool:
                 return (await api.get(Pilot, application, "default")).is_true("Ready")

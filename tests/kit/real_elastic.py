@@ -100,6 +100,11 @@ class PilotedNode:
             },
         )
 
+    def hurry(self) -> None:
+        """Tell it to stop, and wait for nothing."""
+        assert self.process is not None
+        self.process.popen.terminate()
+
     def end(self, *, seconds: float = 60) -> int:
         assert self.process is not None
         return self.process.end(seconds=seconds)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.kit import tools
 from tests.kit.loopback import loopback
+from tests.kit.pilots import pilot_when
 from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 
@@ -40,12 +41,7 @@ class Bridge:
 
     async def pilot(self, is_so: Callable[[Object], bool]) -> Object:
         """The Pilot, once it is so."""
-
-        async def looked() -> Object | None:
-            found = await self.api.get(Pilot, NAME, "default")
-            return found if is_so(found) else None
-
-        return await eventually(looked)
+        return await pilot_when(self.api, NAME, "default", is_so)
 
     async def make(self, **settings: Any) -> None:
         await self.api.create(

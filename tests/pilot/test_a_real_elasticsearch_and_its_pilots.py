@@ -4,141 +4,44 @@ manifest says so, take up a configuration, and a version."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 import pytest
 import yaml
 from tests.kit.kubectl import Kubectl, newest
 from tests.kit.ordinary_user import ordinary_folder
-from tests.kit.ours import PilothouseServer
-from tests.kit.real_elastic import ANY_DISK, HEAP, PilotedNode, addresses, unpacked
+from tests.kit.pilots import SECONDS, Fleet, cluster_tree, piloted
+from tests.kit.real_elastic import PilotedNode, unpacked
 from tests.kit.seeds import SEEDS
 from tests.kit.waiting import eventually
 
-from pilothouse.api.navigator.labels import CLUSTER_NAME
-from pilothouse.api.nouns import ElasticsearchCluster, Lease, Namespace, Pilot
-from pilothouse.api.objects import Object, Tree, owner_reference
-from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
+from pilothouse.api.nouns import Lease, Pilot
+from pilothouse.api.objects import Object, Tree
 
 NAMES = ("es-demo-data-0", "es-demo-data-1", "es-demo-data-2")
 SPACE = "logging"
 DOCUMENTS = 300
-SECONDS = 240.0
-"""For a node that starts on a machine that has other things to do."""
 
 
-class Fleet:
-    """The cluster as a test deals with it."""
+async def reported(fleet: Fleet, is_so: Callable[[Tree], bool]) -> Tree:
+    """What the leading pilot reports, once it is so."""
 
-    def __init__(self, api: Api, kubectl: Kubectl, nodes: list[PilotedNode]) -> None:
-        self.api = api
-        self.kubectl = kubectl
-        self.nodes = {node.name: node for node in nodes}
+    async def looked() -> Tree | None:
+        lease = await fleet.api.find(Lease, "demo-leader", SPACE)
+        holder = str(lease.spec.get("holderIdentity") or "").partition("_")[0] if lease is not None else ""
+        if not holder:
+            return None
+        leader = await fleet.api.get(Pilot, holder, SPACE)
+        found: Tree | None = leader.at("status", "elasticsearch", "cluster")
+        return found if found and is_so(found) else None
 
-    async def pilot(self, name: str, is_so: Callable[[Object], bool]) -> Object:
-        async def looked() -> Object | None:
-            found = await self.api.get(Pilot, name, SPACE)
-            return found if is_so(found) else None
-
-        return await eventually(looked, seconds=SECONDS)
-
-    async def facts(self, is_so: Callable[[Tree], bool]) -> Tree:
-        """What the leading pilot reports, once it is so."""
-
-        async def looked() -> Tree | None:
-            lease = await self.api.find(Lease, "demo-leader", SPACE)
-            holder = (
-                str(lease.spec.get("holderIdentity") or "").partition("_")[0] if lease is not None else ""
-            )
-            if not holder:
-                return None
-            leader = await self.api.get(Pilot, holder, SPACE)
-            found: Tree | None = leader.at("status", "elasticsearch", "cluster")
-            return found if found and is_so(found) else None
-
-        return await eventually(looked, seconds=SECONDS)
-
-    async def edit(self, name: str, **spec: object) -> Object:
-        return await self.api.patch(Pilot, name, SPACE, {"spec": spec})
-
-    def count(self, through: str) -> int:
-        self.nodes[through].ask("POST", "/books/_refresh")
-        return int(self.nodes[through].ask("GET", "/books/_count")["count"])
+    return await eventually(looked, seconds=SECONDS)
 
 
-@contextlib.asynccontextmanager
-async def fleet(folder: Path, tmp_path: Path, version: str) -> AsyncIterator[Fleet]:
-    home = await asyncio.to_thread(unpacked, version, folder)
-    server = PilothouseServer(tmp_path / "server", "memory")
-    nodes: list[PilotedNode] = []
-    try:
-        kubeconfig = folder / "kubeconfig"
-        shutil.copy(server.target.kubeconfig, kubeconfig)
-        kubeconfig.chmod(0o644)
-        where = dict(zip(NAMES, addresses(len(NAMES)), strict=True))
-        nodes = [
-            PilotedNode(name, address, home, folder, kubeconfig, namespace=SPACE)
-            for name, address in where.items()
-        ]
-        async with HttpTransport.open(load(kubeconfig), SystemClock(), agent="test") as transport:
-            api = Api(transport, Random(1), manager="test")
-            await api.create(Namespace, {"metadata": {"name": SPACE}})
-            cluster = await api.create(ElasticsearchCluster, asked_for(version))
-            for node in nodes:
-                node.start()
-                await api.create(Pilot, pilot_of(cluster, node.name, list(where.values())))
-            yield Fleet(api, Kubectl(newest(), kubeconfig, tmp_path / "home"), nodes)
-    finally:
-        for node in nodes:
-            if node.process is not None:
-                # Nobody is left to answer: it need not be asked gently.
-                node.process.popen.terminate()
-        for node in nodes:
-            if node.process is not None:
-                node.process.popen.terminate()
-                node.end()
-        server.close()
-
-
-def asked_for(version: str) -> Tree:
-    pool = {"name": "data", "replicas": 3, "roles": ["data", "master"]}
-    return {
-        "apiVersion": ElasticsearchCluster.api_version,
-        "kind": ElasticsearchCluster.kind,
-        "metadata": {"name": "demo", "namespace": SPACE},
-        "spec": {"version": version, "nodePools": [pool]},
-    }
-
-
-def pilot_of(cluster: Object, name: str, seeds: list[str]) -> Tree:
-    settings = {
-        **ANY_DISK,
-        "cluster.name": "demo",
-        "discovery.seed_hosts": seeds,
-        "cluster.initial_master_nodes": list(NAMES),
-    }
-    return {
-        "apiVersion": Pilot.api_version,
-        "kind": Pilot.kind,
-        "metadata": {
-            "name": name,
-            "namespace": SPACE,
-            "labels": {CLUSTER_NAME["ElasticsearchCluster"]: "demo"},
-            "ownerReferences": [owner_reference(cluster)],
-        },
-        "spec": {
-            "application": "elasticsearch",
-            "configuration": {"settings": settings, "environment": {"ES_JAVA_OPTS": HEAP}},
-            "elasticsearch": {"nodePool": "data", "roles": ["data", "master"]},
-        },
-    }
+def count(node: PilotedNode) -> int:
+    node.ask("POST", "/books/_refresh")
+    return int(node.ask("GET", "/books/_count")["count"])
 
 
 def is_as_in_the_seed(pilot: Object, seed: Tree) -> bool:
@@ -158,11 +61,14 @@ def is_as_in_the_seed(pilot: Object, seed: Tree) -> bool:
 async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_version(tmp_path: Path) -> None:
     with ordinary_folder() as folder:
         folder.chmod(0o755)
-        async with fleet(folder, tmp_path, "7.17.29") as demo:
-            formed = await demo.facts(
+        home = await asyncio.to_thread(unpacked, "7.17.29", folder)
+        asked_for = cluster_tree("demo", nodes=len(NAMES), version="7.17.29", namespace=SPACE)
+        async with piloted(asked_for, NAMES, home, folder, tmp_path / "server") as demo:
+            formed = await reported(
+                demo,
                 lambda facts: (
                     facts.get("nodes") == 3 and facts.get("health") == "Green" and "clusterUUID" in facts
-                )
+                ),
             )
             uuid = formed["clusterUUID"]
             for name in NAMES:
@@ -199,7 +105,8 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
 
             # The manifest of the founding document: the node is emptied, and only then says so; nothing is lost on the way.
             manifest = next(seed for seed in SEEDS if seed.file == "pilot.yaml").mended()
-            (await demo.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifest))).ok()
+            kubectl = Kubectl(newest(), demo.kubeconfig, tmp_path / "home")
+            (await kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifest))).ok()
             going = await demo.pilot(
                 leaving, lambda pilot: pilot.is_true("Ready") and is_as_in_the_seed(pilot, manifest[0])
             )
@@ -208,14 +115,13 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
             said = empty.condition("Decommissioned") or {}
             assert said["observedGeneration"] == empty.generation
             assert empty.at("status", "elasticsearch", "shards") == 0
-            assert await asyncio.to_thread(demo.count, through) == DOCUMENTS
+            assert await asyncio.to_thread(count, demo.nodes[through]) == DOCUMENTS
 
             # Taken back, with another configuration: it restarts in place, shards come again, and the cluster is whole after it.
             settings = {"settings": {"action.destructive_requires_name": True}}
             before = empty.at("status", "restarts")
-            changed = await demo.edit(
-                leaving, decommission=False, configuration=settings, elasticsearch={"plugins": []}
-            )
+            edit = {"decommission": False, "configuration": settings, "elasticsearch": {"plugins": []}}
+            changed = await demo.api.patch(Pilot, leaving, SPACE, {"spec": edit})
             restarted = await demo.pilot(
                 leaving,
                 lambda pilot: (
@@ -227,12 +133,13 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
             )
             assert restarted.at("status", "lastExit", "clean") is True
             started = restarted.at("status", "lastStartedTime")
-            whole = await demo.facts(
+            whole = await reported(
+                demo,
                 lambda facts: (
                     facts.get("health") == "Green"
                     and facts.get("settled") is True
                     and facts["members"].get(leaving) == started
-                )
+                ),
             )
             assert whole["clusterUUID"] == uuid
 
@@ -248,10 +155,11 @@ async def test_from_nothing_to_green_a_decommission_a_configuration_and_a_versio
                 ),
             )
             assert newer.at("status", "version") == "8.17.0"
-            await demo.facts(
+            await reported(
+                demo,
                 lambda facts: (
                     facts.get("health") == "Green"
                     and facts["members"].get(last) == newer.at("status", "lastStartedTime")
-                )
+                ),
             )
-            assert await asyncio.to_thread(demo.count, through) == DOCUMENTS
+            assert await asyncio.to_thread(count, demo.nodes[through]) == DOCUMENTS

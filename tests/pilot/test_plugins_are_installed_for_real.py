@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import http.server
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.kit.elastic_plugins import plugin
+from tests.kit.file_server import serving_files
 from tests.kit.real_elastic import unpacked
 from tests.kit.tools import MissingTool
 
@@ -50,20 +48,8 @@ def archives(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shop(archives: Path) -> Iterator[str]:
     """A web server that has the same."""
-    handler = functools.partial(_Silent, directory=str(archives))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+    with serving_files(archives) as url:
+        yield url
 
 
 def environ(home: Path) -> dict[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from pilothouse.api.navigator.labels import CLUSTER_NAME
+from tests.kit.pilots import cluster_tree, pilot_tree
+
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot
-from pilothouse.api.objects import Object, owner_reference
+from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
 from pilothouse.pilot.candidacy import ASTRAY
 from pilothouse.pilot.crew import Crew
@@ -18,21 +19,6 @@ SPACE = "default"
 ONE, TWO = "es-demo-data-0", "es-demo-data-1"
 LONG = 60.0
 """Seconds in which an election is over."""
-
-
-async def pilot(api: Api, cluster: Object, name: str) -> Object:
-    tree = {
-        "apiVersion": Pilot.api_version,
-        "kind": Pilot.kind,
-        "metadata": {
-            "name": name,
-            "namespace": SPACE,
-            "labels": {CLUSTER_NAME["ElasticsearchCluster"]: "demo"},
-            "ownerReferences": [owner_reference(cluster)],
-        },
-        "spec": {"application": "elasticsearch"},
-    }
-    return await api.create(Pilot, tree)
 
 
 async def is_ready(api: Api, name: str, status: str) -> None:
@@ -69,19 +55,13 @@ def test_another_leads_while_one_is_astray_and_nobody_gives_up_a_cluster_that_wa
         server = Server(clock, seed=1)
         api = server.api("test")
 
+        async def pilot(cluster: Object, name: str) -> Object:
+            return await api.create(Pilot, pilot_tree(cluster, name))
+
         async def scene() -> None:
-            spec = {
-                "version": "8.17.0",
-                "nodePools": [{"name": "data", "replicas": 2, "roles": ["master", "data"]}],
-            }
-            tree = {"apiVersion": ElasticsearchCluster.api_version, "kind": ElasticsearchCluster.kind}
-            cluster = await api.create(
-                ElasticsearchCluster, {**tree, "metadata": {"name": "demo", "namespace": SPACE}, "spec": spec}
-            )
+            cluster = await api.create(ElasticsearchCluster, cluster_tree("demo", nodes=2, version="8.17.0"))
             members = {
-                name: Told(
-                    Crew(api, await pilot(api, cluster, name), clock, Random(name), changed=lambda: None)
-                )
+                name: Told(Crew(api, await pilot(cluster, name), clock, Random(name), changed=lambda: None))
                 for name in (ONE, TWO)
             }
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import functools
 import http.client
-import http.server
 import json
 import socket
 import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kit.elastic_plugins import plugin
+from tests.kit.file_server import serving_files
 from tests.kit.harbour import Harbour, Seen, archive, pool
 from tests.kit.real_elastic import unpacked
 from tests.kit.tools import MissingTool
@@ -40,7 +36,7 @@ async def test_who_may_come_in_plugins_and_another_certificate(tmp_path: Path) -
         await asyncio.to_thread(plugin, home, tmp_path, "elder", VERSION, fits="7.0.0")
     except MissingTool as missing:
         pytest.skip(str(missing))
-    with shop(tmp_path) as url:
+    with serving_files(tmp_path) as url:
         async with Harbour.open(tmp_path / "up", versions=(VERSION,)) as harbour:
             safe = await harbour.cluster("safe", pools=[pool("data", 1)], version=VERSION, security={})
             await safe.until(lambda seen: seen.is_done and seen.reason("Secured") == "Enabled")
@@ -119,22 +115,3 @@ class Door:
                 connection.request("GET", path, headers=headers)
                 answer = connection.getresponse()
                 return answer.status, json.loads(answer.read())
-
-
-@contextmanager
-def shop(folder: Path) -> Iterator[str]:
-    """A web server that has what is in a folder."""
-    handler = functools.partial(_Silent, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
