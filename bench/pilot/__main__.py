@@ -76,8 +76,13 @@ async def ask_for(api: Api, application: str) -> None:
         alone = {"cluster.name": cluster.name, "discovery.type": "single-node"}
         await api.create(Pilot, pilot_tree(cluster, application, alone))
     else:
-        metadata = {"name": application, "namespace": "default"}
-        await api.create(Pilot, {"metadata": metadata, "spec": {"application": application}})
+        tree = {
+            "apiVersion": Pilot.api_version,
+            "kind": Pilot.kind,
+            "metadata": {"name": application, "namespace": "default"},
+            "spec": {"application": application},
+        }
+        await api.create(Pilot, tree)
 
 
 def shown(address: str) -> dict[str, float]:
