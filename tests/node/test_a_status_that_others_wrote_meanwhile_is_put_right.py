@@ -53,3 +53,26 @@ async def test_what_came_while_a_write_was_under_way_is_not_overlooked() -> None
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_who_begins_again_writes_what_was_not_written() -> None:
+    server = Server()
+    publisher = Publisher(server, pod(10, "False"))  # type: ignore[arg-type]
+    publisher.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+    first = asyncio.create_task(publisher.run())
+
+    async def is_under_way() -> bool:
+        return len(server.bodies) == 1
+
+    await eventually(is_under_way)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    server.go.set()
+    again = asyncio.create_task(publisher.run())
+    try:
+        async with asyncio.timeout(30):
+            await publisher.flush()
+        assert len(server.bodies) == 2
+    finally:
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)

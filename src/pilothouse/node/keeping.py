@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.aio.supervising import Supervisor
 from pilothouse.api.kubernetes.pod_fields import refusals
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
@@ -119,8 +120,7 @@ class Keeper:
 
     async def run(self) -> None:
         """Until nothing is left of it."""
-        publishing = asyncio.create_task(self._publisher.run(), name=f"publish {self.pod.name}")
-        try:
+        async with Supervisor({f"publish {self.pod.name}": self._publisher.run}).running():
             if await self._settle_in():
                 async with asyncio.TaskGroup() as group:
                     await self._take_up(group)
@@ -130,9 +130,6 @@ class Keeper:
                 await self._publisher.delete()
             self._folder.remove()
             self._means.whereabouts.drop(self.pod.uid)
-        finally:
-            publishing.cancel()
-            await asyncio.gather(publishing, return_exceptions=True)
 
     async def _settle_in(self) -> bool:
         """Have a folder: nothing begins that the next agent would not find. False if the pod is to go before it has one."""

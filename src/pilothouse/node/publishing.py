@@ -70,8 +70,10 @@ class Publisher:
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write until cancelled. May be begun again: what was not written is then."""
         failures = 0
+        if self._wanted is not None:
+            self._news.set()
         while True:
             await self._news.wait()
             self._news.clear()
