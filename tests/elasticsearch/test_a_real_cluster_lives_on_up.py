@@ -41,6 +41,13 @@ async def books(test: Cluster) -> int:
     return int(found["hits"]["total"]["value"])
 
 
+async def voters(test: Cluster) -> list[str]:
+    """Who elects a master."""
+    state = await test.http("GET", "/_cluster/state/metadata,nodes")
+    chosen = state["metadata"]["cluster_coordination"]["last_committed_config"]
+    return sorted(state["nodes"][id]["name"] for id in chosen)
+
+
 @pytest.mark.timeout(1500)
 async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(harbour: Harbour) -> None:
     """nav-E04 to nav-E08, nav-E10 and nav-E11 with an index of our own."""
@@ -77,6 +84,7 @@ async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(harb
     votes = "/_cluster/voting_config_exclusions"
     await test.http("POST", f"{votes}?node_names=es-test-mixed-0")
     await test.http("DELETE", f"{votes}?wait_for_removal=false")
+    assert await voters(test) == ["es-test-mixed-1"]
     await test.patch({"version": NEXT})
     seen = await test.until(lambda seen: NEXT in {each.status.get("version") for each in seen.pilots})
     assert seen.pilot("es-test-mixed-0").status.get("version") == VERSION

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit import tools
+from tests.kit.containers import needs_root
 from tests.kit.harbour import Harbour, archive, pool
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,7 @@ def commands() -> list[str]:
     return re.findall(r"^    \$ (.+)$", part, re.M)
 
 
+@needs_root
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 async def test_the_quick_start_brings_up_five_nodes_uses_them_and_lets_one_go(tmp_path: Path) -> None:

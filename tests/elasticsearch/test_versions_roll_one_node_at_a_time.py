@@ -276,6 +276,7 @@ def test_a_node_that_is_shut_out_by_a_later_version_is_moved_on() -> None:
     assert images(sea) == ["7.17.29", "8.17.0"], "it may be back in a moment"
     sea.now += SHUT_OUT_FOR
     sea.sail(test, rounds=3)
+    assert images(sea) == ["8.17.0", "8.17.0"], "whatever the others are like"
     sea.says.clear()
     sea.health = "Green"
     sea.sail(test)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.kit.real_elastic import addresses
+from tests.kit.played_elastic import beside
 
-from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
 from pilothouse.pilot.drivers.elasticsearch.leading import DECOMMISSIONS, EXCLUDED
-from pilothouse.pilot.driving import Place, Wish
+from pilothouse.pilot.driving import Wish
 
 NAME, OTHER = "es-demo-data-2", "es-demo-data-0"
 
@@ -33,27 +31,16 @@ class Played:
     def excluded_for(self, decommission: str) -> None:
         self.settings = {EXCLUDED: NAME, DECOMMISSIONS: f"{NAME}={decommission}"}
 
-    @asynccontextmanager
-    async def answering(self, address: str) -> AsyncIterator[None]:
-        async def answer(request: web.BaseRequest) -> web.StreamResponse:
-            if request.path == "/_cluster/settings":
-                said = web.json_response({"persistent": dict(self.settings)})
-                self.meanwhile()
-                return said
-            if request.path.startswith("/_cluster/state"):
-                return web.json_response(self._state())
-            if request.path.startswith("/_nodes/data:true"):
-                return web.json_response({"nodes": {"1": {"name": OTHER}, "2": {"name": NAME}}})
-            return web.json_response({"nodes": {"2": {"indices": {"docs": {"count": len(self.here)}}}}})
-
-        answering: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] = answer
-        runner = web.ServerRunner(web.Server(answering, access_log=None))
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, address, 9200).start()
-            yield
-        finally:
-            await runner.cleanup()
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/_cluster/settings":
+            said = web.json_response({"persistent": dict(self.settings)})
+            self.meanwhile()
+            return said
+        if request.path.startswith("/_cluster/state"):
+            return web.json_response(self._state())
+        if request.path.startswith("/_nodes/data:true"):
+            return web.json_response({"nodes": {"1": {"name": OTHER}, "2": {"name": NAME}}})
+        return web.json_response({"nodes": {"2": {"indices": {"docs": {"count": len(self.here)}}}}})
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -70,18 +57,13 @@ Left = Callable[[int], Awaitable[str | None]]
 
 @pytest.fixture
 async def played(tmp_path: Path) -> AsyncIterator[tuple[Played, Left]]:
-    elasticsearch, (address,) = Played(), addresses(1)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "elasticsearch").touch(0o755)
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "elasticsearch-8.17.0.jar").touch()
-    driver = Elasticsearch(Place(NAME, "default", address, tmp_path, {"ES_HOME": str(tmp_path)}))
+    elasticsearch = Played()
+    async with beside(tmp_path, NAME, elasticsearch.answer) as driver:
 
-    async def left(generation: int) -> str | None:
-        spec = {"decommission": True, "elasticsearch": {"roles": ["data"]}}
-        return (await driver.observe(Wish(generation, "hash", spec, uid="mine"))).left
+        async def left(generation: int) -> str | None:
+            spec = {"decommission": True, "elasticsearch": {"roles": ["data"]}}
+            return (await driver.observe(Wish(generation, "hash", spec, uid="mine"))).left
 
-    async with elasticsearch.answering(address):
         yield elasticsearch, left
 
 

@@ -19,6 +19,7 @@ from pilothouse.pilot.drivers.elasticsearch.leading import (
     EXCLUDED,
     HELD_BACK,
     MISSED,
+    UNSEEN,
     Act,
     Attendance,
     ExcludeVoters,
@@ -178,8 +179,16 @@ def test_replicas_are_built_when_all_stay_or_one_is_missed_for_long() -> None:
     assert not attendance.suffices(True, replicas, 100.0)
     assert attendance.suffices(True, replicas, 100.0 + ALL_IN)
     assert not attendance.suffices(False, replicas, 200.0)
-    assert not attendance.suffices(False, replicas, 200.0 + MISSED - 1)
+    for seconds in range(0, int(MISSED), 5):
+        assert not attendance.suffices(False, replicas, 200.0 + seconds)
     assert attendance.suffices(False, replicas, 200.0 + MISSED), "it was shut down for good"
+
+
+def test_what_was_seen_before_somebody_else_led_does_not_count() -> None:
+    attendance, replicas = Attendance(), frozenset({ALLOCATION})
+    assert not attendance.suffices(True, replicas, 0.0)
+    assert not attendance.suffices(True, replicas, UNSEEN + 1), "another node may have got ready to stop"
+    assert attendance.suffices(True, replicas, UNSEEN + 1 + ALL_IN)
 
 
 def test_who_gets_ready_to_stop_has_time_to_say_so() -> None:

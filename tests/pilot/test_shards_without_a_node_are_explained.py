@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.kit.real_elastic import addresses
+from tests.kit.played_elastic import beside
 
 from pilothouse.api.objects import Tree
-from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
 from pilothouse.pilot.drivers.elasticsearch.explaining import EXPLAIN, Inquiry, explanation
-from pilothouse.pilot.driving import Place, Wish
+from pilothouse.pilot.driving import Wish
 
 FULL = (
     "the node is above the low watermark cluster setting [cluster.routing.allocation.disk.watermark.low=85%]"
@@ -107,19 +106,9 @@ class Played:
 
 @pytest.fixture
 async def played(tmp_path: Path) -> AsyncIterator[tuple[Played, Callable[[], Awaitable[Tree]]]]:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "elasticsearch").touch(0o755)
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "elasticsearch-8.17.0.jar").touch()
-    elasticsearch, (address,) = Played(), addresses(1)
-    driver = Elasticsearch(Place("es-demo-data-0", "default", address, tmp_path, {"ES_HOME": str(tmp_path)}))
-    runner = web.ServerRunner(web.Server(elasticsearch.answer, access_log=None))
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, address, 9200).start()
-        yield elasticsearch, lambda: driver.lead(Wish(1, "hash", {}), ())
-    finally:
-        await runner.cleanup()
+    elasticsearch = Played()
+    async with beside(tmp_path, "es-demo-data-0", elasticsearch.answer) as driver:
+        yield elasticsearch, lambda: driver.lead(Wish(1, "hash", {}), (), lambda: True)
 
 
 async def test_the_leading_pilot_reports_it(played: tuple[Played, Callable[[], Awaitable[Tree]]]) -> None:

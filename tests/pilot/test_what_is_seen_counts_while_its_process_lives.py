@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -36,7 +36,7 @@ class Database:
     def stands(self, wish: Wish) -> bool:
         return True
 
-    async def lead(self, wish: Wish, peers: Sequence[Object]) -> Tree:
+    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         if isinstance(self.facts, HookFailed):
             raise self.facts
         return self.facts

@@ -36,7 +36,7 @@ from pilothouse.sim.scenarios.sets import set_users
 from pilothouse.sim.simulating import Report, struck
 
 SEED = 3
-_FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 _LEASES = "/leases"
 EVERY = {} if os.environ.get("PILOTHOUSE_SOAK") else {"elastic": 20}
 """By run, which writes are struck if not all are."""
@@ -147,10 +147,9 @@ def writes(run: Run) -> list[int]:
     return [number for number, (_, _, _, path, _) in enumerate(mine) if _LEASES not in path]
 
 
-def crash_at(run: Run, number: int) -> None:
-    for fault in _FAULTS:
-        report = run.struck(Mishap("m0", Place.WRITE, number, fault))
-        assert fault in [each.fault for each in report.mishaps]
+def crash_at(run: Run, number: int, fault: Fault) -> None:
+    report = run.struck(Mishap("m0", Place.WRITE, number, fault))
+    assert fault in [each.fault for each in report.mishaps]
 
 
 def test_every_controller_writes_in_some_run() -> None:
@@ -166,12 +165,14 @@ def test_some_writes_of_each_run(name: str) -> None:
     found = writes(RUNS[name])
     assert len(found) > 5
     for number in found[:: max(1, len(found) // 5)]:
-        crash_at(RUNS[name], number)
+        for fault in FAULTS:
+            crash_at(RUNS[name], number, fault)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("name", RUNS)
-def test_every_write_of_each_run(name: str) -> None:
+def test_every_write_of_each_run(name: str, fault: Fault) -> None:
     for number in writes(RUNS[name])[:: EVERY.get(name, 1)]:
-        crash_at(RUNS[name], number)
+        crash_at(RUNS[name], number, fault)

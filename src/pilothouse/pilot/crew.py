@@ -58,8 +58,9 @@ class Crew:
 
     @property
     def leads(self) -> bool:
-        """At this moment, and knowing its peers."""
-        return self._leadership.fence is not None and self._peers.is_synced
+        """At this moment, by the holder's own clock, and knowing its peers."""
+        fence = self._leadership.fence
+        return fence is not None and fence.left() > 0 and self._peers.is_synced
 
     @property
     def term(self) -> tuple[str, int] | None:

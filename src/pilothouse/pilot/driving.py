@@ -149,7 +149,9 @@ class Driver(Protocol):
         """Whether this instance takes part in choosing who leads the pilots of its cluster."""
         ...
 
-    async def lead(self, wish: Wish, peers: Sequence[Object]) -> Tree:
+    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         """Do what is to be done once for the whole cluster, whose Pilots are ``peers``. What is known of the
-        whole: for the application's part of the status, under ``cluster``. Raises ``HookFailed``."""
+        whole: for the application's part of the status, under ``cluster``. Raises ``HookFailed``.
+
+        No database knows of leases: ``leads`` is asked before each act, since another may have come to lead meanwhile."""
         ...

@@ -81,7 +81,7 @@ class Lookout:
         if crew is not None and crew.leads and seen.ready:
             term = crew.term
             try:
-                facts = await self._driver.lead(wish, crew.pilots)
+                facts = await self._driver.lead(wish, crew.pilots, lambda: crew.leads and crew.term == term)
             except HookFailed as problem:
                 log.warning("as leader: %s", problem)
             if facts is not None and term is not None:

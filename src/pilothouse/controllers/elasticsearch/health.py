@@ -6,8 +6,9 @@
 Facts count only if they come from who holds the cluster's lease, and were seen in that term. Whether they were seen before or after a node came
 back is told by ``members`` (ADR 10), never by a clock.
 
-A node may be *shut out*: it runs, but all others came together without it, with later versions, and Elasticsearch lets nobody in who is behind everybody.
-It comes back with its data only if it is moved on as well.
+A node may be *shut out*: it runs, but those that are together are so without it, all with later versions, and Elasticsearch lets nobody in who is behind
+everybody. It comes back with its data only if it is moved on as well. For how long it has been so does go by clocks, its pilot's and ours: where they differ, a node is moved
+early or late that serves nobody in any case.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def is_shut_out(facts: Facts, nodes: Iterable[Node], node: Node, now: float) -> 
     if not facts.members or node.name in facts.members or node.out_of_touch_for(now) < SHUT_OUT_FOR:
         return False
     versions = [each.version for each in nodes if each.name in facts.members]
-    return bool(node.version) and all(
+    return bool(node.version and versions) and all(
         version and Version.parse(version) > Version.parse(node.version) for version in versions
     )
 
@@ -99,7 +100,8 @@ def why_not(
         if node.name == taken.name or (node.is_decommissioned and not node.leaving):
             continue
         if problem := node.unsettled(sets.get(node.pool.name)):
-            return Wait("NodeNotReady", because=f"{problem}; one node at a time")
+            again = AGAIN if taken.is_out_of_touch else None
+            return Wait("NodeNotReady", because=f"{problem}; one node at a time", seconds=again)
     if not facts.health:
         return Wait(
             "HealthUnknown",

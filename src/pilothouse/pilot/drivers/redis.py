@@ -11,7 +11,7 @@ data to, so a decommission is done when it is empty.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pilothouse.api.objects import Object, Tree
@@ -75,7 +75,7 @@ class Redis:
     def stands(self, wish: Wish) -> bool:
         return False
 
-    async def lead(self, wish: Wish, peers: Sequence[Object]) -> Tree:
+    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         return {}
 
     async def _write(self, wish: Wish) -> None:

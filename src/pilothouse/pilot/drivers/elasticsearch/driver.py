@@ -2,7 +2,7 @@
 
     driver = make(place)
     await driver.observe(wish)          # ready, documents, shards, what is left, figures
-    await driver.lead(wish, pilots)     # exclusions, allocation; the facts of the whole cluster
+    await driver.lead(wish, pilots, leads)     # exclusions, allocation; the facts of the whole cluster
 
 All is asked of the node beside us. A node is ready when it sees a master and is seen by it.
 """
@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -133,7 +133,7 @@ class Elasticsearch:
         """Masters do: only they can form a cluster."""
         return "master" in ((wish.spec.get("elasticsearch") or {}).get("roles") or ())
 
-    async def lead(self, wish: Wish, peers: Sequence[Object]) -> Tree:
+    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         _, build = self._build()
         try:
             state = seeing.State.of(await self._node.get(seeing.STATE, filter_path=seeing.STATE_FILTER))
@@ -144,11 +144,13 @@ class Elasticsearch:
             release = self._attendance.suffices(leading.are_all_in(peers, state), held, time.monotonic())
             acts = leading.acts(prefix, peers, state, settings, build.numbers, release=release)
             for act in acts:
+                if not leads():
+                    raise HookFailed("the cluster is left to another pilot, which leads by now")
                 await self._carry_out(act)
             health = await self._node.get("/_cluster/health")
         except Unanswered as problem:
             raise HookFailed(f"the cluster can't be looked after: {problem}") from None
-        held_back = settings.get(leading.ALLOCATION, "all") != "all"
+        held_back = bool(held) or settings.get(leading.ALLOCATION, "all") != "all"
         facts = seeing.health_facts(health, held_back=held_back)
         self._figures = tuple(figures.cluster_figures(health, cluster=self._who(wish)["cluster"]))
         facts["members"] = leading.members(peers, state)

@@ -33,6 +33,9 @@ ALL_IN: Final = 5.0
 MISSED: Final = 120.0
 """Seconds after which a node that is missed is not waited for any longer: copies of what it has are better built elsewhere."""
 
+UNSEEN: Final = 30.0
+"""Seconds between two looks after which nothing is known of the time between them: somebody else led, or the cluster did not answer."""
+
 
 class SetSettings(msgspec.Struct, frozen=True):
     """Change settings of the whole cluster; None takes one back."""
@@ -107,12 +110,13 @@ class Attendance:
 
     def __init__(self) -> None:
         self._seen: tuple[bool, frozenset[str]] | None = None
-        self._since = 0.0
+        self._since = self._looked = 0.0
 
     def suffices(self, all_in: bool, held: frozenset[str], now: float) -> bool:
         """Whether what is held may be let go: everybody is here to stay, or somebody is not coming back soon."""
-        if (all_in, held) != self._seen:
+        if (all_in, held) != self._seen or now - self._looked > UNSEEN:
             self._seen, self._since = (all_in, held), now
+        self._looked = now
         return now - self._since >= (ALL_IN if all_in else MISSED)
 
 
