@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -38,14 +39,18 @@ def an_image(folder: Path, word: str, *own: str) -> Path:
     return folder
 
 
-async def start(image: Path, data: Path, *names: str) -> Path:
+async def start(image: Path, data: Path, *names: str, leaves: bool = False) -> Path:
     """A pilot's process begins: where Elasticsearch then runs."""
     wanted: list[Tree] = [{"name": name} for name in names]
     driver = Elasticsearch(Place("es-demo-data-0", "default", "127.70.0.1", data, {"ES_HOME": str(image)}))
-    wish = Wish(1, "a", {"elasticsearch": {"plugins": wanted}})
+    wish = Wish(1, "a", {"elasticsearch": {"plugins": wanted}, "decommission": leaves})
     (hook,) = (hook for hook in driver.hooks("PreStart", wish) if hook.name == "InstallPlugins")
     await hook.run()
     return Path(driver.start(wish).argv[0]).parents[1]
+
+
+def broken(*_: object, **__: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def copies(data: Path) -> list[Path]:
@@ -114,11 +119,57 @@ async def test_where_there_is_no_room_for_two_the_earlier_copy_goes_first(
     def crowded(*given: Any, **more: Any) -> None:
         copytree(*given, **more)
         if first.exists():
-            raise OSError("no space left on device")
+            # As copytree tells of files that could not be copied.
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise shutil.Error([("from", "to", str(full))])
 
     monkeypatch.setattr(shutil, "copytree", crowded)
     second = await start(image, data, "x")
     assert copies(data) == [second] != [first]
+
+
+async def test_a_copy_that_fails_for_another_reason_costs_no_other(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = an_image(tmp_path / "image", "first")
+    first = await start(image, data, "x")
+    os.utime(image / "lib" / "word", (1, 1))
+    monkeypatch.setattr(shutil, "copytree", broken)
+    with pytest.raises(HookFailed, match="Input/output error"):
+        await start(image, data, "x")
+    assert copies(data) == [first]
+
+
+async def test_a_node_that_is_to_give_its_data_away_starts_without_a_copy(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = an_image(tmp_path / "image", "word")
+    monkeypatch.setattr(shutil, "copytree", broken)
+    with pytest.raises(HookFailed, match="Input/output error"):
+        await start(image, data, "x")
+    assert await start(image, data, "x", leaves=True) == image
+
+
+async def test_a_node_that_is_to_give_its_data_away_starts_from_an_image_that_can_not_be_copied(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = an_image(tmp_path / "image", "word")
+    monkeypatch.setattr(os, "scandir", broken)
+    with pytest.raises(HookFailed, match="can't be read"):
+        await start(image, data, "x")
+    assert await start(image, data, "x", leaves=True) == image
+
+
+async def test_a_copy_that_takes_nothing_more_is_told_of_with_each_plugin(tmp_path: Path) -> None:
+    image = an_image(tmp_path / "image", "word")
+    target = copying.copy_of(image, "8.17.0", tmp_path)
+    copying.make(image, target)
+    # Where each came from is written down there, and now it can't be.
+    (target / "plugins.json").mkdir()
+    with pytest.raises(HookFailed, match="can't be changed") as failed:
+        await plugins.install(target, image, [{"name": "x"}, {"name": "y"}], dict(os.environ))
+    told = failed.value.status["plugins"]
+    assert [(each["name"], each["status"]) for each in told] == [("x", "Failed"), ("y", "Failed")]
 
 
 async def test_what_an_interrupted_copy_has_left_does_not_count(tmp_path: Path, data: Path) -> None:

@@ -10,6 +10,7 @@ that another image, be it of the same version, is copied anew; one that is there
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -42,8 +43,10 @@ def make(image: Path, target: Path) -> None:
     try:
         try:
             put(image, target, draft)
-        except OSError:
-            # Perhaps for want of room, and none of the earlier copies is run any more.
+        except OSError as problem:
+            if not _lacks_room(problem):
+                raise
+            # None of the earlier copies is run any more.
             clear_away(target.parent, keep=None)
             put(image, target, draft)
     except OSError as problem:
@@ -60,9 +63,21 @@ def put(source: Path, target: Path, draft: Path) -> None:
 
 def clear_away(root: Path, *, keep: Path | None) -> None:
     """Take away all copies but this. One that resists takes up room and does no other harm."""
-    for path in root.glob(f"{_NAME}*"):
+    try:
+        found = list(root.glob(f"{_NAME}*"))
+    except OSError as problem:
+        log.warning(
+            "copies of images that are not used any more can't be looked for in %s: %s", root, problem
+        )
+        return
+    for path in found:
         if path != keep:
             shutil.rmtree(path, onerror=_complain)
+
+
+def _lacks_room(problem: OSError) -> bool:
+    """By its words: that is all that ``copytree`` passes on of what went wrong with a file."""
+    return any(f"[Errno {number}]" in str(problem) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
 def _complain(_: Callable[..., object], path: str, problem: tuple[object, BaseException, object]) -> None:

@@ -77,8 +77,9 @@ class Elasticsearch:
 
     def start(self, wish: Wish) -> Start:
         home, build = self._build()
-        if self._wanted_plugins(wish):
-            home = self._copy()
+        if self._wanted_plugins(wish) and self._copied is not None and self._copied.exists():
+            # Else it could not be made, which keeps nobody from starting who is to give its data away.
+            home = self._copied
         return Start(
             argv=(str(home / "bin" / "elasticsearch"),),
             environ=self._environ(wish, build, home),
@@ -275,18 +276,21 @@ class Elasticsearch:
     async def _install(self, wish: Wish) -> None:
         self._plugins = []
         wanted = self._wanted_plugins(wish)
-        target = self._copy() if wanted else None
-        if target is not None:
-            home, build = self._build()
-            environ = self._environ(wish, build, target)
+        if wanted:
             try:
+                target = self._copy()
+                home, build = self._build()
+                environ = self._environ(wish, build, target)
                 self._plugins = await plugins.install(target, home, wanted, environ)
             except HookFailed as problem:
                 if not wish.decommission:
                     raise
                 # It is to give its data away, and a plugin that can't be had must not keep it from that.
-                self._plugins = [_unknown(each) for each in problem.status.get("plugins", ())]
-        await asyncio.to_thread(copying.clear_away, self._layout.root, keep=target)
+                log.warning("the node is started without plugins that it should have: %s", problem)
+                told = problem.status.get("plugins") or [_failed(each, problem) for each in wanted]
+                self._plugins = [_unknown(each) for each in told]
+        keep = self._copied if wanted else None
+        await asyncio.to_thread(copying.clear_away, self._layout.root, keep=keep)
 
     async def _hold_back(self) -> None:
         """Replicas of this node's shards are not to be built elsewhere while it is away for a moment."""
@@ -361,6 +365,10 @@ class Elasticsearch:
 
     def _wanted_plugins(self, wish: Wish) -> Sequence[Tree]:
         return (wish.spec.get("elasticsearch") or {}).get("plugins") or ()
+
+
+def _failed(plugin: Tree, problem: HookFailed) -> Tree:
+    return {"name": plugin["name"], "status": "Failed", "message": str(problem)}
 
 
 def _unknown(plugin: Tree) -> Tree:

@@ -29,32 +29,47 @@ async def install(
     target: Path, image: Path, wanted: Sequence[Mapping[str, Any]], environ: Mapping[str, str]
 ) -> list[Tree]:
     """The status of each plugin, all installed in the copy at ``target``. Raises ``HookFailed``, with the status of each."""
-    await asyncio.to_thread(copying.make, image, target)
-    own, sources = _present(image), _sources(target)
     asked = {str(each["name"]): str(each.get("url") or "") for each in wanted}
+    statuses: list[Tree] = []
+    try:
+        await asyncio.to_thread(copying.make, image, target)
+        own = _present(image)
+        sources = await _without_others(target, own, asked, environ)
+        for name, url in asked.items():
+            problem = ""
+            if name not in _present(target):
+                if not url and name in own:
+                    problem = await asyncio.to_thread(_taken_from_image, image, target, name)
+                else:
+                    problem = await _installed(target, name, url, environ)
+            if problem:
+                statuses.append({"name": name, "status": "Failed", "message": problem})
+                continue
+            sources[name] = url
+            _remember(target, sources)
+            statuses.append({"name": name, "status": "Installed"})
+    except OSError as trouble:
+        said = f"the copy at {target} can't be changed: {trouble}"
+        rest = list(asked)[len(statuses) :]
+        statuses += [{"name": name, "status": "Failed", "message": said} for name in rest]
+        raise HookFailed(said, {"plugins": statuses}) from None
+    if failed := [f"{each['name']}: {each['message']}" for each in statuses if each["status"] == "Failed"]:
+        raise HookFailed("; ".join(failed), {"plugins": statuses})
+    return statuses
+
+
+async def _without_others(
+    target: Path, own: set[str], asked: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Take away what is not asked for, or should come from elsewhere. Where those that stay came from."""
+    sources = _sources(target)
     for name in sorted(_present(target)):
         elsewhere = name in asked and sources.get(name, "") != asked[name]
         if elsewhere or (name not in asked and name not in own):
             await _told(target, ("remove", name), environ)
             sources.pop(name, None)
             _remember(target, sources)
-    statuses: list[Tree] = []
-    for name, url in asked.items():
-        problem = ""
-        if name not in _present(target):
-            if not url and name in own:
-                problem = await asyncio.to_thread(_taken_from_image, image, target, name)
-            else:
-                problem = await _installed(target, name, url, environ)
-        if problem:
-            statuses.append({"name": name, "status": "Failed", "message": problem})
-            continue
-        sources[name] = url
-        _remember(target, sources)
-        statuses.append({"name": name, "status": "Installed"})
-    if failed := [f"{each['name']}: {each['message']}" for each in statuses if each["status"] == "Failed"]:
-        raise HookFailed("; ".join(failed), {"plugins": statuses})
-    return statuses
+    return sources
 
 
 def _taken_from_image(image: Path, target: Path, name: str) -> str:
