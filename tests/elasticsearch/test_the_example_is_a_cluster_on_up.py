@@ -16,6 +16,8 @@ from tests.kit.containers import needs_root
 from tests.kit.harbour import Harbour, archive, pool
 
 ROOT = Path(__file__).parents[2]
+PATIENT = 'curl() { command curl --retry 30 --retry-connrefused --retry-delay 1 --no-progress-meter "$@"; }'
+"""A service hears of its pods a moment after the cluster does."""
 STAYING = ["es-demo-master-0", "es-demo-master-1", "es-demo-master-2", "es-demo-mixed-0"]
 
 
@@ -41,7 +43,7 @@ async def test_the_quick_start_brings_up_five_nodes_uses_them_and_lets_one_go(tm
         }
         done = await asyncio.to_thread(
             subprocess.run,
-            ["bash", "-euxo", "pipefail", "-c", "\n".join(commands())],
+            ["bash", "-euxo", "pipefail", "-c", "\n".join([PATIENT, *commands()])],
             cwd=ROOT,
             env=environment,
             capture_output=True,
