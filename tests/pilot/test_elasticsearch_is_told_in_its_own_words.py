@@ -98,7 +98,7 @@ def test_a_kernel_with_few_memory_maps_gets_none() -> None:
 def test_files_are_yaml_and_write_nothing_into_the_image() -> None:
     assert written({"b": ["x"], "a": True}) == 'a: true\nb: ["x"]\n'
     given = "-Xms1g\n-XX:+UseG1GC\n-XX:HeapDumpPath=data\n9-:-Xlog:gc*:file=logs/gc.log\n"
-    assert jvm_options(given) == "-XX:+UseG1GC\n"
+    assert jvm_options(given) == "-XX:+UseG1GC\n-Des.networkaddress.cache.ttl=5\n"
 
 
 def test_no_java_of_a_node_shares_a_file_with_that_of_another(tmp_path: Path) -> None:

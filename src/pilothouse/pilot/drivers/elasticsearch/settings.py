@@ -25,6 +25,8 @@ _OLD_NAMES: Final = {
     "transport.port": "transport.tcp.port",
 }
 """As version 6 calls them."""
+_NAMES_KEPT: Final = 5
+"""Seconds for which an address counts that a name was found to have."""
 
 
 class Build(msgspec.Struct, frozen=True):
@@ -73,13 +75,15 @@ def written(settings: Mapping[str, Any]) -> str:
 
 
 def jvm_options(given: str) -> str:
-    """The image's own, without what would write into its folders: these are not ours to write."""
+    """The image's own, without what would write into its folders: these are not ours to write.
+
+    A pod that is made anew has another address. Nodes that have lost their master look for it by name, which Java would remember for a minute."""
     kept = [
         line
         for line in given.splitlines()
         if "logs/" not in line and "HeapDumpPath=" not in line and not line.startswith(("-Xms", "-Xmx"))
     ]
-    return "\n".join(kept) + "\n"
+    return "\n".join([*kept, f"-Des.networkaddress.cache.ttl={_NAMES_KEPT}"]) + "\n"
 
 
 def _roles(wish: Wish, build: Build) -> Tree:
