@@ -72,7 +72,7 @@ async def test_an_exec_probe_sees_what_the_container_sees(tmp_path: Path) -> Non
         await node.until(is_ready)
 
 
-async def test_a_probe_that_takes_too_long_is_not_leftrunning_with(tmp_path: Path) -> None:
+async def test_a_probe_that_takes_too_long_is_not_left_running(tmp_path: Path) -> None:
     async with real_node(tmp_path) as node:
         mark = f"4{os.getpid() % 10000:05d}.25"
         probe = {"exec": {"command": ["sleep", mark]}, "periodSeconds": 1, "timeoutSeconds": 1}

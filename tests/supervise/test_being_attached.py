@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -106,12 +107,13 @@ async def test_input_for_a_program_that_has_closed_its_end_is_let_go(box: Box) -
     assert (await container.exited()).code == 3
 
 
-async def test_a_program_that_ends_while_it_is_written_to_is_heard_to_its_last_word(tmp_path: Path) -> None:
+async def test_a_program_that_ends_while_it_is_written_to_is_heard_to_its_last_word() -> None:
     ended = Exit(code=1, signal=None, oom=False, started=1.0, finished=2.0)
-    with socket.socket(socket.AF_UNIX) as shim:
-        shim.bind(str(tmp_path / ATTACH))
+    # The name of a socket has little room, and a test's own folder may have a long one.
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as shim:
+        shim.bind(str(Path(folder) / ATTACH))
         shim.listen()
-        attached = await attach(tmp_path)
+        attached = await attach(Path(folder))
         connection, _ = shim.accept()
     with connection:
         for channel, data in ((STDERR, b"last words\n"), (EXIT, msgspec.json.encode(ended))):
