@@ -37,6 +37,21 @@ async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volume
     assert volumes.excess(pod.uid) == 'Usage of EmptyDir volume "e" exceeds the limit "1Mi".'
 
 
+async def test_what_the_end_of_a_pod_would_free_is_freed_by_it_and_logs_are_not(
+    world: World, volumes: Volumes
+):
+    pod = await world.pod({"name": "e", "emptyDir": {}})
+    path = (await volumes.prepare(pod))["e"].path
+    (path / "large").write_bytes(os.urandom(2 << 20))
+    log = path.parents[1] / "containers" / "app" / "0" / "log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(os.urandom(4 << 20))
+    assert (await volumes.freed(pod.uid)).size >> 20 == 2
+    await volumes.release(pod.uid)
+    assert (await volumes.freed(pod.uid)).size == 0
+    assert log.stat().st_size == 4 << 20
+
+
 async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, volumes: Volumes):
     limited = {"resources": {"limits": {"ephemeral-storage": "2Mi"}}}
     pod = await world.pod({"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}, container=limited)

@@ -177,11 +177,11 @@ class Agent:
     async def _users_of_disk(self, resource: str) -> list[Candidate]:
         found = []
         for pod in [keeper.pod for keeper in self._keepers.values() if not keeper.ends]:
-            kept = await self._parts.volumes.kept(pod.uid)
+            freed = await self._parts.volumes.freed(pod.uid)
             if resource == "inodes":
-                found.append(Candidate(pod.uid, 0, kept.files))
+                found.append(Candidate(pod.uid, 0, freed.files))
             else:
-                found.append(Candidate(pod.uid, request(pod), kept.size))
+                found.append(Candidate(pod.uid, request(pod), freed.size))
         return found
 
     def _changed(self, difference: Difference) -> None:

@@ -31,7 +31,7 @@ class Candidate(msgspec.Struct, frozen=True):
     request: int
     """How much of it its containers ask for."""
     usage: int
-    """How much they use, of memory without what would be given up first."""
+    """How much they use: of memory without what would be given up first, of the disk what their end frees."""
 
 
 def victim(candidates: Iterable[Candidate], shortage: Shortage) -> Candidate | None:

@@ -39,7 +39,7 @@ def shortages(room: Room) -> dict[str, Shortage]:
     """What there is too little of, by the condition that says so."""
     found = {}
     if room.memory < LEAST_MEMORY:
-        message = f"{_mib(room.memory)} of memory left; below {_mib(LEAST_MEMORY)} pods are evicted"
+        message = f"{_mib(room.memory)} of memory left; it should be {_mib(LEAST_MEMORY)} at least"
         found["MemoryPressure"] = Shortage("memory", LEAST_MEMORY - room.memory, message)
     disk = min(int(room.disk_size * LEAST_DISK), ENOUGH_DISK)
     files = int(room.files_size * LEAST_FILES)

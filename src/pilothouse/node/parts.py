@@ -130,8 +130,8 @@ class Volumes(Protocol):
         """Why a pod has to go: it keeps more on the disk than it may. Empty if it does not."""
         ...
 
-    async def kept(self, pod_uid: str, /) -> Footprint:
-        """What goes with the pod: its volumes on the disk, and what its containers leave there."""
+    async def freed(self, pod_uid: str, /) -> Footprint:
+        """What letting go of a pod would free on the disk."""
         ...
 
     def throttles(self, pod_uid: str, /) -> tuple[Throttle, ...]:

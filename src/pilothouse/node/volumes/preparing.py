@@ -34,7 +34,7 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node import parts
 from pilothouse.node.environment import CONFIG_MAP, Source
-from pilothouse.node.footprints import Footprint, size_of
+from pilothouse.node.footprints import Footprint, footprint, size_of
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.storing import is_limited, measured, overrun
 from pilothouse.node.volumes import host_paths, mounting, ownership
@@ -135,9 +135,9 @@ class Volumes:
         """Why a pod has to go: an emptyDir holds more than it may, or all of it together does. Empty if neither is so."""
         return self._excesses.get(pod_uid, "")
 
-    async def kept(self, pod_uid: str) -> Footprint:
-        """What goes with the pod on the disk."""
-        return (await asyncio.to_thread(measured, self._settings.pods / pod_uid)).total
+    async def freed(self, pod_uid: str) -> Footprint:
+        """What ``release`` would free on the disk. Logs stay, to be read until the pod is deleted."""
+        return await asyncio.to_thread(footprint, self._settings.pods / pod_uid / "volumes")
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
         """How much a pod may read from its volumes and write to them."""
