@@ -4,7 +4,7 @@
         ...                                 # there was a hurry, and finishing was given up
 
 Neither goes on when this returns, or is cancelled. A failure of either is raised, also one of work that fails as it is ended:
-nobody else would hear of it.
+nobody else would hear of it. Only whoever is cancelled hears of that alone, whatever fails as the two are ended for it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.parameters import FILE, Listen, pod_cidr_flag, several, tier_flag
+from pilothouse.cli.flags import several
+from pilothouse.cli.parameters import FILE, Listen, Tier
 
 if TYPE_CHECKING:
     from pilothouse.app.node import NodeOptions
@@ -61,6 +62,20 @@ class Taints(click.ParamType[tuple[dict[str, str], ...]]):
         return tuple(found)
 
 
+pod_cidr_flag = click.option(
+    "--pod-cidr",
+    default="",
+    metavar="CIDR",
+    help="Range of the pods' addresses; else each gets one of loopback.",
+)
+tier_flag = click.option(
+    "--tier",
+    "tiers",
+    type=Tier(),
+    multiple=True,
+    metavar="NAME=FOLDER",
+    help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
+)
 node_flags = several(
     click.option(
         "--listen",

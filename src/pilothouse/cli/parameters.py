@@ -1,19 +1,16 @@
-"""Types of flags that click does not know, and flags that go together."""
+"""Types of flags that click does not know."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from pilothouse.base.duration import DurationError, parse_duration
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[float]):
@@ -99,30 +96,3 @@ class Urls(click.ParamType[tuple[str, ...]]):
             if not url.startswith(("http://", "https://")):
                 self.fail(f"{url!r} is not a URL such as https://127.0.0.1:2379", param, ctx)
         return urls
-
-
-def several(*flags: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """All of them as one, in this order."""
-
-    def give(command: Command) -> Command:
-        for flag in reversed(flags):
-            command = flag(command)
-        return command
-
-    return give
-
-
-pod_cidr_flag = click.option(
-    "--pod-cidr",
-    default="",
-    metavar="CIDR",
-    help="Range of the pods' addresses; else each gets one of loopback.",
-)
-tier_flag = click.option(
-    "--tier",
-    "tiers",
-    type=Tier(),
-    multiple=True,
-    metavar="NAME=FOLDER",
-    help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
-)

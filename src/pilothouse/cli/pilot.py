@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from pilothouse.cli.parameters import Duration, several
+from pilothouse.cli.flags import several
+from pilothouse.cli.parameters import Duration
 from pilothouse.cli.reaching import kubeconfig_flag, own_access
 from pilothouse.cli.staying import log_to_stderr, verbose_flag
 

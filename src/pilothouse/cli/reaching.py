@@ -12,19 +12,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from pilothouse.app.options import default_data
-from pilothouse.cli.parameters import FILE, several
+from pilothouse.cli.flags import Command, several
+from pilothouse.cli.parameters import FILE
 
 if TYPE_CHECKING:
     from pilothouse.client.access import Access
 
 ADMIN = "admin.kubeconfig"
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def kubeconfig_flag(otherwise: str) -> Callable[[Command], Command]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from pilothouse.app.options import EtcdOptions, default_data
-from pilothouse.cli.parameters import FILE, Urls, several
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+from pilothouse.cli.flags import Command, several
+from pilothouse.cli.parameters import FILE, Urls
 
 
 def data_flag(text: str) -> Callable[[Command], Command]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.parameters import Listen, pod_cidr_flag, tier_flag
+from pilothouse.cli.node_flags import pod_cidr_flag, tier_flag
+from pilothouse.cli.parameters import Listen
 from pilothouse.cli.store_flags import data_flag
 
 if TYPE_CHECKING:
