@@ -245,6 +245,8 @@ class Core:
 
     async def _write_namespace(self, call: Call) -> Answer:
         """A namespace that was told to end takes nothing new, once that is answered."""
+        if call.verb == "delete" and not call.subresource:
+            await namespaces.check_deletion(call, self.catalog, self.cache)
         answer = await self._dispatch(call)
         await self.cache.fresh()
         return answer

@@ -142,13 +142,18 @@ def ends(kind: Kind, new: Object, live: Object) -> bool:
     return not before.get("deletionGracePeriodSeconds") and not kind.held(new)
 
 
+def refusal_to_go(kind: Kind, live: Object) -> str:
+    """Why an object may not be deleted; empty if it may, and for one that is going: nobody can call that back."""
+    return "" if "deletionTimestamp" in live["metadata"] else kind.protected(live)
+
+
 def deletion(kind: Kind, options: DeleteOptions, now: float) -> Change:
     """The change that a delete makes: gone, or marked as going."""
 
     def change(live: Object) -> Any:
         check_preconditions(kind, live, uid=options.uid, revision=options.revision)
         metadata = dict(live["metadata"])
-        if why := kind.protected(live):
+        if why := refusal_to_go(kind, live):
             raise errors.forbidden(kind.plural, kind.group, metadata["name"], why)
         finalizers = _finalizers(metadata.get("finalizers") or [], options)
         grace = kind.grace(live, options.grace)

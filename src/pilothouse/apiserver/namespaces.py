@@ -1,17 +1,40 @@
-"""``namespaces/finalize``: how the controller that has emptied a namespace lets it go."""
+"""The end of a namespace: what stands against its beginning, and ``namespaces/finalize``, how the controller that has emptied a
+namespace lets it go.
+
+A namespace that is deleted takes everything in it along, and nobody can call that back. So one that holds an object which may not be
+deleted is not deleted either, rather than left half empty.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.apiserver import decoding, ingest, lifecycle, options
+from pilothouse.apiserver import codec, decoding, ingest, lifecycle, options
+from pilothouse.apiserver.admission import PERMANENT_NAMESPACES
+from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.exchange import Response
 from pilothouse.apiserver.objects import Removal
 from pilothouse.apiserver.writing import Writer
-from pilothouse.meta import names
+from pilothouse.meta import errors, names
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
+
+
+async def check_deletion(call: Call, catalog: Catalog, cache: Cache) -> None:
+    """403 if the namespace holds something that may not be deleted."""
+    if call.name in PERMANENT_NAMESPACES:
+        return  # It has another reason to stay, and is refused for that.
+    protectable = [Served(one, one.stored) for one in catalog if one.stored.protectable]
+    if protectable and not await cache.fresh():
+        raise errors.unavailable("what the namespace holds is not known for certain; please try again")
+    for served in protectable:
+        kind = served.kind
+        for item in cache.collection(served.resource.path).below(served.prefix(call.name)):
+            if why := lifecycle.refusal_to_go(kind, codec.decode(item.value)):
+                held = f'{errors.qualified(kind.plural, kind.group)} "{item.name}"'
+                raise errors.forbidden("namespaces", "", call.name, f"it holds {held}: {why}")
 
 
 async def finalize(call: Call, writer: Writer) -> Response:

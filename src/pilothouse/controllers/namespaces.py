@@ -3,6 +3,10 @@
 The deletion of a namespace puts it into the phase ``Terminating``, in which nothing new is let in. What is there is deleted,
 kind by kind; when the server has nothing left of any kind, the finalizer ``kubernetes`` is taken off, and with it the
 namespace. Until then its conditions say what remains, and which finalizers hold it.
+
+The API server does not begin with that while something in the namespace is protected against deletion, but it may have come to be
+protected since. So kinds that can be protected are asked first: while one of them refuses, nothing else is deleted, and
+``NamespaceDeletionContentFailure`` says who refuses and why.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.nouns import CoreEvent, Namespace
+from pilothouse.api.navigator.validation.clusters import protected
+from pilothouse.api.nouns import CassandraCluster, CoreEvent, ElasticsearchCluster, Namespace, Noun
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import with_condition
@@ -22,6 +27,9 @@ from pilothouse.runtime.world import World
 FINALIZER: Final = "kubernetes"
 REMAINING: Final = "NamespaceContentRemaining"
 HELD: Final = "NamespaceFinalizersRemaining"
+REFUSED: Final = "NamespaceDeletionContentFailure"
+PROTECTABLE: Final = frozenset((noun.group, noun.kind) for noun in (ElasticsearchCluster, CassandraCluster))
+"""The kinds whose objects can be protected against deletion."""
 _LATER: Final = 15.0
 
 
@@ -38,9 +46,23 @@ def namespaces(namespace: Object, world: World) -> Iterator[Intent]:
     """A namespace that is to go is emptied first."""
     if not namespace.deleting or FINALIZER not in namespace.spec.get("finalizers", ()):
         return
-    nouns = [noun for noun in world.nouns if noun.namespaced]
+    # What fails ends the round, so that nothing goes where something that is protected has been overlooked.
+    nouns = sorted((noun for noun in world.nouns if noun.namespaced), key=lambda noun: not _protectable(noun))
     remaining = [one for noun in nouns for one in world.all(noun, namespace.name)]
-    begun = namespace.condition(REMAINING) is not None
+    refusals = [
+        refusal
+        for noun in nouns
+        if _protectable(noun)
+        for one in world.all(noun, namespace.name)
+        if (refusal := _refusal(noun, one))
+    ]
+    if refusals:
+        told = "; ".join(refusals)
+        conditions = _conditions(namespace, remaining, world.now, told)
+        yield SetStatus(namespace, {**namespace.status, "conditions": conditions}, because=told)
+        yield Wait("Protected", because=f"its deletion waits: {told}", seconds=_LATER)
+        return
+    begun = namespace.condition(REMAINING) is not None and not namespace.is_true(REFUSED)
     present = {(one.api_version, one.kind) for one in remaining if not one.deleting}
     for noun in nouns:
         # Nothing new is let in, so that what is not seen of a kind yet is met by the first round.
@@ -48,7 +70,7 @@ def namespaces(namespace: Object, world: World) -> Iterator[Intent]:
             yield DeleteAll(noun, namespace.name, because=f"the namespace {namespace.name} is being deleted")
     yield SetStatus(
         namespace,
-        {**namespace.status, "conditions": _conditions(namespace, remaining, world.now)},
+        {**namespace.status, "conditions": _conditions(namespace, remaining, world.now, "")},
         because=_told(remaining),
     )
     if remaining:
@@ -71,17 +93,34 @@ def namespaces(namespace: Object, world: World) -> Iterator[Intent]:
     )
 
 
-def _conditions(namespace: Object, remaining: list[Object], now: float) -> list[Tree]:
+def _protectable(noun: Noun) -> bool:
+    return (noun.group, noun.kind) in PROTECTABLE
+
+
+def _refusal(noun: Noun, one: Object) -> str:
+    """What our API server would answer to who asks for its deletion, if it would refuse."""
+    why = "" if one.deleting else protected(one.tree)
+    return why and f'{noun.resource} "{one.name}" is forbidden: {why}'
+
+
+def _conditions(namespace: Object, remaining: list[Object], now: float, refused: str) -> list[Tree]:
     kinds = Counter(one.kind for one in remaining)
     held = Counter(finalizer for one in remaining for finalizer in one.finalizers)
     conditions: list[Tree] = list(namespace.status.get("conditions") or ())
     moment = format_time(now)
-    for kind, reason, message in (
-        ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
-        ("NamespaceDeletionContentFailure", "ContentDeleted", "All content is asked to go, or gone"),
+    for kind, status, reason, message in (
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            "False",
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        (REFUSED, "True", "ContentDeletionFailed", f"Nothing is deleted while something refuses: {refused}")
+        if refused
+        else (REFUSED, "False", "ContentDeleted", "All content is asked to go, or gone"),
     ):
         conditions = with_condition(
-            conditions, {"type": kind, "status": "False", "reason": reason, "message": message}, now=moment
+            conditions, {"type": kind, "status": status, "reason": reason, "message": message}, now=moment
         )
     conditions = with_condition(
         conditions,

@@ -153,6 +153,11 @@ class Kind:
     """Seconds after which the store forgets the object (Events), 0 for never."""
 
     @cached_property
+    def protectable(self) -> bool:
+        """Whether some of its objects may be protected against deletion."""
+        return self.protected is not _unprotected
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 

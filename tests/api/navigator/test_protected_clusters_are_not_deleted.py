@@ -32,3 +32,32 @@ def test_a_protected_cluster_goes_only_after_it_was_freed(version: str) -> None:
         assert server.send("PUT", f"{everyone}/demo", found).status == 200
         assert server.send("DELETE", f"{everyone}/demo").status == 200
         assert server.send("GET", f"{everyone}/demo").status == 404
+
+
+def test_a_namespace_with_a_protected_cluster_is_not_deleted_either() -> None:
+    everyone = "/apis/navigator.jetstack.io/v1beta1/namespaces/shop/elasticsearchclusters"
+    with CoreServer() as server:
+        for name in ("shop", "other"):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            server.send("POST", "/api/v1/namespaces", body).expect(201)
+        tree = {
+            "apiVersion": "navigator.jetstack.io/v1beta1",
+            "kind": "ElasticsearchCluster",
+            "metadata": {"name": "demo", "annotations": {KEY: "true"}, "finalizers": ["example.com/hold"]},
+            "spec": elasticsearch(),
+        }
+        server.send("POST", everyone, tree).expect(201)
+        refused = server.send("DELETE", "/api/v1/namespaces/shop")
+        assert (refused.status, refused.json["reason"]) == (403, "Forbidden")
+        assert 'elasticsearchclusters.navigator.jetstack.io "demo"' in refused.message
+        assert KEY in refused.message
+        assert server.send("GET", "/api/v1/namespaces/shop").json["status"]["phase"] == "Active"
+        assert server.send("DELETE", "/api/v1/namespaces/other").status == 200
+
+        for value in ("false", "true"):
+            found = server.send("GET", f"{everyone}/demo").json
+            found["metadata"]["annotations"][KEY] = value
+            server.send("PUT", f"{everyone}/demo", found).expect(200)
+            # To protect what is going already comes too late: nobody can call that back.
+            assert server.send("DELETE", f"{everyone}/demo").status == 200
+        assert server.send("DELETE", "/api/v1/namespaces/shop").json["status"]["phase"] == "Terminating"
