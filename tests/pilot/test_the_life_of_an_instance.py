@@ -98,6 +98,15 @@ def test_a_database_that_ends_by_itself_ends_the_pilot_with_a_code() -> None:
     assert decide(life, wish(), asked=False, hooks=HOOKS) == Leave(1)
 
 
+@pytest.mark.parametrize(("asked", "then"), [(False, Anew()), (True, Leave(1))])
+def test_who_ends_while_it_is_prepared_for_its_stop_is_prepared_no_further(
+    asked: bool, then: Anew | Leave
+) -> None:
+    life = running("a").halting("its configuration has changed").ended(clean=False)
+    assert decide(life, wish("b", 2), asked=asked, hooks=HOOKS) == RunHook("PostStop", "Sweep")
+    assert decide(life.ran("PostStop", "Sweep"), wish("b", 2), asked=asked, hooks=HOOKS) == then
+
+
 def test_a_database_that_had_to_be_killed_is_told_by_the_code() -> None:
     life = running().halting("stop").ended(clean=False).ran("PostStop", "Sweep")
     assert decide(life, wish(), asked=True, hooks=HOOKS) == Leave(1)

@@ -58,6 +58,8 @@ LOOK: Final = 5.0
 LOOK_CLOSELY: Final = 1.0
 """Seconds between two looks at the database; the second while it changes."""
 _PHASES: Final[tuple[Phase, ...]] = ("PreStart", "PostStart", "PreStop", "PostStop")
+_NEED_IT: Final[frozenset[Phase]] = frozenset(("PostStart", "PreStop"))
+"""Whose hooks are for a database that runs."""
 _AGAIN: Final = (0.5, 30.0)
 _FAREWELL: Final = 5.0
 
@@ -151,6 +153,8 @@ class Captain:
 
     async def _live(self, asked: Asked) -> int:
         while True:
+            if self._life.is_running and self._child is not None and self._child.exit is not None:
+                self._ended(self._child.exit)
             wish = self._wish()
             if wish is not None and self._life.is_running and wish.hash == self._life.hash:
                 self._life = self._life.confirmed(wish.generation)
@@ -211,9 +215,8 @@ class Captain:
         """Whether it is done or given up, and one may go on. False if everything has to be thought over."""
         attempts, pause = 0, _AGAIN[0]
         while True:
-            urgency = asked.urgency
             try:
-                if not await unless(run(), asked.wait(urgency + 1)):
+                if not await unless(run(), self._moot(phase, asked, asked.urgency + 1)):
                     return (
                         gives_up(phase, attempts, asked=True, urgency=asked.urgency) and phase != "PreStart"
                     )
@@ -234,9 +237,22 @@ class Captain:
             stopping = asked.urgency > 0
             if gives_up(phase, attempts, asked=stopping, urgency=asked.urgency):
                 return phase not in ("PreStart", "PostStart")
-            if not await unless(asyncio.sleep(pause), asked.wait(asked.urgency + 1)) and phase == "PreStart":
+            waited = await unless(asyncio.sleep(pause), self._moot(phase, asked, asked.urgency + 1))
+            if not waited and (phase == "PreStart" or self._is_missed(phase)):
                 return False
             pause = min(pause * 2, _AGAIN[1])
+
+    async def _moot(self, phase: Phase, asked: Asked, urgency: int) -> None:
+        """Until a hook has to be thought over: the pilot is asked to stop that urgently, or there is no database any more to
+        run it for."""
+        if phase in _NEED_IT and self._child is not None:
+            await unless(asked.wait(urgency), self._child.ended())
+        else:
+            await asked.wait(urgency)
+
+    def _is_missed(self, phase: Phase) -> bool:
+        """Whether the database that the hooks of a phase need has ended."""
+        return phase in _NEED_IT and self._child is not None and self._child.exit is not None
 
     async def _launch(self, wish: Wish) -> None:
         child = Child.begin(self._driver.start(wish), self._clock, ended=self._stir)
@@ -265,8 +281,6 @@ class Captain:
     async def _woken(self, asked: Asked) -> None:
         await unless(self._wake.wait(), asked.wait(asked.urgency + 1))
         self._wake.clear()
-        if self._life.is_running and self._child is not None and self._child.exit is not None:
-            self._ended(self._child.exit)
 
     async def _look(self) -> None:
         """Look at the database, do what a leader does, report; over and over."""

@@ -12,6 +12,7 @@
 * Nothing is started before the Pilot is there. A Pilot that goes away later changes nothing: the database goes on with what it has.
 * Hooks run in order, each once for every start. What has been done is not done again when a later one fails, unless another configuration
   is asked for by then: a database is started with nothing that was prepared for an earlier one.
+* Hooks for a database that runs, PostStart and PreStop, are left once it has ended, whatever of them is still to be done.
 * A configuration with another hash restarts the database in place: PreStop, stop, PostStop, and all over again.
 * A database that ends by itself ends the pilot, with a code that is not 0, so that the pod is started anew.
 """
