@@ -1,10 +1,11 @@
 """Bytes from one connection to another, both ways, until both sides have ended.
 
-    server = await loop.create_server(lambda: Incoming(route), sock=listening)
+    server = await loop.create_server(lambda: Incoming(route, tasks, live), sock=listening)
 
-An accepted connection waits until the other side is connected; nothing is read before. A side that takes its time holds the other
-back (the transport's own marks), so memory is bounded whatever is sent. The end of one direction is handed on as such: a
-client that has sent all it has to say still gets the answer. A connection that breaks breaks the other.
+An accepted connection waits until the other side is connected. Whatever comes before the two are joined, at most what one read brings, is
+kept and handed on then; nothing more is read meanwhile. A side that takes its time holds the other back (the transport's own
+marks), so memory is bounded whatever is sent. The end of one direction is handed on as such: a client that has sent all it has
+to say still gets the answer. A connection that breaks breaks the other, also when it does so before they are joined.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-Route = Callable[[str, "Side"], Awaitable[None]]
-"""Connect the given side for a client of this address to wherever it should go. Raises ``OSError`` if that can't be done."""
+Route = Callable[[str], Awaitable["Side"]]
+"""A side that is connected to wherever a client of this address should go. Raises ``OSError`` if that can't be done."""
 
 
 def reset(transport: asyncio.Transport) -> None:
@@ -32,11 +33,29 @@ class Side(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: Side | None = None
+        self._early = b""
         self._ended = False
 
     def join(self, other: Side) -> None:
-        """Be the other end of a connection."""
+        """Be the other end of a connection. Both are connected; what either has said by now is handed on, also that it is gone."""
+        here, there = self.transport, other.transport
+        assert here is not None
+        assert there is not None
+        if here.is_closing() or there.is_closing():
+            reset(here)
+            reset(there)
+            return
         self.other, other.other = other, self
+        # Reading goes on before anything is written: what is written may fill the other side, and so pause it again.
+        here.resume_reading()
+        there.resume_reading()
+        for side, across in ((self, there), (other, here)):
+            early, side._early = side._early, b""
+            across.write(early)
+        # An end may close both, so it comes after the bytes of both.
+        for side, transport in ((self, here), (other, there)):
+            if side._ended and not side.eof_received():
+                transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -44,12 +63,19 @@ class Side(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
             self.other.transport.write(data)
+        elif self.transport is not None:
+            self._early += data
+            # Python before 3.11.4 reads from a connection that was paused as it was made, and takes it for paused nevertheless:
+            # pausing it once more would do nothing.
+            self.transport.resume_reading()
+            self.transport.pause_reading()
 
     def eof_received(self) -> bool:
         self._ended = True
         other = self.other
         if other is None or other.transport is None:
-            return False
+            # Not joined yet: the other side learns it then, and may have an answer.
+            return True
         if other.transport.can_write_eof() and not other.transport.is_closing():
             other.transport.write_eof()
         # Once both have ended there is nothing left to keep open.
@@ -105,16 +131,10 @@ class Incoming(Side):
 
     async def _connect(self, client: str) -> None:
         assert self.transport is not None
-        outgoing = Side()
         try:
-            await self._route(client, outgoing)
+            outgoing = await self._route(client)
         except OSError:
             # Nobody answered: the client learns it the way it would have learnt it directly.
             reset(self.transport)
             return
-        if self.transport.is_closing():
-            if outgoing.transport is not None:
-                outgoing.transport.abort()
-            return
         self.join(outgoing)
-        self.transport.resume_reading()

@@ -90,25 +90,25 @@ class Proxy:
         self.problems.pop(at, None)
         loop = asyncio.get_running_loop()
         self._servers[at] = await loop.create_server(
-            lambda: Incoming(lambda client, side: self._lead(at, client, side), self._tasks, self._live),
+            lambda: Incoming(lambda client: self._lead(at, client), self._tasks, self._live),
             sock=listening,
             backlog=_BACKLOG,
         )
 
-    async def _lead(self, at: At, client: str, side: Side) -> None:
-        """Connect a side to an endpoint of a place. Raises ``OSError`` once none has answered."""
+    async def _lead(self, at: At, client: str) -> Side:
+        """A side that is connected to an endpoint of a place. Raises ``OSError`` once none has answered."""
         backend = self._table.get(at)
         loop = asyncio.get_running_loop()
         for endpoint in self._balance.order(backend, client) if backend is not None else ():
             try:
                 async with asyncio.timeout(CONNECTING):
-                    await loop.create_connection(lambda: side, endpoint.address, endpoint.port)
+                    _, side = await loop.create_connection(Side, endpoint.address, endpoint.port)
             except (OSError, TimeoutError) as problem:
                 log.info("%s: %s does not answer: %s", at, endpoint, problem or "no answer in time")
                 continue
             assert backend is not None
             self._balance.settled(backend, client, endpoint)
-            return
+            return side
         raise ConnectionRefusedError(f"no endpoint of {at} answers")
 
 
