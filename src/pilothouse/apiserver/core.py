@@ -285,11 +285,10 @@ class Core:
     async def _subresource(self, call: Call) -> Answer:
         kind = call.served.kind
         allowed = subresource_verbs(kind, call.subresource)
-        if not allowed and kind.native:
-            # Such as pods/portforward: Kubernetes has it, this server does not. That must not read as if the pod were gone.
-            raise errors.not_served(kind.plural, kind.group)
         if not allowed:
-            raise errors.not_found(kind.plural, kind.group, call.name)
+            # Such as pods/portforward, which Kubernetes has and this server does not. It must not read as if the pod were gone.
+            lacking = "" if kind.native else call.subresource
+            raise errors.not_served(kind.plural, kind.group, lacking)
         if call.verb not in allowed:
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
         if kind.plural == "pods" and kind.native and call.subresource in NAMES_OF_STREAMS:

@@ -111,9 +111,11 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
     return StatusError(404, "NotFound", message, name=name, group=group, kind=resource)
 
 
-def not_served(resource: str, group: str) -> StatusError:
-    """The address itself is unknown, whether or not there is such an object."""
+def not_served(resource: str, group: str, subresource: str = "") -> StatusError:
+    """The address itself is unknown, whether or not there is such an object; ``subresource`` is what the kind lacks."""
     message = "the server could not find the requested resource"
+    if subresource:
+        message += f': {qualified(resource, group)} have no subresource "{subresource}"'
     return StatusError(404, "NotFound", message, group=group, kind=resource)
 
 
