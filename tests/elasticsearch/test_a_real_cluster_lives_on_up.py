@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.harbour import Cluster, Harbour, Seen, pool
+from tests.kit.logbook import Logbook
 from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import PersistentVolumeClaim
@@ -70,10 +71,11 @@ async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(harb
     await test.until(lambda seen: seen.is_done)
 
     # A node goes when it is empty, not before; its volume stays.
-    await test.patch({"nodePools": [pool("mixed", 2)]})
-    drained = await test.until(lambda seen: LAST in seen.names and seen.pilot(LAST).is_true("Decommissioned"))
-    assert drained.pilot(LAST).at("status", "elasticsearch", "documents") == 0
-    seen = await test.until(lambda seen: seen.is_done and seen.nodes == 2)
+    async with Logbook.of(harbour.kubeconfig, "test") as logbook:
+        await test.patch({"nodePools": [pool("mixed", 2)]})
+        await test.until(lambda seen: seen.is_done and seen.nodes == 2)
+    assert logbook.emptied == {LAST: 0}
+    assert {"Draining", "Shrinking"} <= logbook.turned_page()
     assert [pod.name for pod in await test.pods()] == ["es-test-mixed-0", "es-test-mixed-1"]
     assert await books(test) == DOCUMENTS
     await eventually(lambda: told_of(harbour, "Decommission"))

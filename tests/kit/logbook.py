@@ -4,6 +4,7 @@ async with Logbook.of(kubeconfig, "demo") as logbook:
     ...
 logbook.reasons                  # of Progressing, each time that it became another
 logbook.restarts                 # seconds from Ready to Ready again, by the Pilot's name
+logbook.emptied                  # documents left when it was Decommissioned, by the Pilot's name
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Logbook:
         self._was_ready: set[str] = set()
         self._page: list[str] = []
         self.restarts: dict[str, list[float]] = defaultdict(list)
+        self.emptied: dict[str, int] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -85,6 +87,8 @@ class Logbook:
         if found is None:
             return
         started = str(found.status.get("lastStartedTime"))
+        if found.is_true("Decommissioned"):
+            self.emptied[found.name] = found.at("status", "elasticsearch", "documents")
         if found.spec.get("decommission"):
             # It is to go: however long it is away, that is no restart.
             self._away.pop(found.name, None)
