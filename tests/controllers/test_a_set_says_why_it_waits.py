@@ -112,6 +112,26 @@ def test_a_pod_that_is_not_up_is_named_with_its_trouble(
     assert remedy in wait.remedy
 
 
+@pytest.mark.parametrize(
+    ("message", "about_a_source"),
+    [
+        ('configmap "settings" not found', True),
+        ('secret "password" not found', True),
+        ("couldn't find key port in ConfigMap default/settings", True),
+        ("Secret password can't be read: the server is away", True),
+        ('container "secret keeper" has runAsNonRoot and would run as root; set runAsUser to a user', False),
+        ('container "app" has no command, and its image "x" names none; set command', False),
+    ],
+)
+def test_only_who_lacks_a_config_map_or_secret_is_told_to_make_it(message: str, about_a_source: bool) -> None:
+    state = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}}}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "app", **state}]}
+    wait = waited(status, {"nodeName": "n1"})
+    assert message in wait.because
+    assert ("make the ConfigMap or Secret" in wait.remedy) == about_a_source
+    assert ("kubectl describe pod web-0" in wait.remedy) != about_a_source
+
+
 def test_a_pod_that_does_not_go_is_named_with_what_keeps_it() -> None:
     yard = Yard()
     web = yard.add(stateful_set())

@@ -9,6 +9,7 @@ The sentences hold nothing that moves with time, so that the same trouble is tol
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -31,8 +32,9 @@ _REMEDIES: Final = {
     "NodeStorageError": "make room on the disk of the node's data folder",
     "NodePorts": "take another port, or end whoever has it",
     "PodTerminating": "wait until the earlier pod of this name has ended, or see why it does not",
-    "CreateContainerConfigError": "make the ConfigMap or Secret that the container refers to",
 }
+_MISSING_SOURCE: Final = re.compile(r"(^|\bin )(configmap|secret)s? ", re.IGNORECASE)
+"""How the message of a CreateContainerConfigError begins, or where it says a key is missing, if it is about one of these."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -164,7 +166,7 @@ def _container_trouble(pod: Object, status: Mapping[str, Any]) -> Trouble | None
     where = f"container {status.get('name')} of pod {pod.name}"
     if waiting is not None and waiting.get("reason", "") not in _STARTING:
         reason = waiting["reason"]
-        remedy = _REMEDIES.get(reason, f"see more: {_kubectl('describe', pod)}")
+        remedy = _remedy(pod, reason, str(waiting.get("message") or ""))
         last = (status.get("lastState") or {}).get("terminated")
         # How it ended says more than how long is waited before it is tried again.
         said = _end(last) if reason == "CrashLoopBackOff" and last else str(waiting.get("message") or "")
@@ -178,6 +180,13 @@ def _container_trouble(pod: Object, status: Mapping[str, Any]) -> Trouble | None
         remedy = f"see why: kubectl logs {pod.name} -n {pod.namespace} -c {status.get('name')}"
         return Trouble("ContainerExited", sentence, remedy)
     return None
+
+
+def _remedy(pod: Object, reason: str, message: str) -> str:
+    # A user whom the agent can't become, or no command, has this reason too: then the message says what would help.
+    if reason == "CreateContainerConfigError" and _MISSING_SOURCE.search(message):
+        return "make the ConfigMap or Secret that the container refers to, with the key that it names"
+    return _REMEDIES.get(reason, f"see more: {_kubectl('describe', pod)}")
 
 
 def _end(terminated: Mapping[str, Any]) -> str:
