@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from tests.volumes.conftest import World
 
-from pilothouse.api.nouns import ConfigMap, Pod, Secret
+from pilothouse.api.nouns import ConfigMap, Pod, Secret, ServiceAccount
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.rest import Api
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes.machine import mounts
 from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.volumes.tokens import account_uid
 
 
 def mode(path: Path) -> int:
@@ -213,6 +214,33 @@ async def test_several_sources_share_a_folder_and_a_token_is_renewed_in_time(
     clock.advance(2000)
     await volumes.refresh()
     assert (path / "token").read_text() != first
+
+
+async def test_a_token_follows_an_account_that_was_made_again(api: Api, world: World, volumes: Volumes):
+    sources = [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}]
+    paths = []
+    for name in ("web", "other"):
+        pod = await world.pod({"name": "t", "projected": {"sources": sources}}, name=name)
+        paths.append((await volumes.prepare(pod))["t"].path / "token")
+    before = [path.read_text() for path in paths]
+    first = await api.get(ServiceAccount, "default", "default")
+    assert {account_uid(token) for token in before} == {first.uid}
+
+    await api.delete(ServiceAccount, "default", "default")
+    await volumes.refresh()
+    assert [path.read_text() for path in paths] == before
+
+    second = await api.create(ServiceAccount, {"metadata": {"name": "default", "namespace": "default"}})
+    await volumes.refresh()
+    after = [path.read_text() for path in paths]
+    assert {account_uid(token) for token in after} == {second.uid} != {first.uid}
+    await volumes.refresh()
+    assert [path.read_text() for path in paths] == after
+
+
+@pytest.mark.parametrize("token", ["", "opaque", "a.b", "a.e30.c", "a.bnVsbA.c", "a.\u00e4.c"])
+def test_a_token_that_does_not_say_whose_it_is_names_nobody(token: str) -> None:
+    assert account_uid(token) == ""
 
 
 async def test_a_token_is_its_users_alone_where_the_pod_has_one_user(

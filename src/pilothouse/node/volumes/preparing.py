@@ -166,6 +166,7 @@ class Volumes:
                 seen[key] = await self._fetched(namespace, source)
             return seen[key]
 
+        await self._tokens.look()
         for uid, pod in tuple(self._pods.items()):
             volumes = pod.spec.get("volumes") or ()
             try:
