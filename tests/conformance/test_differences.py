@@ -206,3 +206,16 @@ async def test_a_built_in_kind_takes_any_finalizer_without_a_warning(http: Http,
 
     assert (answer.status, answer.warnings) == (422 if real else 201, [])
     await http.patch(f"{path}/a", {"metadata": {"finalizers": None}})
+
+
+async def test_a_subresource_that_a_custom_kind_lacks_is_not_taken_for_a_missing_object(
+    dbs: Databases, http: Http, real: bool
+) -> None:
+    answer = await http.get("/apis/nav.example.io/v1/regions/north/scale")
+
+    assert (answer.status, answer.reason) == (404, "NotFound")
+    if real:
+        assert answer.message == 'regions.nav.example.io "north" not found'
+    else:
+        said = 'the server could not find the requested resource: regions.nav.example.io have no subresource "scale"'
+        assert answer.message == said
