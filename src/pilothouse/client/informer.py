@@ -14,7 +14,8 @@ revision is seen once everything of this collection up to it is in the cache. Wh
 that is out of view is seen with the next bookmark only, within a minute or so.
 
 Nothing new of an object may mean that it has not changed, or that nothing was heard at all. ``heard`` tells them apart: it is the
-stretch of time over which every change of the collection has come here, and begins anew after each gap.
+stretch of time over which every change of the collection has come here, and begins anew after each gap, and after each pause that is
+longer than a server's that lives.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class Informer:
     def _hear(self, now: float) -> None:
         unbroken = self._beginnings == self._watcher.beginnings
         self._beginnings = self._watcher.beginnings
-        self._heard = Heard(self._heard.since if unbroken else now, now)
+        self._heard = (self._heard if unbroken else NOTHING).again(now)
 
     def _publish(self, difference: Difference | None) -> None:
         if difference is not None:

@@ -3,7 +3,7 @@
 A node renews its lease in ``kube-node-lease`` every few seconds. What counts is when a new version of the lease *arrives*
 here, never the time that is written in it: a node whose clock is wrong is as alive as any other. Nor does time count in which
 nothing could have arrived: a manager that has just started, or whose API server was away, waits the grace period out once more
-before it judges.
+before it judges. What is made of a server that hangs is told in ``client.hearing``.
 
 * Not heard of for the grace period: the conditions turn ``Unknown``, and the taint ``unreachable`` keeps new pods away.
 * The node says itself that it is not ready: the taint ``not-ready``.
