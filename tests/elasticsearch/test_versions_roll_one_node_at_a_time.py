@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 from tests.kit.elastic import Sea, elastic, partitions, pool, replicas_set, writes, wrote
-from tests.kit.stepping import reasons
+from tests.kit.stepping import Refused, reasons
 
 from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object
+from pilothouse.base.times import format_time
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.health import SHUT_OUT_FOR
+from pilothouse.controllers.elasticsearch.scene import look
 from pilothouse.controllers.elasticsearch.upgrades import refusal
-from pilothouse.runtime.intents import Tell, Update
+from pilothouse.runtime.intents import Delete, Tell, Update
 
 OLD, NEW = "6.8.22", "6.8.23"
 
@@ -243,6 +245,125 @@ def test_a_version_that_breaks_a_node_is_mended_out_of_turn() -> None:
     sea.sail(test)
     assert images(sea) == ["good"] * 3
     assert the_set(sea).at("spec", "updateStrategy", "type") == "RollingUpdate"
+
+
+def test_a_version_that_no_node_has_can_be_corrected() -> None:
+    sea, test = three_nodes()
+    sea.lacks = {"6.8.99"}
+    sea.edit(test, version="6.8.99")
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, "6.8.99"]
+    assert sea.condition(test, "Degraded") == ("True", "ErrImageNeverPull")
+    sea.edit(test, version=OLD)
+    sea.sail(test)
+    assert images(sea) == [OLD] * 3
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+    assert the_set(sea).at("spec", "updateStrategy", "type") == "RollingUpdate"
+
+
+def test_a_new_cluster_of_a_version_that_no_node_has_can_be_corrected() -> None:
+    sea = Sea()
+    sea.lacks = {"6.8.99"}
+    test = sea.add(elastic("test", pools=[pool("data", 3)], version="6.8.99"))
+    sea.sail(test)
+    sea.edit(test, version=OLD)
+    sea.sail(test)
+    assert images(sea) == [OLD] * 3
+
+
+def test_a_pod_that_starts_while_its_version_is_taken_back_keeps_it() -> None:
+    sea, test = three_nodes()
+    sea.lacks = {NEW}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    sea.edit(test, version=OLD)
+    sea.step(elasticsearch_clusters, test)
+    assert image_of(the_set(sea)).endswith(f":{OLD}")
+    deletion = [intent for intent in sea.decided(test) if isinstance(intent, Delete)]
+    assert [intent.seen.name for intent in deletion] == ["es-test-data-2"]
+    sea.lacks = set()
+    sea.set_ready(sea.of(Pod, "es-test-data-2"), False)
+    with pytest.raises(Refused):
+        sea.carry_out(deletion[0])
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW]
+    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
+    assert image_of(the_set(sea)).endswith(f":{NEW}"), "it comes back as it is"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}},
+        {"state": {"waiting": {"reason": "ErrImageNeverPull"}}, "restartCount": 1},
+        {"state": {"waiting": {"reason": "ContainerCreating"}}},
+        {"state": {"terminated": {"exitCode": 1}}},
+        None,
+    ],
+)
+def test_what_may_have_run_does_not_go_back(status: dict[str, Any] | None) -> None:
+    sea, test = three_nodes()
+    sea.lacks = {NEW}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    told = [{"name": "elasticsearch", **status}] if status else []
+    sea.change(sea.of(Pod, "es-test-data-2"), lambda tree: tree["status"].update(containerStatuses=told))
+    sea.edit(test, version=OLD)
+    sea.step(elasticsearch_clusters, test)
+    assert image_of(the_set(sea)).endswith(f":{NEW}")
+    assert the_set(sea).at("spec", "updateStrategy", "type") == "RollingUpdate"
+
+
+def test_an_image_that_is_nowhere_takes_one_node_and_no_more() -> None:
+    sea, test = three_nodes()
+    for name in sea.names(Pilot):
+        sea.says[name] = {"broken": True}
+    sea.sail(test)
+    sea.now += 100
+    sea.lacks = {NEW}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW]
+    assert reasons(sea.decided(test)) == ["NodeNotStarted"]
+    sea.says.clear()
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW]
+    sea.edit(test, version=OLD)
+    sea.sail(test)
+    assert images(sea) == [OLD] * 3
+
+
+def test_an_image_that_is_nowhere_does_not_go_on_to_another_pool() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("data", 1, "data"), pool("master", 3, "master")], version=OLD))
+    sea.sail(test)
+    for name in sea.names(Pilot):
+        sea.says[name] = {"broken": True}
+    sea.sail(test)
+    sea.now += 100
+    sea.lacks = {NEW}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert images(sea) == [NEW, OLD, OLD, OLD]
+    sea.lacks = set()
+    sea.says.clear()
+    sea.sail(test)
+    assert images(sea) == [NEW] * 4
+
+
+def test_a_node_that_was_started_a_moment_ago_is_not_broken() -> None:
+    sea, test = three_nodes()
+    for name in sea.names(Pilot):
+        sea.says[name] = {"broken": True}
+    sea.sail(test)
+    sea.now += 600
+    running = {"name": "elasticsearch", "state": {"running": {"startedAt": format_time(sea.now)}}}
+    for pod in sea.all(Pod):
+        sea.change(pod, lambda tree: tree["status"].update(containerStatuses=[running]))
+    node = look(sea.of(ElasticsearchCluster, "test"), sea.world()).nodes[0]
+    assert node.down_for(sea.now) >= 600
+    assert node.broken_for(sea.now) == 0
+    assert node.broken_for(sea.now + 61) == 61
 
 
 @pytest.mark.parametrize("change", [{"config": {"action.auto_create_index": False}}, {"version": NEW}])

@@ -56,6 +56,8 @@ class Sea(Yard):
         self.settled = True
         self.shards: Tree | None = None
         self.leads = True
+        self.lacks: set[str] = set()
+        """Tags of images that no node has."""
         self._starts: dict[str, tuple[str, str, str]] = {}
 
     def edit_pool(self, cluster: Object, name: str, **fields: Any) -> Object:
@@ -103,6 +105,30 @@ class Sea(Yard):
         self.collect()
         self.now += 2
         return self._version != before
+
+    def set_ready(self, pod: Object, ready: bool) -> bool:
+        image = pod.spec["containers"][0]["image"]
+        if image.rpartition(":")[2] not in self.lacks or pod.status.get("phase") != "Pending":
+            return super().set_ready(pod, ready)
+        return self.wait_for_image(pod)
+
+    def wait_for_image(self, pod: Object) -> bool:
+        """Have a pod tell that its node lacks its image. False if it does already."""
+        image = pod.spec["containers"][0]["image"]
+        waiting = {"reason": "ErrImageNeverPull", "message": f"image {image} is not on this node"}
+        status = {
+            "name": "elasticsearch",
+            "restartCount": 0,
+            "started": False,
+            "state": {"waiting": waiting},
+            "lastState": {},
+        }
+        told = {"phase": "Pending", "containerStatuses": [status]}
+        if pod.status == told:
+            return False
+        self.change(pod, lambda tree: tree["spec"].setdefault("nodeName", "n1"))
+        self.change(pod, lambda tree: tree.update(status=told))
+        return True
 
     def play_pilots(self, cluster: Object) -> None:
         """Each pilot reports; the first that is up leads, and says how the cluster is."""

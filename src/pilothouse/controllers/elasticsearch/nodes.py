@@ -24,6 +24,7 @@ from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.times import parse_time
 from pilothouse.controllers.elasticsearch.asking import Pool
+from pilothouse.controllers.elasticsearch.containers import cannot_have_run, has_run, running_since
 from pilothouse.controllers.elasticsearch.sets import annotation_of
 from pilothouse.controllers.stateful_sets.identity import ordinal_of
 from pilothouse.meta.versions import Version
@@ -69,6 +70,16 @@ class Node(msgspec.Struct, frozen=True):
     def made_for(self) -> str:
         """The version that its pod was made for."""
         return self.pod.annotations.get(VERSION, "") if self.pod is not None else ""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the database of its pod was started at least once."""
+        return self.pod is not None and has_run(self.pod)
+
+    @property
+    def cannot_have_run(self) -> bool:
+        """Whether it is certain that the database of its pod never was."""
+        return self.pod is not None and cannot_have_run(self.pod)
 
     @property
     def template(self) -> str:
@@ -123,6 +134,14 @@ class Node(msgspec.Struct, frozen=True):
             return 0.0
         since = (self.pod.condition("Ready") or {}).get("lastTransitionTime")
         return max(0.0, now - (parse_time(since) if since else self.pod.created))
+
+    def broken_for(self, now: float) -> float:
+        """For how many seconds it has not got up with what its pod was made from.
+
+        Of one that runs, since it was started: one that takes its time is not broken for having been away before."""
+        down = self.down_for(now)
+        since = running_since(self.pod) if self.pod is not None else None
+        return down if since is None else min(down, max(0.0, now - since))
 
     def out_of_touch_for(self, now: float) -> float:
         """For how many seconds it has been so; 0 if it is not."""

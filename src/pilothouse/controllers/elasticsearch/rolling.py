@@ -5,13 +5,15 @@
 * What needs another pod (version, image, resources, placement) rolls through the pool's set by its partition: pools without masters
   first, in each the highest ordinal first, the next when the one before is back, runs what it should, and the shards are where they belong.
 * What the database takes from its Pilot (settings, plugins, heap) is written to one Pilot at a time, by the same rule.
-* Nodes that are down get both at once: that takes nothing away.
+* Nodes that are down get both at once: that takes nothing away. But none gets what another was made from and has not been able to start with:
+  an image that is nowhere would take all nodes that are slow, one after the other.
 
 A template that breaks a node is replaced while the roll stands. The set is then told to wait for deletions (``OnDelete``), since a partition
 would have it take the good nodes above the broken one first; the pods are deleted from here, the broken one first.
 
-The version of a set's template never goes down once a node was made from it, whatever the spec says: Elasticsearch does not read a folder that a
-later version has written.
+The version of a set's template never goes down once a node may have run with it, whatever the spec says: Elasticsearch does not read a folder that a
+later version has written. A pod that can't have run has written nothing, and goes back as any broken one does: it is deleted from here, only if it is
+still as it was seen, so that one which starts after all is found out and keeps its version.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.sets import annotation_of, retention, wanted_template
 from pilothouse.controllers.elasticsearch.upgrades import refusal
 from pilothouse.meta.versions import Version
-from pilothouse.runtime.intents import Delete, Intent, Patch, Update
+from pilothouse.runtime.intents import Delete, Intent, Patch, Update, Wait
 
 VERSIONS: Final = "RollingVersion"
 TEMPLATES: Final = "RollingPods"
 CONFIGURATIONS: Final = "RollingConfiguration"
 REFUSED: Final = "VersionRefused"
 BROKEN_FOR: Final = 60.0
-"""Seconds for which a pod has not been ready before it is replaced out of turn."""
+"""Seconds for which a node has not got up before its pod is replaced out of turn."""
 
 
 def roll(scene: Scene) -> Step | None:
@@ -89,10 +91,15 @@ def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
     nodes = scene.of(pool.name)
     behind = [node for node in nodes if node.pod is not None and node.template != present]
     by_hand = stateful_set.at("spec", "updateStrategy", "type") == "OnDelete"
-    broken = [node for node in nodes if node.template != digest and node.down_for(scene.now) >= BROKEN_FOR]
+    broken = [node for node in nodes if node.template != digest and _is_broken(scene, node)]
+    early = [node for node in nodes if _is_taken_back(scene, node)]
+    if early and not broken and not by_hand:
+        # The set would not look whether it has started meanwhile.
+        because = f"{early[-1].name} was made for {early[-1].made_for}, and is not seen to be down yet"
+        return Step(_reason(stateful_set, wanted), because, wait=Wait("NodeNotReady", because=because))
     if digest != present:
         if broken:
-            return _mend(stateful_set, pool, wanted, broken[-1])
+            return _mend(scene, stateful_set, pool, wanted, broken[-1])
         if not behind:
             return _begin(scene, stateful_set, pool, wanted, nodes)
         if all(node.template in ("", digest) for node in nodes):
@@ -100,7 +107,7 @@ def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
             held = 1 + max(node.ordinal for node in nodes)
             return Step(TEMPLATES, because, (_templated(stateful_set, wanted, held, because, event=""),))
     elif broken and not by_hand:
-        return _mend(stateful_set, pool, wanted, broken[-1])
+        return _mend(scene, stateful_set, pool, wanted, broken[-1])
     if by_hand:
         return _by_hand(scene, stateful_set, pool, behind)
     return _advance(scene, stateful_set, pool, behind[-1]) if behind else None
@@ -128,7 +135,40 @@ def _version(scene: Scene, pool: Pool, stateful_set: Object) -> tuple[str, Step 
 
 def _furthest(node: Node) -> Version:
     """The latest version that may have touched a node's folder."""
-    return max(Version.parse(text or "0") for text in (node.made_for, node.version))
+    started_for = "" if node.cannot_have_run else node.made_for
+    return max(Version.parse(text or "0") for text in (started_for, node.version))
+
+
+def _is_broken(scene: Scene, node: Node) -> bool:
+    """Whether a node does not get up with what its pod was made from, or waits for a version that nobody asks for any more."""
+    if _is_taken_back(scene, node) and node.cannot_have_run and node.is_down:
+        return node.pod is not None and not node.pod.deleting
+    return node.broken_for(scene.now) >= BROKEN_FOR
+
+
+def _is_taken_back(scene: Scene, node: Node) -> bool:
+    return Version.parse(node.made_for or "0") > Version.parse(str(scene.cluster.spec["version"]))
+
+
+def _why_not(scene: Scene, node: Node) -> Wait | None:
+    """Why a node can't be made anew now."""
+    return scene.why_not(node) or _untried(scene, node)
+
+
+def _untried(scene: Scene, taken: Node) -> Wait | None:
+    """Nobody is taken while another, made from what is wanted by now or about to be, has not been able to start with it."""
+    for pool in scene.in_rolling_order:
+        version, _ = _version(scene, pool, scene.sets[pool.name])
+        wanted = wanted_template(scene.cluster, pool, version, scene.security)
+        digest = wanted["metadata"]["annotations"][TEMPLATE]
+        for node in scene.of(pool.name):
+            if node.name == taken.name or node.leaving:
+                continue
+            if node.pod is None or node.pod.deleting or (node.template == digest and not node.has_run):
+                problem = node.unsettled(scene.sets[pool.name])
+                because = f"{problem}; no other gets what {node.name} has not started with"
+                return Wait("NodeNotStarted", because=because)
+    return None
 
 
 def _kept_at(
@@ -152,7 +192,7 @@ def _begin(scene: Scene, stateful_set: Object, pool: Pool, wanted: Tree, nodes: 
         because = f"pool {pool.name} gets the template of version {version}"
         return Step(reason, because, (_templated(stateful_set, wanted, 0, because, event=""),))
     first = staying[-1]
-    if wait := scene.why_not(first):
+    if wait := _why_not(scene, first):
         return Step(reason, f"pool {pool.name} is to be rolled: {wait.because}", wait=wait)
     because = f"pool {pool.name} is rolled to version {version}, {first.name} first"
     return Step(
@@ -168,7 +208,7 @@ def _advance(scene: Scene, stateful_set: Object, pool: Pool, node: Node) -> Step
     reason = VERSIONS if node.made_for != version else TEMPLATES
     if node.is_due(stateful_set):
         return Step(reason, f"pod {node.name} is about to be made anew, for version {version}")
-    if wait := scene.why_not(node):
+    if wait := _why_not(scene, node):
         return Step(reason, f"{node.name} is next in pool {pool.name}: {wait.because}", wait=wait)
     because = f"{node.name} is next: made anew for version {version}"
     tree = stateful_set.thawed()
@@ -176,8 +216,11 @@ def _advance(scene: Scene, stateful_set: Object, pool: Pool, node: Node) -> Step
     return Step(reason, because, (Update(stateful_set, tree, because=because, event="UpdateVersion"),))
 
 
-def _mend(stateful_set: Object, pool: Pool, wanted: Tree, broken: Node) -> Step:
+def _mend(scene: Scene, stateful_set: Object, pool: Pool, wanted: Tree, broken: Node) -> Step:
     """A node that does not get up with what it has gets what is wanted, out of turn."""
+    if wait := _untried(scene, broken):
+        message = f"{broken.name} does not get ready with what it was made from: {wait.because}"
+        return Step(_reason(stateful_set, wanted), message, wait=wait)
     because = f"{broken.name} does not get ready with what it was made from; pool {pool.name} gets what is asked for by now"
     tree = stateful_set.thawed()
     tree["spec"]["template"] = wanted
@@ -192,11 +235,11 @@ def _by_hand(scene: Scene, stateful_set: Object, pool: Pool, behind: list[Node])
         tree = stateful_set.thawed()
         tree["spec"]["updateStrategy"] = _partition(0)
         return Step(TEMPLATES, because, (Update(stateful_set, tree, because=because),))
-    down = [node for node in behind if node.down_for(scene.now) >= BROKEN_FOR]
+    down = [node for node in behind if _is_broken(scene, node)]
     node = (down or behind)[-1]
     if node.pod is None or node.pod.deleting:
         return Step(TEMPLATES, f"pod {node.name} is about to be made anew")
-    if wait := scene.why_not(node):
+    if wait := _why_not(scene, node):
         return Step(TEMPLATES, f"{node.name} is next in pool {pool.name}: {wait.because}", wait=wait)
     because = f"{node.name} is next: deleted, to be made anew"
     return Step(TEMPLATES, because, (Delete(node.pod, exact=True, because=because, event="UpdateVersion"),))

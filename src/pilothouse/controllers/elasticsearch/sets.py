@@ -27,6 +27,7 @@ from pilothouse.controllers.elasticsearch.asking import (
     selecting_labels,
     set_name,
 )
+from pilothouse.controllers.elasticsearch.containers import DATABASE
 from pilothouse.controllers.elasticsearch.securing import Security
 
 DATA: Final = "elasticsearch-data"
@@ -147,7 +148,7 @@ def _container(cluster: Object, pool: Pool, version: str) -> Tree:
     if pilot:
         mounts.append({"name": _SHARED, "mountPath": _SHARED_PATH, "readOnly": True})
     container: Tree = {
-        "name": "elasticsearch",
+        "name": DATABASE,
         "image": image_of(cluster, version),
         "imagePullPolicy": (given or {}).get("pullPolicy") or "IfNotPresent",
         "command": [program, "pilot", "elasticsearch", "--data", _DATA_PATH],
