@@ -186,7 +186,7 @@ def test_reverting_half_way_stops_and_says_who_can_not_go_back() -> None:
     assert images(sea) == [OLD, OLD, NEW]
     assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
     message = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
-    assert "es-test-data-2" in message
+    assert "es-test-data-2 is at" in message
     assert "es-test-data-1" not in message
     sea.remove(sea.of(Pod, "es-test-data-2"))
     sea.remove(sea.of(Pod, "es-test-data-0"))
@@ -195,6 +195,34 @@ def test_reverting_half_way_stops_and_says_who_can_not_go_back() -> None:
     sea.edit(test, version=NEW)
     sea.sail(test)
     assert images(sea) == [NEW] * 3
+
+
+def test_who_can_not_go_back_is_told_of_all_pools_whatever_else_goes_on() -> None:
+    sea = Sea()
+    pools = [pool("data", 2, "data"), pool("master", 1, "master")]
+    test = sea.add(elastic("test", pools=pools, version=NEW))
+    sea.sail(test)
+    sea.says["es-test-data-0"] = {"broken": True}
+    sea.sail(test)
+    sea.edit(test, version=OLD)
+    warned = [intent.event for intent in sea.step(elasticsearch_clusters, test) if isinstance(intent, Tell)]
+    assert warned == ["ErrUpdateVersion"]
+    sea.sail(test)
+    assert sea.condition(test, "Progressing") == ("True", "NodesStarting")
+    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
+    said = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    assert "es-test-data-0, es-test-data-1, es-test-master-0 are at 6.8.23 and can't go back" in said
+
+
+def test_two_refusals_are_both_told() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("data", 2, "data"), pool("master", 1, "master")], version=NEW))
+    sea.sail(test)
+    sea.edit(test, version=OLD, nodePools=[pool("master", 1, "master")])
+    sea.sail(test)
+    said = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    assert "can't go back" in said
+    assert "nowhere to move it" in said
 
 
 def test_what_nobody_has_moved_to_can_be_taken_back() -> None:
@@ -312,6 +340,7 @@ def test_what_may_have_run_does_not_go_back(status: dict[str, Any] | None) -> No
     sea.step(elasticsearch_clusters, test)
     assert image_of(the_set(sea)).endswith(f":{NEW}")
     assert the_set(sea).at("spec", "updateStrategy", "type") == "RollingUpdate"
+    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
 
 
 def test_an_image_that_is_nowhere_takes_one_node_and_no_more() -> None:

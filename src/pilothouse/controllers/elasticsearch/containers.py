@@ -61,4 +61,6 @@ def _database(pod: Object) -> Mapping[str, Any] | None:
 def _is_held(status: Mapping[str, Any]) -> bool:
     """Whether a container can't be started: not one that is just being made, nor one that was and is tried again."""
     waiting = (status.get("state") or {}).get("waiting")
-    return bool(waiting) and waiting.get("reason", "") not in _STARTING and not status.get("lastState")
+    if not waiting or status.get("lastState"):
+        return False
+    return waiting.get("reason", "") not in _STARTING

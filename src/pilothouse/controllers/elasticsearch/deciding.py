@@ -9,7 +9,7 @@ status is written before anything that may take long, so that it tells what is b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.nouns import (
@@ -88,7 +88,7 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
         return
     scene = look(cluster, world)
     if cluster.spec.get("paused"):
-        yield from _say(scene, None)
+        yield from _say(scene, ())
         return
     try:
         supporting = [
@@ -99,28 +99,27 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
         making = growing.make_pools(scene)
     except Taken as taken:
         remedy = "delete it, or give the cluster another name"
-        yield from _say(scene, None, problem=f"{taken}; {remedy}")
+        yield from _say(scene, (), problem=f"{taken}; {remedy}")
         yield Wait("ObjectTaken", because=str(taken), remedy=remedy)
         return
     if scene.security.missing:
         # What is there goes on as it is; nothing can be made without them.
         because = f"nothing is changed: {scene.security.missing}"
         # Those of a new cluster are about to be made; whatever else is missing, a person has to bring.
-        yield from _say(
-            scene, Step("SecretMissing", because, refused=scene.is_formed or bool(cluster.spec["security"]))
-        )
+        step = Step("SecretMissing", because, refused=scene.is_formed or bool(cluster.spec["security"]))
+        yield from _say(scene, (step,))
         yield from supporting
         yield Wait("SecretMissing", because=because)
         return
-    step, others = _next(scene, making)
-    yield from _say(scene, step)
+    steps = _next(scene, making)
+    yield from _say(scene, steps)
     yield from supporting
     yield from draining.take_back(scene)
     yield from rolling.tell_pilots(scene)
     yield from rolling.kept_claims(scene)
     yield from rolling.reach(scene)
     yield from draining.clear_away(scene)
-    for each in others:
+    for each in steps:
         yield from each.intents
         if each.wait is not None:
             yield each.wait
@@ -129,30 +128,38 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
         yield After(rolling.BROKEN_FOR, because="a node is down; it may have to be made anew")
 
 
-def _next(scene: Scene, making: Step | None) -> tuple[Step | None, tuple[Step, ...]]:
-    """What is told, and all that is done."""
-    rolls = rolling.roll(scene)
-    if rolls is not None and not rolls.refused:
-        told = making or rolls
-        return told, tuple(filter(None, (making, rolls)))
-    drains = draining.drain(scene)
-    if drains is not None and not drains.refused:
-        told = making or drains
-        return told, tuple(filter(None, (making, drains)))
-    grows = growing.grow(scene) or growing.starting(scene)
-    steps = tuple(filter(None, (making, grows, rolls, drains)))
-    return steps[0] if steps else None, steps
+def _next(scene: Scene, making: Step | None) -> tuple[Step, ...]:
+    """All that is done, and what is refused beside it; what is told first comes first."""
+    rolls, drains = rolling.roll(scene), draining.drain(scene)
+    refusals = [rolling.refuse(scene)]
+    if drains is not None and drains.refused:
+        refusals.append(drains)
+        drains = None
+    going = rolls or drains or growing.grow(scene) or growing.starting(scene)
+    return tuple(filter(None, (making, going, *refusals)))
 
 
-def _say(scene: Scene, step: Step | None, *, problem: str = "") -> Iterator[Intent]:
+def _say(scene: Scene, steps: Sequence[Step], *, problem: str = "") -> Iterator[Intent]:
+    """The first of the steps is what goes on; those that are refused are told as well."""
     cluster = scene.cluster
-    status = status_of(scene, step, problem=problem)
-    before = cluster.condition("Progressing") or {}
+    step = steps[0] if steps else None
+    refused = [each for each in steps if each.refused]
+    status = status_of(scene, step, refused, problem=problem)
     if status != cluster.status:
         yield SetStatus(cluster, status, because=problem or summary(status, step))
-    told = problem or (step.gist or step.message if step is not None else "")
-    event = "ErrSync" if problem else ""
-    if not problem and step is not None and (step.wait is not None or step.refused):
-        event = _WARNINGS.get(step.reason, "")
-    if event and not str(before.get("message") or "").startswith(told):
-        yield Tell(cluster, because=told, event=event, warning=True)
+    doing, amiss = _message(cluster, "Progressing"), _message(cluster, "Degraded")
+    if problem:
+        if not doing.startswith(problem):
+            yield Tell(cluster, because=problem, event="ErrSync", warning=True)
+        return
+    if step is not None and step.wait is not None and not step.refused:
+        told = step.gist or step.message
+        if (event := _WARNINGS.get(step.reason)) and not doing.startswith(told):
+            yield Tell(cluster, because=told, event=event, warning=True)
+    for each in refused:
+        if (event := _WARNINGS.get(each.reason)) and each.message not in amiss:
+            yield Tell(cluster, because=each.message, event=event, warning=True)
+
+
+def _message(cluster: Object, condition: str) -> str:
+    return str((cluster.condition(condition) or {}).get("message") or "")

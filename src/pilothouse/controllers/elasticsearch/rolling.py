@@ -1,6 +1,7 @@
 """Changes that restart nodes, one node at a time.
 
     step = roll(scene)                   # what is done next for the versions, templates and configurations; None if all is as asked
+    refused = refuse(scene)              # why nodes do not get the version that is asked for; None if they may
 
 * What needs another pod (version, image, resources, placement) rolls through the pool's set by its partition: pools without masters
   first, in each the highest ordinal first, the next when the one before is back, runs what it should, and the shards are where they belong.
@@ -19,6 +20,7 @@ still as it was seen, so that one which starts after all is found out and keeps 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from pilothouse.api.navigator.configurations import configuration_hash
@@ -42,15 +44,27 @@ BROKEN_FOR: Final = 60.0
 
 
 def roll(scene: Scene) -> Step | None:
-    """The next step of what has to be rolled; a refusal only if there is nothing else to roll."""
-    refused: Step | None = None
-    for pool in scene.in_rolling_order:
-        step = _roll_pool(scene, pool)
-        if step is not None and step.refused:
-            refused = refused or step
-        elif step is not None:
-            return step
-    return _reconfigure(scene) or refused
+    """The next step of what has to be rolled."""
+    steps = (_roll_pool(scene, pool) for pool in scene.in_rolling_order)
+    return next(filter(None, steps), None) or _reconfigure(scene)
+
+
+def refuse(scene: Scene) -> Step | None:
+    """What is asked for and can't be: all nodes that can't go back, or the way that Elasticsearch does not go."""
+    asked = str(scene.cluster.spec["version"])
+    beyond = {pool.name: found for pool in scene.in_rolling_order if (found := _beyond(scene, pool))}
+    if beyond:
+        nodes = [node for found in beyond.values() for node in found]
+        names, reached = ", ".join(node.name for node in nodes), sorted(set(map(_furthest, nodes)))
+        because = (
+            f"{names} {'are' if len(nodes) > 1 else 'is'} at {' and '.join(map(str, reached))} and can't go back to {asked}: "
+            "Elasticsearch does not read a folder that a later version has written; the others are left as they are"
+        )
+        kept = (_kept_at(scene, scene.pools[name], found) for name, found in beyond.items())
+        return Step(REFUSED, because, tuple(chain.from_iterable(kept)), refused=True)
+    problems = (_no_way(scene, pool) for pool in scene.in_rolling_order)
+    problem = next(filter(None, problems), "")
+    return Step(REFUSED, problem, refused=True) if problem else None
 
 
 def reach(scene: Scene) -> Iterator[Intent]:
@@ -81,12 +95,10 @@ def tell_pilots(scene: Scene) -> Iterator[Intent]:
 
 
 def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
-    stateful_set = scene.sets[pool.name]
-    version, refused = _version(scene, pool, stateful_set)
-    if refused is not None:
-        return refused
-    wanted = wanted_template(scene.cluster, pool, version, scene.security)
-    digest = wanted["metadata"]["annotations"][TEMPLATE]
+    stateful_set, wanted = scene.sets[pool.name], _target(scene, pool)
+    if wanted is None:
+        return None
+    digest = _digest(wanted)
     present = annotation_of(stateful_set, TEMPLATE)
     nodes = scene.of(pool.name)
     behind = [node for node in nodes if node.pod is not None and node.template != present]
@@ -100,6 +112,9 @@ def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
     if digest != present:
         if broken:
             return _mend(scene, stateful_set, pool, wanted, broken[-1])
+        if by_hand:
+            because = f"pool {pool.name} gets what is asked for by now"
+            return Step(TEMPLATES, because, (_held(stateful_set, wanted, because),))
         if not behind:
             return _begin(scene, stateful_set, pool, wanted, nodes)
         if all(node.template in ("", digest) for node in nodes):
@@ -113,24 +128,26 @@ def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
     return _advance(scene, stateful_set, pool, behind[-1]) if behind else None
 
 
-def _version(scene: Scene, pool: Pool, stateful_set: Object) -> tuple[str, Step | None]:
-    """The version that a pool's template should have, or why it stays where it is."""
-    asked, present = str(scene.cluster.spec["version"]), annotation_of(stateful_set, VERSION)
-    nodes = scene.of(pool.name)
-    beyond = [node for node in nodes if Version.parse(asked) < _furthest(node)]
-    if beyond:
-        reached = max(map(_furthest, beyond))
-        because = (
-            f"{', '.join(node.name for node in beyond)} of pool {pool.name} are at {reached} and can't go back to {asked}: "
-            "Elasticsearch does not read a folder that a later version has written; the others are left as they are"
-        )
-        kept = _kept_at(scene, pool, stateful_set, str(reached), beyond)
-        return present, Step(REFUSED, because, kept, refused=True)
+def _target(scene: Scene, pool: Pool) -> Tree | None:
+    """What the pods of a pool should be made from; None if it stays as it is, since the version is refused."""
+    if _beyond(scene, pool) or _no_way(scene, pool):
+        return None
+    return wanted_template(scene.cluster, pool, str(scene.cluster.spec["version"]), scene.security)
+
+
+def _beyond(scene: Scene, pool: Pool) -> list[Node]:
+    """The nodes of a pool whose folders a later version than the one that is asked for may have touched."""
+    asked = Version.parse(str(scene.cluster.spec["version"]))
+    return [node for node in scene.of(pool.name) if asked < _furthest(node)]
+
+
+def _no_way(scene: Scene, pool: Pool) -> str:
+    """Why a pool can't be rolled on to the version that is asked for; empty if it can."""
+    asked, present = str(scene.cluster.spec["version"]), annotation_of(scene.sets[pool.name], VERSION)
     if not present or Version.parse(asked) <= Version.parse(present):
-        return asked, None
+        return ""
     running = [node.version for node in scene.nodes if node.version] or [present]
-    problem = refusal(min(running, key=Version.parse), asked)
-    return (present, Step(REFUSED, problem, refused=True)) if problem else (asked, None)
+    return refusal(min(running, key=Version.parse), asked)
 
 
 def _furthest(node: Node) -> Version:
@@ -150,37 +167,34 @@ def _is_taken_back(scene: Scene, node: Node) -> bool:
     return Version.parse(node.made_for or "0") > Version.parse(str(scene.cluster.spec["version"]))
 
 
-def _why_not(scene: Scene, node: Node) -> Wait | None:
-    """Why a node can't be made anew now."""
-    return scene.why_not(node) or _untried(scene, node)
+def _why_not(scene: Scene, node: Node, template: str) -> Wait | None:
+    """Why a node can't be made anew now, from this template."""
+    return scene.why_not(node) or _untried(scene, node, template)
 
 
-def _untried(scene: Scene, taken: Node) -> Wait | None:
-    """Nobody is taken while another, made from what is wanted by now or about to be, has not been able to start with it."""
+def _untried(scene: Scene, taken: Node, template: str) -> Wait | None:
+    """Nobody is taken while another that has the same, or is about to, has not been able to start with it."""
     for pool in scene.in_rolling_order:
-        version, _ = _version(scene, pool, scene.sets[pool.name])
-        wanted = wanted_template(scene.cluster, pool, version, scene.security)
-        digest = wanted["metadata"]["annotations"][TEMPLATE]
+        wanted = _target(scene, pool)
+        same = template if pool.name == taken.pool.name else _digest(wanted) if wanted is not None else ""
         for node in scene.of(pool.name):
             if node.name == taken.name or node.leaving:
                 continue
-            if node.pod is None or node.pod.deleting or (node.template == digest and not node.has_run):
+            if node.pod is None or node.pod.deleting or (node.template == same and not node.has_run):
                 problem = node.unsettled(scene.sets[pool.name])
                 because = f"{problem}; no other gets what {node.name} has not started with"
                 return Wait("NodeNotStarted", because=because)
     return None
 
 
-def _kept_at(
-    scene: Scene, pool: Pool, stateful_set: Object, version: str, moved: list[Node]
-) -> tuple[Intent, ...]:
+def _kept_at(scene: Scene, pool: Pool, moved: list[Node]) -> Iterator[Intent]:
     """Where the template was taken back while a pod was being made from it: that pod must not come back as an older one."""
+    stateful_set, version = scene.sets[pool.name], str(max(map(_furthest, moved)))
     present = annotation_of(stateful_set, VERSION)
-    if not present or Version.parse(present) >= Version.parse(version):
-        return ()
-    because = f"{moved[0].name} was made for {version} already"
-    wanted = wanted_template(scene.cluster, pool, version, scene.security)
-    return (_templated(stateful_set, wanted, moved[0].ordinal, because, event=""),)
+    if present and Version.parse(present) < Version.parse(version):
+        because = f"{moved[0].name} was made for {version} already"
+        wanted = wanted_template(scene.cluster, pool, version, scene.security)
+        yield _templated(stateful_set, wanted, moved[0].ordinal, because, event="")
 
 
 def _begin(scene: Scene, stateful_set: Object, pool: Pool, wanted: Tree, nodes: tuple[Node, ...]) -> Step:
@@ -192,7 +206,7 @@ def _begin(scene: Scene, stateful_set: Object, pool: Pool, wanted: Tree, nodes: 
         because = f"pool {pool.name} gets the template of version {version}"
         return Step(reason, because, (_templated(stateful_set, wanted, 0, because, event=""),))
     first = staying[-1]
-    if wait := _why_not(scene, first):
+    if wait := _why_not(scene, first, _digest(wanted)):
         return Step(reason, f"pool {pool.name} is to be rolled: {wait.because}", wait=wait)
     because = f"pool {pool.name} is rolled to version {version}, {first.name} first"
     return Step(
@@ -208,7 +222,7 @@ def _advance(scene: Scene, stateful_set: Object, pool: Pool, node: Node) -> Step
     reason = VERSIONS if node.made_for != version else TEMPLATES
     if node.is_due(stateful_set):
         return Step(reason, f"pod {node.name} is about to be made anew, for version {version}")
-    if wait := _why_not(scene, node):
+    if wait := _why_not(scene, node, annotation_of(stateful_set, TEMPLATE)):
         return Step(reason, f"{node.name} is next in pool {pool.name}: {wait.because}", wait=wait)
     because = f"{node.name} is next: made anew for version {version}"
     tree = stateful_set.thawed()
@@ -218,14 +232,11 @@ def _advance(scene: Scene, stateful_set: Object, pool: Pool, node: Node) -> Step
 
 def _mend(scene: Scene, stateful_set: Object, pool: Pool, wanted: Tree, broken: Node) -> Step:
     """A node that does not get up with what it has gets what is wanted, out of turn."""
-    if wait := _untried(scene, broken):
+    if wait := _untried(scene, broken, _digest(wanted)):
         message = f"{broken.name} does not get ready with what it was made from: {wait.because}"
         return Step(_reason(stateful_set, wanted), message, wait=wait)
     because = f"{broken.name} does not get ready with what it was made from; pool {pool.name} gets what is asked for by now"
-    tree = stateful_set.thawed()
-    tree["spec"]["template"] = wanted
-    tree["spec"]["updateStrategy"] = {"type": "OnDelete"}
-    return Step(_reason(stateful_set, wanted), because, (Update(stateful_set, tree, because=because),))
+    return Step(_reason(stateful_set, wanted), because, (_held(stateful_set, wanted, because),))
 
 
 def _by_hand(scene: Scene, stateful_set: Object, pool: Pool, behind: list[Node]) -> Step | None:
@@ -239,7 +250,7 @@ def _by_hand(scene: Scene, stateful_set: Object, pool: Pool, behind: list[Node])
     node = (down or behind)[-1]
     if node.pod is None or node.pod.deleting:
         return Step(TEMPLATES, f"pod {node.name} is about to be made anew")
-    if wait := _why_not(scene, node):
+    if wait := _why_not(scene, node, annotation_of(stateful_set, TEMPLATE)):
         return Step(TEMPLATES, f"{node.name} is next in pool {pool.name}: {wait.because}", wait=wait)
     because = f"{node.name} is next: deleted, to be made anew"
     return Step(TEMPLATES, because, (Delete(node.pod, exact=True, because=because, event="UpdateVersion"),))
@@ -283,6 +294,18 @@ def _templated(stateful_set: Object, wanted: Tree, partition: int, because: str,
     tree["spec"]["template"] = wanted
     tree["spec"]["updateStrategy"] = _partition(partition)
     return Update(stateful_set, tree, because=because, event=event)
+
+
+def _held(stateful_set: Object, wanted: Tree, because: str) -> Update:
+    """The template goes out, and no pod is made anew by itself."""
+    tree = stateful_set.thawed()
+    tree["spec"]["template"] = wanted
+    tree["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    return Update(stateful_set, tree, because=because)
+
+
+def _digest(template: Tree) -> str:
+    return str(template["metadata"]["annotations"][TEMPLATE])
 
 
 def _partition(ordinal: int) -> Tree:

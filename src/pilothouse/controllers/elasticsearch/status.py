@@ -1,6 +1,6 @@
 """What a cluster says of itself.
 
-    status_of(scene, step, trouble, now=world.now)
+    status_of(scene, step, refused, problem=problem)
 
 ``Available``: it serves. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
 help. ``Paused``: it was, and is or is no longer. ``Secured``: security was asked for, and is there or is not.
@@ -8,7 +8,7 @@ help. ``Paused``: it was, and is or is no longer. ``Secured``: security was aske
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
@@ -30,8 +30,8 @@ _LONG: Final = 300.0
 _IMAGES: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 
 
-def status_of(scene: Scene, step: Step | None, *, problem: str = "") -> Tree:
-    """The status that a cluster should have. Fields that are others' stay."""
+def status_of(scene: Scene, step: Step | None, refused: Sequence[Step], *, problem: str = "") -> Tree:
+    """The status that a cluster should have, by what goes on and what is refused. Fields that are others' stay."""
     cluster, facts = scene.cluster, scene.latest
     staying = [node for node in scene.nodes if not node.leaving]
     status: Tree = {
@@ -40,7 +40,7 @@ def status_of(scene: Scene, step: Step | None, *, problem: str = "") -> Tree:
         "nodePools": {name: _pool_status(scene, name) for name in scene.pools},
         "replicas": len(staying),
         "readyReplicas": sum(node.is_up for node in staying),
-        "conditions": _conditions(scene, step, problem),
+        "conditions": _conditions(scene, step, refused, problem),
     }
     _put(status, "health", facts.health or None)
     _put(status, "version", _lowest(scene.nodes))
@@ -74,12 +74,12 @@ def _pool_status(scene: Scene, name: str) -> Tree:
     return found
 
 
-def _conditions(scene: Scene, step: Step | None, problem: str) -> list[Tree]:
+def _conditions(scene: Scene, step: Step | None, refused: Sequence[Step], problem: str) -> list[Tree]:
     cluster, now = scene.cluster, format_time(scene.now)
     conditions: Any = cluster.status.get("conditions")
     paused = bool(cluster.spec.get("paused"))
     told = [_available(scene), *_pausing(cluster), _progressing(scene, step, problem, paused=paused)]
-    told.append(_degraded(scene, step, problem))
+    told.append(_degraded(scene, refused, problem))
     if scene.security.asked:
         told.append(secured(scene.security, scene.pilots))
     for kind, status, reason, message in told:
@@ -135,11 +135,11 @@ def _progressing(scene: Scene, step: Step | None, problem: str, *, paused: bool)
     return "Progressing", "False" if step.refused else "True", step.reason, step.message
 
 
-def _degraded(scene: Scene, step: Step | None, problem: str) -> _Told:
+def _degraded(scene: Scene, refused: Sequence[Step], problem: str) -> _Told:
     if problem:
         return "Degraded", "True", "ObjectTaken", problem
-    if step is not None and step.refused:
-        return "Degraded", "True", step.reason, step.message
+    if refused:
+        return "Degraded", "True", refused[0].reason, "; ".join(step.message for step in refused)
     for node in scene.nodes:
         if found := _ailing(node, scene.now):
             return "Degraded", "True", *found
