@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.kit.elastic import Sea, elastic, pool
 
+from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object, Tree
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 
 WHY = "the replica of shard 0 of logs has no place: es-test-data-1: the node is above the low watermark"
 
@@ -47,3 +49,27 @@ def test_a_green_one_is_as_asked() -> None:
     _, test = sailed("Green", {"active": 7})
     assert message(test, "Progressing") == "Everything is as asked."
     assert message(test, "Available") == "The cluster's health is Green."
+
+
+def test_a_green_one_that_nobody_can_ask_is_not_available() -> None:
+    sea, test = sailed("Green", {"active": 7})
+    # The pilots have seen it get green; of the pods nobody is behind the service yet.
+    for pod in sea.all(Pod):
+        sea.set_ready(pod, False)
+    sea.step(elasticsearch_clusters, test)
+    assert sea.condition(test, "Available") == ("False", "NoNodeReady")
+    told = message(sea.of(test.noun, "test"), "Available")
+    assert "health is Green, but no node that takes requests is ready behind service es-test" in told
+    sea.set_ready(sea.of(Pod, "es-test-data-1"), True)
+    sea.step(elasticsearch_clusters, test)
+    assert sea.condition(test, "Available") == ("True", "HealthGreen")
+
+
+def test_masters_that_are_ready_take_no_requests() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 1, "data")]))
+    sea.sail(test)
+    assert sea.condition(test, "Available") == ("True", "HealthGreen")
+    sea.set_ready(sea.of(Pod, "es-test-data-0"), False)
+    sea.step(elasticsearch_clusters, test)
+    assert sea.condition(test, "Available") == ("False", "NoNodeReady")

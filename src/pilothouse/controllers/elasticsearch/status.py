@@ -2,7 +2,7 @@
 
     status_of(scene, step, refused, problem=problem)
 
-``Available``: it serves. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
+``Available``: it serves, and somebody is there to ask. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
 help. ``Paused``: it was, and is or is no longer. ``Secured``: security was asked for, and is there or is not.
 """
 
@@ -15,10 +15,12 @@ from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.times import format_time
+from pilothouse.controllers.elasticsearch.asking import base_name
 from pilothouse.controllers.elasticsearch.growing import cannot_grow
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.securing import secured
+from pilothouse.controllers.elasticsearch.supports import serving_role
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 
@@ -99,6 +101,8 @@ _Told = tuple[str, str, str, str]
 
 def _available(scene: Scene) -> _Told:
     health = scene.latest.health
+    if health in ("Green", "Yellow") and (closed := _closed(scene)):
+        return "Available", "False", "NoNodeReady", f"The cluster's health is {health}, but {closed}."
     if health == "Green":
         return "Available", "True", "HealthGreen", "The cluster's health is Green."
     if health == "Yellow":
@@ -109,6 +113,16 @@ def _available(scene: Scene) -> _Told:
     if not scene.is_formed:
         return "Available", "False", "NotFormed", "The nodes have not formed a cluster yet."
     return "Available", "Unknown", "HealthUnknown", "No pilot reports how the cluster is."
+
+
+def _closed(scene: Scene) -> str:
+    """Why no request is answered whatever the shards are like: nobody is behind the service; empty if somebody is."""
+    role = serving_role(scene.pools.values())
+    serving = [node for node in scene.nodes if not role or role in node.pool.roles]
+    if any(node.pod is not None and healthy(node.pod) for node in serving):
+        return ""
+    why = next(filter(None, (node.unsettled(None) for node in serving)), "there is none")
+    return f"no node that takes requests is ready behind service {base_name(scene.cluster)}: {why}"
 
 
 def _pausing(cluster: Object) -> Iterable[_Told]:

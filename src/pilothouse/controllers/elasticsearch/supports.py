@@ -51,6 +51,12 @@ def supports(cluster: Object, pools: Collection[Pool]) -> tuple[Tree, ...]:
     )
 
 
+def serving_role(pools: Collection[Pool]) -> str:
+    """The role of the nodes that requests go to: those that are there to take them; where no pool is, those that hold the data; else all."""
+    roles = (role for role in ("ingest", "data") if any(role in pool.roles for pool in pools))
+    return next(roles, "")
+
+
 def _object(cluster: Object, noun: Noun, name: str, **parts: object) -> Tree:
     return {
         "apiVersion": noun.api_version,
@@ -71,9 +77,8 @@ def _discovery(cluster: Object) -> Tree:
 
 
 def _clients(cluster: Object, pools: Collection[Pool]) -> Tree:
-    """Requests go to the nodes that are there to take them; where no pool is, to those that hold the data."""
-    roles = [role for role in ("ingest", "data") if any(role in pool.roles for pool in pools)]
-    chosen = {f"{ROLE}{roles[0]}": "true"} if roles else {}
+    role = serving_role(pools)
+    chosen = {f"{ROLE}{role}": "true"} if role else {}
     return {"ports": [_HTTP, _TRANSPORT], "selector": {**cluster_labels(cluster), **chosen}}
 
 
