@@ -112,6 +112,29 @@ class TestSupportingObjects:
         assert sea.condition(test, "Degraded") == ("True", "ObjectTaken")
 
 
+@pytest.mark.parametrize(
+    ("owner", "says", "not_says"),
+    [
+        (None, "delete it, or give the cluster another name", "earlier"),
+        ({"kind": "ElasticsearchCluster", "name": "other"}, "give the cluster another name", "delete"),
+        ({"kind": "ElasticsearchCluster", "name": "test"}, "earlier cluster", "another name"),
+    ],
+)
+def test_only_what_is_nobodys_is_advised_to_be_deleted(
+    owner: dict[str, str] | None, says: str, not_says: str
+) -> None:
+    sea, test = one_cluster()
+    metadata: dict[str, Any] = {"name": "es-test"}
+    if owner is not None:
+        reference = {"apiVersion": ElasticsearchCluster.api_version, "uid": "x", "controller": True, **owner}
+        metadata["ownerReferences"] = [reference]
+    sea.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
+    sea.step(elasticsearch_clusters, test)
+    message = sea.of(test.noun, "test").condition("Degraded")["message"]  # type: ignore[index]
+    assert says in message
+    assert not_says not in message
+
+
 def test_a_client_service_without_ingest_nodes_has_the_data_nodes() -> None:
     sea = Sea()
     test = sea.add(elastic("test", pools=[pool("master", 1, "master"), pool("data", 1, "data")]))
@@ -146,17 +169,31 @@ def test_nav_Z03_one_that_was_never_paused_has_no_such_condition() -> None:
     assert sea.condition(test, "Paused") == ("", "")
 
 
-def test_an_image_that_no_node_has_is_told_with_the_command_that_brings_it() -> None:
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        ("", "pilothouse image import elasticsearch:7.17.9 FILE --strip-components 1;"),
+        (
+            "Bring it: pilothouse image import elasticsearch:7.17.9 FILE.tar.gz --data /srv/p",
+            "pilothouse image import elasticsearch:7.17.9 FILE.tar.gz --strip-components 1 --data /srv/p;",
+        ),
+    ],
+)
+def test_an_image_that_no_node_has_is_told_with_the_one_command_that_brings_it(
+    said: str, command: str
+) -> None:
     sea, test = one_cluster()
     sea.says["es-test-mixed-0"] = {"broken": True}
     sea.sail(test)
-    waiting = {"name": "elasticsearch", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
+    state = {"waiting": {"reason": "ErrImageNeverPull", "message": said}}
+    waiting = {"name": "elasticsearch", "state": state}
     sea.change(
         sea.of(Pod, "es-test-mixed-0"), lambda tree: tree["status"].update(containerStatuses=[waiting])
     )
     sea.step(elasticsearch_clusters, test)
     message = sea.of(test.noun, "test").condition("Degraded")["message"]  # type: ignore[index]
-    assert "pilothouse image import elasticsearch:7.17.9 FILE" in message
+    assert command in message
+    assert message.count("pilothouse image import") == 1
 
 
 def starting(sea: Sea, name: str, *, reason: str, message: str) -> None:

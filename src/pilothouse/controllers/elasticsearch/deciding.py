@@ -98,9 +98,8 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
         ]
         making = growing.make_pools(scene)
     except Taken as taken:
-        remedy = "delete it, or give the cluster another name"
-        yield from _say(scene, (), problem=f"{taken}; {remedy}")
-        yield Wait("ObjectTaken", because=str(taken), remedy=remedy)
+        yield from _say(scene, (), problem=f"{taken}; {taken.remedy}")
+        yield Wait("ObjectTaken", because=str(taken), remedy=taken.remedy)
         return
     if scene.security.missing:
         # What is there goes on as it is; nothing can be made without them.

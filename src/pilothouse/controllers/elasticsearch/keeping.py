@@ -20,6 +20,10 @@ from pilothouse.runtime.world import World
 class Taken(Exception):
     """An object of that name is there, and belongs to somebody else."""
 
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
 
 def keep(cluster: Object, wanted: Tree, world: World, *, event: str = "") -> Iterator[Intent]:
     """Have an object be there, owned by the cluster, with these fields. Raises Taken."""
@@ -52,8 +56,17 @@ def check_own(cluster: Object, found: Object) -> None:
     if found.owned_by(cluster):
         return
     owner = found.controller
-    whose = f"belongs to {owner.get('kind')} {owner.get('name')}" if owner else "belongs to nobody"
-    raise Taken(f"{found.kind} {found.name} is there and {whose}, not to this cluster")
+    if owner is None:
+        whose, remedy = "nobody", "delete it, or give the cluster another name"
+    elif (owner.get("kind"), owner.get("name")) == (cluster.kind, cluster.name):
+        whose, remedy = (
+            "an earlier cluster of this name",
+            "it is about to be collected; wait until it is gone",
+        )
+    else:
+        # Somebody lives by it.
+        whose, remedy = f"{owner.get('kind')} {owner.get('name')}", "give the cluster another name"
+    raise Taken(f"{found.kind} {found.name} is there and belongs to {whose}, not to this cluster", remedy)
 
 
 def contains(found: Any, wanted: Any) -> bool:

@@ -8,6 +8,7 @@ help. ``Paused``: it was, and is or is no longer. ``Secured``: security was aske
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -30,6 +31,9 @@ RESUMED: Final = "ClusterResumed"
 _LONG: Final = 300.0
 """Seconds in which a node should have started."""
 _IMAGES: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+
+_IMPORTING: Final = re.compile(r"pilothouse image import \S+ FILE\S*")
+"""The command that a node tells."""
 
 
 def status_of(scene: Scene, step: Step | None, refused: Sequence[Step], *, problem: str = "") -> Tree:
@@ -186,7 +190,7 @@ def _ailing(node: Node, now: float) -> tuple[str, str] | None:
     if pod is not None and not pod.deleting and not healthy(pod):
         why = trouble(pod)
         if why.reason in _IMAGES:
-            return why.reason, f"{why.sentence}; {_bringing(pod)}"
+            return why.reason, _bringing(pod, why.sentence)
         if why.reason == "PodNotReady":
             # A node takes its time to start, and there is nothing amiss while it does.
             if node.down_for(now) >= _LONG or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):
@@ -207,20 +211,22 @@ def _reason(pilot: Object | None) -> str:
     return str(((pilot.condition("Ready") if pilot is not None else None) or {}).get("reason") or "")
 
 
-def _bringing(pod: Object) -> str:
-    """What brings the image that a pod waits for: that of the pilot, which comes first, or that of the database."""
+def _bringing(pod: Object, sentence: str) -> str:
+    """What brings the image that a pod waits for: that of the pilot, which comes first, or that of the database.
+
+    A node of ours says how itself, and where its data is; only that an archive of Elasticsearch has all in one folder it can't know."""
     waiting = {
         status["name"]
         for status in pod.status.get("initContainerStatuses") or ()
         if ((status.get("state") or {}).get("waiting") or {}).get("reason") in _IMAGES
     }
     if waiting:
-        return "leave spec.pilotImage out, or say host/pilothouse: our nodes have the pilot installed"
-    image = pod.spec["containers"][0]["image"]
-    return (
-        f"bring the image to the nodes: pilothouse image import {image.rpartition('/')[2]} FILE --strip-components 1, "
-        "with an archive of Elasticsearch (examples/fetch-elasticsearch fetches it)"
-    )
+        return f"{sentence}; leave spec.pilotImage out, or say host/pilothouse: our nodes have the pilot installed"
+    told, found = _IMPORTING.subn(r"\g<0> --strip-components 1", sentence)
+    if not found:
+        name = pod.spec["containers"][0]["image"].rpartition("/")[2]
+        told += f"; bring the image to the nodes: pilothouse image import {name} FILE --strip-components 1"
+    return f"{told}; FILE is an archive of Elasticsearch, which examples/fetch-elasticsearch fetches"
 
 
 def _lowest(nodes: Iterable[Node]) -> str | None:
