@@ -259,6 +259,29 @@ def test_only_ways_that_elasticsearch_goes(old: str, new: str, says: str) -> Non
     assert bool(says) == bool(refusal(old, new))
 
 
+@pytest.mark.parametrize("version", ["5.6.16", "6.7.2", "9.0.0", "99.1.0"])
+def test_a_version_that_no_pilot_runs_is_told_with_those_that_they_do(version: str) -> None:
+    sea = Sea()
+    sea.lacks = {version}
+    test = sea.add(elastic("test", pools=[pool("data", 1)], version=version))
+    sea.sail(test)
+    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
+    said = sea.of(ElasticsearchCluster, "test").condition("Degraded")["message"]  # type: ignore[index]
+    assert f"Elasticsearch {version}: put spec.version to one of 6.8, 7 or 8" in said
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert images(sea) == [NEW]
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+
+
+def test_nobody_is_moved_to_a_version_that_no_pilot_runs() -> None:
+    sea, test = three_nodes("8.18.0")
+    sea.edit(test, version="9.0.0")
+    sea.sail(test)
+    assert images(sea) == ["8.18.0"] * 3
+    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
+
+
 def test_a_version_that_breaks_a_node_is_mended_out_of_turn() -> None:
     sea, test = three_nodes()
     sea.says["es-test-data-2"] = {"broken": True}

@@ -31,7 +31,7 @@ from pilothouse.controllers.elasticsearch.configuring import difference, initial
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.sets import annotation_of, retention, wanted_template
-from pilothouse.controllers.elasticsearch.upgrades import refusal
+from pilothouse.controllers.elasticsearch.upgrades import refusal, unknown
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Delete, Intent, Patch, Update, Wait
 
@@ -63,7 +63,7 @@ def refuse(scene: Scene) -> Step | None:
         kept = (_kept_at(scene, scene.pools[name], found) for name, found in beyond.items())
         return Step(REFUSED, because, tuple(chain.from_iterable(kept)), refused=True)
     problems = (_no_way(scene, pool) for pool in scene.in_rolling_order)
-    problem = next(filter(None, problems), "")
+    problem = unknown(asked) or next(filter(None, problems), "")
     return Step(REFUSED, problem, refused=True) if problem else None
 
 
@@ -147,7 +147,7 @@ def _no_way(scene: Scene, pool: Pool) -> str:
     if not present or Version.parse(asked) <= Version.parse(present):
         return ""
     running = [node.version for node in scene.nodes if node.version] or [present]
-    return refusal(min(running, key=Version.parse), asked)
+    return unknown(asked) or refusal(min(running, key=Version.parse), asked)
 
 
 def _furthest(node: Node) -> Version:

@@ -2,6 +2,7 @@
 
     refusal("8.17.0", "7.17.29")         # "Elasticsearch can't go back from 8.17.0 to 7.17.29: …"
     refusal("7.17.9", "8.17.0")          # "": that is a way Elasticsearch goes
+    unknown("9.0.0")                     # "pilots don't know how to run Elasticsearch 9.0.0: …"
 
 Elasticsearch's data folders only go forward, and from one major version to the next only from the last minor ones.
 """
@@ -31,3 +32,13 @@ def refusal(running: str, wanted: str) -> str:
     if old.minor < minor:
         return f"Elasticsearch can't go from {old} to {new} at once: go to {old.major}.{minor} or later first"
     return ""
+
+
+def unknown(version: str) -> str:
+    """Why nobody could run a version; empty if pilots can.
+
+    The API takes any version, since the one whose objects it serves did."""
+    asked = Version.parse(version)
+    if asked.major in (7, 8) or (asked.major == 6 and asked.minor >= 8):
+        return ""
+    return f"pilots don't know how to run Elasticsearch {asked}: put spec.version to one of 6.8, 7 or 8"
