@@ -403,6 +403,20 @@ def test_an_image_that_is_nowhere_does_not_go_on_to_another_pool() -> None:
     assert images(sea) == [NEW] * 4
 
 
+def test_a_broken_node_does_not_wait_for_one_that_has_what_it_gets_and_is_away() -> None:
+    sea, test = three_nodes()
+    sea.says["es-test-data-2"] = {"broken": True}
+    sea.edit(test, image={"repository": "mine", "tag": "bad"})
+    sea.sail(test)
+    sea.now += 100
+    # Its machine is lost: it has been asked to go, and does not.
+    sea.delete(sea.of(Pod, "es-test-data-0"))
+    sea.change(test, lambda tree: tree["spec"].pop("image"))
+    sea.step(elasticsearch_clusters, test)
+    deleted = [intent.seen.name for intent in sea.decided(test) if isinstance(intent, Delete)]
+    assert deleted == ["es-test-data-2"]
+
+
 def test_a_node_that_was_started_a_moment_ago_is_not_broken() -> None:
     sea, test = three_nodes()
     for name in sea.names(Pilot):

@@ -180,7 +180,8 @@ def _untried(scene: Scene, taken: Node, template: str) -> Wait | None:
         for node in scene.of(pool.name):
             if node.name == taken.name or node.leaving:
                 continue
-            if node.pod is None or node.pod.deleting or (node.template == same and not node.has_run):
+            # One that has run with it may go and come back as it was, as from a machine that is lost.
+            if node.pod is None or (not node.has_run if node.template == same else node.pod.deleting):
                 problem = node.unsettled(scene.sets[pool.name])
                 because = f"{problem}; no other gets what {node.name} has not started with"
                 return Wait("NodeNotStarted", because=because)
