@@ -342,6 +342,19 @@ def test_a_pod_that_starts_while_its_version_is_taken_back_keeps_it() -> None:
     assert image_of(the_set(sea)).endswith(f":{NEW}"), "it comes back as it is"
 
 
+def test_a_pod_that_ran_and_is_lost_before_its_version_was_told_does_not_come_back_as_an_older_one() -> None:
+    sea, test = three_nodes()
+    sea.says["es-test-data-2"] = {"broken": True}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert sea.of(Pilot, "es-test-data-2").at("status", "elasticsearch", "version") == OLD
+    sea.edit(test, version=OLD)
+    sea.remove(sea.of(Pod, "es-test-data-2"))
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW]
+    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
+
+
 @pytest.mark.parametrize(
     "status",
     [

@@ -41,6 +41,8 @@ class Node(msgspec.Struct, frozen=True):
     pilot: Object | None
     leaving: bool = False
     """Its set does not want it any more."""
+    due_for: str = ""
+    """The version that its next pod is made for, while it has none and has had one: which may have been of that version too."""
 
     @property
     def is_up(self) -> bool:
@@ -202,8 +204,16 @@ def muster(
             pilot = world.find(Pilot, cluster.namespace, name)
             if pilot is not None and not pilot.owned_by(cluster):
                 pilot = None
-            nodes.append(Node(pool, ordinal, name, pods.get(ordinal), pilot, leaving=ordinal not in wanted))
+            pod = pods.get(ordinal)
+            due_for = _due_for(stateful_set, ordinal) if pod is None and pilot is not None else ""
+            nodes.append(Node(pool, ordinal, name, pod, pilot, ordinal not in wanted, due_for))
     return tuple(nodes)
+
+
+def _due_for(stateful_set: Object, ordinal: int) -> str:
+    """The version that a set would make a pod for; empty if that is one from before its template."""
+    partition = int(stateful_set.at("spec", "updateStrategy", "rollingUpdate", "partition") or 0)
+    return annotation_of(stateful_set, VERSION) if ordinal >= partition else ""
 
 
 def _runs(pod: Object) -> bool:

@@ -153,7 +153,7 @@ def _no_way(scene: Scene, pool: Pool) -> str:
 def _furthest(node: Node) -> Version:
     """The latest version that may have touched a node's folder."""
     started_for = "" if node.cannot_have_run else node.made_for
-    return max(Version.parse(text or "0") for text in (started_for, node.version))
+    return max(Version.parse(text or "0") for text in (started_for, node.due_for, node.version))
 
 
 def _is_broken(scene: Scene, node: Node) -> bool:
