@@ -26,15 +26,6 @@ async def test_an_address_that_means_nothing_is_a_plain_404(dbs: Databases, http
     assert {answer.text for answer in answers} == {"404 page not found\n"}
 
 
-async def test_an_unknown_subresource_is_a_missing_object(dbs: Databases, http: Http) -> None:
-    await dbs.create("a")
-
-    answer = await http.get(dbs.at("a", "zork"))
-
-    assert (answer.status, answer.reason) == (404, "NotFound")
-    assert answer.message == f'databases.{GROUP} "a" not found'
-
-
 async def test_a_method_that_a_subresource_lacks_is_405(dbs: Databases, http: Http) -> None:
     await dbs.create("a")
 

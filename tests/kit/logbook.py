@@ -88,7 +88,8 @@ class Logbook:
             return
         started = str(found.status.get("lastStartedTime"))
         if found.is_true("Decommissioned"):
-            self.emptied[found.name] = found.at("status", "elasticsearch", "documents")
+            # Once its database has ended, it says no more than that.
+            self.emptied.setdefault(found.name, found.at("status", "elasticsearch", "documents"))
         if found.spec.get("decommission"):
             # It is to go: however long it is away, that is no restart.
             self._away.pop(found.name, None)
