@@ -101,7 +101,15 @@ class Door:
         return cls(address, authority, base64.b64decode(users["data"]["elastic"]).decode())
 
     async def ask(self, path: str, password: str | None = None) -> tuple[int, Any]:
-        return await asyncio.to_thread(self._asked, path, self._password if password is None else password)
+        given = self._password if password is None else password
+        return await eventually(lambda: self._answered(path, given), seconds=60)
+
+    async def _answered(self, path: str, password: str) -> tuple[int, Any] | None:
+        """None if nobody is there yet: a service hears of its pods a moment after the cluster does."""
+        try:
+            return await asyncio.to_thread(self._asked, path, password)
+        except ConnectionRefusedError:
+            return None
 
     def _asked(self, path: str, password: str) -> tuple[int, Any]:
         headers = {}

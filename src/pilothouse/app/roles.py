@@ -135,8 +135,8 @@ class Keeper:
         return self._process is not None and self._process.returncode == 0
 
     def hurry(self) -> None:
-        """Ask again, for those that take their time."""
-        self._signal(signal.SIGTERM)
+        """Ask again, for those that take their time; by another signal, since two of a kind are one to whoever has not heard the first yet."""
+        self._signal(signal.SIGINT)
 
     async def stop(self, grace: float, number: int = signal.SIGTERM) -> None:
         """Ask it to end; after ``grace`` seconds it is killed."""
