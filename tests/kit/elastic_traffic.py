@@ -31,7 +31,7 @@ PATIENCE = 10.0
 """Seconds for an answer, before it is asked again."""
 WRITERS = 3
 SEARCHERS = 2
-PAUSE = 0.1
+PAUSE = 0.2
 """Seconds between two requests of one of them: the load is the same on every machine."""
 AGAIN = 7
 """Every seventh write is of a document that is there already."""

@@ -109,7 +109,7 @@ RUNS = {
     "small cluster": Run(
         msgspec.structs.replace(
             SCENARIOS["elastic"],
-            users=story(pools_of(2, 1), (40, pools_of(1, 1)), (30, {"version": "8.17.0"})),
+            users=story(pools_of(2, 1), (40, pools_of(1, 1))),
         )
     ),
     "namespace goes": Run(msgspec.structs.replace(SCENARIOS["namespaces"], users=namespace_goes)),
