@@ -159,6 +159,7 @@ def _whatever_the_health(patch: pytest.MonkeyPatch) -> None:
 def _back_and_forth(patch: pytest.MonkeyPatch) -> None:
     """A version is a version."""
     patch.setattr(rolling, "_furthest", lambda node: Version.parse("0"))
+    patch.setattr(rolling, "_is_taken_back", lambda scene, node: False)
 
 
 BUGS = (
