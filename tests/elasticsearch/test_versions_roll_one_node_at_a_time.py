@@ -463,14 +463,20 @@ def test_a_node_that_is_out_of_touch_is_not_down_and_has_its_turn(change: dict[s
     assert sea.of(Pilot, "es-test-data-0").status["lastStartedTime"] > started
 
 
-def test_a_node_that_is_shut_out_by_a_later_version_is_moved_on() -> None:
-    """The one that has moved had the only vote, and came back alone; nobody who is behind may join it."""
+def out_of_touch(name: str, *, of: int) -> tuple[Sea, Object]:
+    """A cluster of so many nodes whose highest is on its way to a later version, and one of the others sees no master."""
     sea = Sea()
-    test = sea.add(elastic("test", pools=[pool("data", 2)], version="7.17.29"))
+    test = sea.add(elastic("test", pools=[pool("data", of)], version="7.17.29"))
     sea.sail(test)
     sea.edit(test, version="8.17.0")
     sea.sail(test, rounds=1)
-    sea.says["es-test-data-0"] = {"broken": True, "reason": OUT_OF_TOUCH}
+    sea.says[name] = {"broken": True, "reason": OUT_OF_TOUCH}
+    return sea, test
+
+
+def test_a_node_that_is_shut_out_by_a_later_version_is_moved_on() -> None:
+    """The one that has moved had the only vote, and came back alone; nobody who is behind may join it."""
+    sea, test = out_of_touch("es-test-data-0", of=2)
     sea.health = "Red"
     sea.sail(test)
     assert images(sea) == ["7.17.29", "8.17.0"], "it may be back in a moment"
@@ -484,12 +490,7 @@ def test_a_node_that_is_shut_out_by_a_later_version_is_moved_on() -> None:
 
 
 def test_a_node_that_is_out_of_touch_with_its_equals_is_not_shut_out() -> None:
-    sea = Sea()
-    test = sea.add(elastic("test", pools=[pool("data", 3)], version="7.17.29"))
-    sea.sail(test)
-    sea.edit(test, version="8.17.0")
-    sea.sail(test, rounds=1)
-    sea.says["es-test-data-1"] = {"broken": True, "reason": OUT_OF_TOUCH}
+    sea, test = out_of_touch("es-test-data-1", of=3)
     sea.sail(test)
     sea.now += 10 * SHUT_OUT_FOR
     sea.sail(test)

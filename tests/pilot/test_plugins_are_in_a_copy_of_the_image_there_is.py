@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -140,22 +141,17 @@ async def test_a_copy_that_fails_for_another_reason_costs_no_other(
     assert copies(data) == [first]
 
 
+@pytest.mark.parametrize(
+    ("module", "function", "says"),
+    [(shutil, "copytree", "Input/output error"), (os, "scandir", "can't be read")],
+    ids=["it can't be made", "the image can't be read"],
+)
 async def test_a_node_that_is_to_give_its_data_away_starts_without_a_copy(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, function: str, says: str
 ) -> None:
     image = an_image(tmp_path / "image", "word")
-    monkeypatch.setattr(shutil, "copytree", broken)
-    with pytest.raises(HookFailed, match="Input/output error"):
-        await start(image, data, "x")
-    assert await start(image, data, "x", leaves=True) == image
-
-
-async def test_a_node_that_is_to_give_its_data_away_starts_from_an_image_that_can_not_be_copied(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    image = an_image(tmp_path / "image", "word")
-    monkeypatch.setattr(os, "scandir", broken)
-    with pytest.raises(HookFailed, match="can't be read"):
+    monkeypatch.setattr(module, function, broken)
+    with pytest.raises(HookFailed, match=says):
         await start(image, data, "x")
     assert await start(image, data, "x", leaves=True) == image
 
