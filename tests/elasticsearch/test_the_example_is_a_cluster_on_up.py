@@ -4,18 +4,14 @@ address of their service."""
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.kit import tools
 from tests.kit.containers import needs_root
 from tests.kit.harbour import Harbour, archive, pool
+from tests.kit.pages import QUICK_START, typed
 
-ROOT = Path(__file__).parents[2]
 PATIENT = 'curl() { command curl --retry 30 --retry-connrefused --retry-delay 1 --no-progress-meter "$@"; }'
 """A service hears of its pods a moment after the cluster does."""
 STAYING = ["es-demo-master-0", "es-demo-master-1", "es-demo-master-2", "es-demo-mixed-0"]
@@ -23,7 +19,7 @@ STAYING = ["es-demo-master-0", "es-demo-master-1", "es-demo-master-2", "es-demo-
 
 def commands() -> list[str]:
     """Those of the quick start's part about Elasticsearch."""
-    page = (ROOT / "docs" / "quickstart.md").read_text()
+    page = QUICK_START.read_text()
     part = page.partition("## A cluster of Elasticsearch\n")[2].partition("\n## ")[0]
     return re.findall(r"^    \$ (.+)$", part, re.M)
 
@@ -35,22 +31,8 @@ async def test_the_quick_start_brings_up_five_nodes_uses_them_and_lets_one_go(tm
     assert len(commands()) >= 10
     archive("8.17.0")
     async with Harbour.open(tmp_path, versions=()) as harbour:
-        environment = {
-            **os.environ,
-            "PATH": f"{tools.find('kubectl').parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "KUBECONFIG": str(harbour.data / "admin.kubeconfig"),
-            "PILOTHOUSE_DATA": str(harbour.data),
-        }
-        done = await asyncio.to_thread(
-            subprocess.run,
-            ["bash", "-euxo", "pipefail", "-c", "\n".join([PATIENT, *commands()])],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
+        script = "\n".join([PATIENT, *commands()])
+        done = await asyncio.to_thread(typed, script, harbour.data, seconds=1200)
         demo = harbour.known("demo")
         assert done.returncode == 0, f"{done.stderr}\n{await demo.story()}"
         seen = await demo.until(lambda seen: seen.reason("Progressing") == "AsAsked" and seen.ready == 4)
