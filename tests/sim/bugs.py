@@ -20,7 +20,7 @@ import pytest
 from pilothouse.api.objects import Object
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import Answer, Call, Stream, Transport
-from pilothouse.controllers.elasticsearch import rolling
+from pilothouse.controllers.elasticsearch import mending, refusing
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene
 from pilothouse.meta.versions import Version
@@ -158,8 +158,8 @@ def _whatever_the_health(patch: pytest.MonkeyPatch) -> None:
 
 def _back_and_forth(patch: pytest.MonkeyPatch) -> None:
     """A version is a version."""
-    patch.setattr(rolling, "_furthest", lambda node: Version.parse("0"))
-    patch.setattr(rolling, "_is_taken_back", lambda scene, node: False)
+    patch.setattr(refusing, "_furthest", lambda node: Version.parse("0"))
+    patch.setattr(mending, "_is_taken_back", lambda scene, node: False)
 
 
 BUGS = (

@@ -28,19 +28,22 @@ from pilothouse.api.nouns import (
     StorageClass,
 )
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch import draining, growing, rolling
+from pilothouse.controllers.elasticsearch import draining, growing, reconfiguring, rolling
 from pilothouse.controllers.elasticsearch.keeping import Taken, keep
+from pilothouse.controllers.elasticsearch.mending import BROKEN_FOR
+from pilothouse.controllers.elasticsearch.refusing import REFUSED, refuse
 from pilothouse.controllers.elasticsearch.scene import Scene, Step, look
 from pilothouse.controllers.elasticsearch.securing import authority_name, certificates_name, users_name
 from pilothouse.controllers.elasticsearch.status import status_of, summary
 from pilothouse.controllers.elasticsearch.supports import supports
+from pilothouse.controllers.elasticsearch.templating import VERSIONS
 from pilothouse.runtime.declaring import Names, controller
 from pilothouse.runtime.intents import After, Intent, SetStatus, Tell, Wait
 from pilothouse.runtime.world import World
 
 _WARNINGS = {
-    rolling.VERSIONS: "ErrUpdateVersion",
-    rolling.REFUSED: "ErrUpdateVersion",
+    VERSIONS: "ErrUpdateVersion",
+    REFUSED: "ErrUpdateVersion",
     draining.DRAINING: "ErrScale",
     draining.REFUSED: "ErrScale",
 }
@@ -114,8 +117,8 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
     yield from _say(scene, steps)
     yield from supporting
     yield from draining.take_back(scene)
-    yield from rolling.tell_pilots(scene)
-    yield from rolling.kept_claims(scene)
+    yield from reconfiguring.tell_pilots(scene)
+    yield from growing.kept_claims(scene)
     yield from rolling.reach(scene)
     yield from draining.clear_away(scene)
     for each in steps:
@@ -124,13 +127,13 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
             yield each.wait
     yield from growing.grow_claims(scene)
     if any(node.down_for(world.now) for node in scene.nodes):
-        yield After(rolling.BROKEN_FOR, because="a node is down; it may have to be made anew")
+        yield After(BROKEN_FOR, because="a node is down; it may have to be made anew")
 
 
 def _next(scene: Scene, making: Step | None) -> tuple[Step, ...]:
     """All that is done, and what is refused beside it; what is told first comes first."""
-    rolls, drains = rolling.roll(scene), draining.drain(scene)
-    refusals = [rolling.refuse(scene)]
+    rolls, drains = rolling.roll(scene) or reconfiguring.reconfigure(scene), draining.drain(scene)
+    refusals = [refuse(scene)]
     if drains is not None and drains.refused:
         refusals.append(drains)
         drains = None

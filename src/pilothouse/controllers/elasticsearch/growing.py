@@ -3,6 +3,7 @@
     step = make_pools(scene)
     step = grow(scene)
     yield from grow_claims(scene)
+    yield from kept_claims(scene)        # what becomes of them when nodes or the cluster go
 
 Masters of Elasticsearch before 7 come one by one once the cluster is formed, since each has to be counted before the next may be. A set's claim templates can't be
 changed, so claims are grown themselves, those of new nodes right after they were made; if their storage class lets them.
@@ -20,7 +21,7 @@ from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.asking import Pool, set_name
 from pilothouse.controllers.elasticsearch.keeping import check_own
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
-from pilothouse.controllers.elasticsearch.sets import DATA, annotation_of, wanted_set
+from pilothouse.controllers.elasticsearch.sets import DATA, annotation_of, retention, wanted_set
 from pilothouse.controllers.storage.matching import class_of
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Create, Intent, Patch, Wait
@@ -91,6 +92,18 @@ def grow_claims(scene: Scene) -> Iterator[Intent]:
             because = f"claim {claim.name} grows from {present} to {asked}"
             fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
             yield Patch(claim, fields, because=because, event="GrowVolume")
+
+
+def kept_claims(scene: Scene) -> Iterator[Intent]:
+    """What the cluster says of its claims is what its sets say."""
+    wanted = retention(scene.cluster)
+    for pool in scene.pools.values():
+        stateful_set = scene.sets.get(pool.name)
+        if stateful_set is None or stateful_set.spec.get("persistentVolumeClaimRetentionPolicy") == wanted:
+            continue
+        because = f"claims of pool {pool.name}: {wanted['whenScaled']} when scaled, {wanted['whenDeleted']} when deleted"
+        fields = {"spec": {"persistentVolumeClaimRetentionPolicy": wanted}}
+        yield Patch(stateful_set, fields, because=because)
 
 
 def cannot_grow(scene: Scene) -> str:

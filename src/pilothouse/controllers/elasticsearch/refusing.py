@@ -1,0 +1,86 @@
+"""Versions that nodes do not get, whatever the spec says.
+
+    refused = refuse(scene)              # why nodes do not get the version that is asked for; None if they may
+    target(scene, pool)                  # what the pods of a pool should be made from; None if it stays as it is for that
+
+The version of a set's template never goes down once a node may have run with it: Elasticsearch does not read a folder that a later version has
+written. How far a node has come (``_furthest``) is the latest of what it reports, what its pod was made for and what its next one would be
+made for; a pod that can't have run has written nothing and does not count.
+
+The versions are refused of one pool at a time, so that those which can go on do; and told of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+from pilothouse.api.navigator.labels import VERSION
+from pilothouse.api.objects import Tree
+from pilothouse.controllers.elasticsearch.asking import Pool
+from pilothouse.controllers.elasticsearch.nodes import Node
+from pilothouse.controllers.elasticsearch.scene import Scene, Step
+from pilothouse.controllers.elasticsearch.sets import annotation_of, wanted_template
+from pilothouse.controllers.elasticsearch.templating import templated
+from pilothouse.controllers.elasticsearch.upgrades import refusal, unknown
+from pilothouse.meta.versions import Version
+from pilothouse.runtime.intents import Intent
+
+REFUSED: Final = "VersionRefused"
+
+
+def refuse(scene: Scene) -> Step | None:
+    """What is asked for and can't be: all nodes that can't go back, or the way that Elasticsearch does not go."""
+    asked = str(scene.cluster.spec["version"])
+    beyond = {pool.name: found for pool in scene.in_rolling_order if (found := _beyond(scene, pool))}
+    if beyond:
+        nodes = [node for found in beyond.values() for node in found]
+        names, reached = ", ".join(node.name for node in nodes), sorted(set(map(_furthest, nodes)))
+        because = (
+            f"{names} {'are' if len(nodes) > 1 else 'is'} at {' and '.join(map(str, reached))} and can't go back to {asked}: "
+            "Elasticsearch does not read a folder that a later version has written; the others are left as they are"
+        )
+        kept = (_kept_at(scene, scene.pools[name], found) for name, found in beyond.items())
+        return Step(REFUSED, because, tuple(chain.from_iterable(kept)), refused=True)
+    problems = (_no_way(scene, pool) for pool in scene.in_rolling_order)
+    problem = unknown(asked) or next(filter(None, problems), "")
+    return Step(REFUSED, problem, refused=True) if problem else None
+
+
+def target(scene: Scene, pool: Pool) -> Tree | None:
+    """What the pods of a pool should be made from; None if it stays as it is, since the version is refused."""
+    if _beyond(scene, pool) or _no_way(scene, pool):
+        return None
+    return wanted_template(scene.cluster, pool, str(scene.cluster.spec["version"]), scene.security)
+
+
+def _beyond(scene: Scene, pool: Pool) -> list[Node]:
+    """The nodes of a pool whose folders a later version than the one that is asked for may have touched."""
+    asked = Version.parse(str(scene.cluster.spec["version"]))
+    return [node for node in scene.of(pool.name) if asked < _furthest(node)]
+
+
+def _no_way(scene: Scene, pool: Pool) -> str:
+    """Why a pool can't be rolled on to the version that is asked for; empty if it can."""
+    asked, present = str(scene.cluster.spec["version"]), annotation_of(scene.sets[pool.name], VERSION)
+    if not present or Version.parse(asked) <= Version.parse(present):
+        return ""
+    running = [node.version for node in scene.nodes if node.version] or [present]
+    return unknown(asked) or refusal(min(running, key=Version.parse), asked)
+
+
+def _furthest(node: Node) -> Version:
+    """The latest version that may have touched a node's folder."""
+    started_for = "" if node.cannot_have_run else node.made_for
+    return max(Version.parse(text or "0") for text in (started_for, node.due_for, node.version))
+
+
+def _kept_at(scene: Scene, pool: Pool, moved: list[Node]) -> Iterator[Intent]:
+    """Where the template was taken back while a pod was being made from it: that pod must not come back as an older one."""
+    stateful_set, version = scene.sets[pool.name], str(max(map(_furthest, moved)))
+    present = annotation_of(stateful_set, VERSION)
+    if present and Version.parse(present) < Version.parse(version):
+        because = f"{moved[0].name} was made for {version} already"
+        wanted = wanted_template(scene.cluster, pool, version, scene.security)
+        yield templated(stateful_set, wanted, moved[0].ordinal, because, event="")
