@@ -271,6 +271,20 @@ def test_masters_go_one_by_one_when_all_others_are_in() -> None:
     assert replicas(sea, "es-test-master") == 3
 
 
+def test_a_master_does_not_go_while_another_is_without_its_vote() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("master", 3, "master"), pool("data", 2, "data")]))
+    sea.without_vote = ["es-test-master-0"]
+    sea.sail(test)
+    sea.edit_pool(test, "master", replicas=2)
+    sea.sail(test)
+    assert reasons(sea.decided(test)) == ["VoteHeld"]
+    assert not sea.of(Pilot, "es-test-master-2").spec.get("decommission")
+    sea.without_vote = []
+    sea.sail(test)
+    assert replicas(sea, "es-test-master") == 2
+
+
 def test_a_pool_that_is_removed_is_drained_before_its_set_goes() -> None:
     sea = Sea()
     pools = [pool("master", 1, "master"), pool("old", 2, "data"), pool("new", 2, "data")]

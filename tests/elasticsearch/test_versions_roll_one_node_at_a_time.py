@@ -15,7 +15,7 @@ from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.health import SHUT_OUT_FOR
-from pilothouse.runtime.intents import Tell, Update
+from pilothouse.runtime.intents import Intent, Patch, Tell, Update
 
 
 def test_nav_U01_the_first_step_is_the_highest_pod_and_the_image() -> None:
@@ -226,6 +226,49 @@ def test_resources_and_placement_roll_the_pods() -> None:
         assert pod.spec["tolerations"] == [{"operator": "Exists"}]
     opts = [p.at("spec", "configuration", "environment", "ES_JAVA_OPTS") for p in sea.all(Pilot)]
     assert opts == ["-Xms1024m -Xmx1024m"] * 3
+
+
+def two_masters() -> tuple[Sea, Object]:
+    sea = Sea()
+    pools = [pool("master", 2, "master"), pool("data", 2, "data")]
+    test = sea.add(elastic("test", pools=pools, version="7.17.9"))
+    sea.sail(test)
+    return sea, test
+
+
+@pytest.mark.parametrize("change", [{"config": {"action.auto_create_index": False}}, {"version": "7.17.29"}])
+def test_the_second_of_two_masters_waits_until_the_first_has_its_vote_back(change: dict[str, Any]) -> None:
+    sea, test = two_masters()
+    started = sea.of(Pilot, "es-test-master-0").status["lastStartedTime"]
+    sea.edit(test, **change)
+
+    def give_vote_away(intent: Intent) -> None:
+        if isinstance(intent, (Patch, Update)) and intent.seen.name in ("es-test-master", "es-test-master-1"):
+            sea.without_vote = ["es-test-master-1"]
+
+    # It has no shards, so that the cluster is green whatever becomes of it.
+    sea.watch = give_vote_away
+    sea.sail(test)
+    assert sea.of(Pilot, "es-test-master-1").status["lastStartedTime"] > started
+    assert sea.of(Pilot, "es-test-master-0").status["lastStartedTime"] == started
+    assert reasons(sea.decided(test)) == ["VoteHeld"]
+    said = sea.of(ElasticsearchCluster, "test").condition("Progressing")["message"]  # type: ignore[index]
+    assert "es-test-master-0 is next" in said
+    assert "es-test-master-1 has not got its vote back yet; one master at a time" in said
+    sea.watch = lambda intent: None
+    sea.without_vote = []
+    sea.sail(test)
+    assert sea.of(Pilot, "es-test-master-0").status["lastStartedTime"] > started
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+
+
+def test_who_has_no_vote_waits_for_nobody_s() -> None:
+    sea, test = two_masters()
+    sea.without_vote = ["es-test-master-1"]
+    sea.sail(test)
+    sea.edit(test, version="7.17.29")
+    sea.sail(test)
+    assert images(sea) == ["7.17.29", "7.17.29", "7.17.9", "7.17.9"]
 
 
 def test_a_template_is_never_written_without_a_partition_that_holds_the_others() -> None:

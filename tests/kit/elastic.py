@@ -55,6 +55,8 @@ class Sea(Yard):
         self.health = "Green"
         self.settled = True
         self.shards: Tree | None = None
+        self.without_vote: list[str] = []
+        """Masters that have given theirs away to be restarted."""
         self.leads = True
         self.lacks: set[str] = set()
         """Tags of images that no node has."""
@@ -196,6 +198,8 @@ class Sea(Yard):
         }
         if self.shards is not None:
             facts["shards"] = self.shards
+        if self.without_vote:
+            facts["withoutVote"] = self.without_vote
         known = dict(leader.at("status", "elasticsearch", "cluster", default={}))
         seen = known.pop("observedTime", "")
         acquired = self.of(Lease, name).spec["acquireTime"]

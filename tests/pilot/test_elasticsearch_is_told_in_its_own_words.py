@@ -30,6 +30,7 @@ from pilothouse.pilot.drivers.elasticsearch.leading import (
     gives_vote_away,
     held,
     members,
+    without_vote,
 )
 from pilothouse.pilot.drivers.elasticsearch.preparing import build_at, find_home
 from pilothouse.pilot.drivers.elasticsearch.seeing import (
@@ -228,6 +229,7 @@ def test_what_is_held_for_a_node_that_stops_is_not_what_is_held_for_one_that_goe
     seen = state(A, B, C, excluded=(B, C, "a-persons-own"))
     settings = {**excluding(C), ALLOCATION: HELD_BACK}
     assert held("es-demo-", pilots, seen, settings) == {ALLOCATION, B}
+    assert without_vote("es-demo-", pilots, seen, settings) == {B}
 
 
 @pytest.mark.parametrize(

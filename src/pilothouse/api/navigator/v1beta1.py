@@ -393,6 +393,10 @@ class ElasticsearchClusterFacts(Fields):
         bool | None,
         doc("Set if no shard is moving, delayed or held back: the health does not get better by waiting."),
     ] = None
+    without_vote: Annotated[
+        tuple[str, ...],
+        doc("The masters that gave their vote away to be restarted, and have not got it back yet, by name."),
+    ] = ()
     observed_time: Annotated[Time | None, doc("When this was seen.")] = None
 
 

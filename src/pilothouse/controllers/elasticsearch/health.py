@@ -6,6 +6,9 @@
 Facts count only if they come from who holds the cluster's lease, and were seen in that term. Whether they were seen before or after a node came
 back is told by ``members`` (ADR 10), never by a clock.
 
+A master gives its vote away before it stops if it is the only one, as one of two has it, and gets it back a moment after it is in again. Until then the other
+has nobody to give its own to: no master is taken down while another is *without a vote*, or there would be none until it is back.
+
 A node may be *shut out*: it runs, but those that are together are so without it, all with later versions, and Elasticsearch lets nobody in who is behind
 everybody. It comes back with its data only if it is moved on as well. For how long it has been so does go by clocks, its pilot's and ours: where they differ, a node is moved
 early or late that serves nobody in any case.
@@ -37,6 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
     uuid: str = ""
     settled: bool = False
     members: Mapping[str, str] = {}
+    without_vote: tuple[str, ...] = ()
     shards: Mapping[str, Any] | None = None
 
 
@@ -72,6 +76,7 @@ def _read(said: Mapping[str, Any]) -> Facts:
         uuid=said.get("clusterUUID") or "",
         settled=bool(said.get("settled")),
         members=said.get("members") or {},
+        without_vote=tuple(said.get("withoutVote") or ()),
         shards=said.get("shards"),
     )
 
@@ -84,6 +89,15 @@ def is_shut_out(facts: Facts, nodes: Iterable[Node], node: Node, now: float) -> 
     return bool(node.version and versions) and all(
         version and Version.parse(version) > Version.parse(node.version) for version in versions
     )
+
+
+def waits_for_votes(facts: Facts) -> Wait | None:
+    """Why no master can be taken down now: another has given its vote away to be restarted. The leading pilot gives it back."""
+    if not facts.without_vote:
+        return None
+    names, several = ", ".join(facts.without_vote), len(facts.without_vote) > 1
+    because = f"{names} {'have' if several else 'has'} not got {'their votes' if several else 'its vote'} back yet; one master at a time"
+    return Wait("VoteHeld", because=because)
 
 
 def why_not(
@@ -112,6 +126,8 @@ def why_not(
         if not node.is_decommissioned and facts.members.get(node.name) != node.started:
             because = f"the cluster's health was last seen before {node.name} was in"
             return Wait("HealthOutdated", because=because, seconds=AGAIN if node.is_out_of_touch else None)
+    if taken.pool.is_master and (wait := waits_for_votes(facts)):
+        return wait
     if facts.health == "Red":
         return Wait("Red", because="the cluster's health is Red: data is missing, and no node can be spared")
     if facts.health == "Yellow" and not facts.settled:

@@ -16,7 +16,7 @@ from pilothouse.api.nouns import Lease, Pilot, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.asking import Pool, pools_of
 from pilothouse.controllers.elasticsearch.configuring import minimum_masters
-from pilothouse.controllers.elasticsearch.health import Facts, facts_of, latest_of, why_not
+from pilothouse.controllers.elasticsearch.health import Facts, facts_of, latest_of, waits_for_votes, why_not
 from pilothouse.controllers.elasticsearch.nodes import Node, muster
 from pilothouse.controllers.elasticsearch.securing import Security, security_of
 from pilothouse.runtime.intents import Intent, Wait
@@ -89,11 +89,11 @@ class Scene(msgspec.Struct, frozen=True, dict=True):
         return why_not(self.facts, self.nodes, self.sets, node, self.now)
 
     def waits_for_others(self, node: Node) -> Wait | None:
-        """Why a master can't be taken away now, whatever the shards are like: the other nodes have to be in."""
+        """Why a master can't be taken away now, whatever the shards are like: the other nodes have to be in, with their votes."""
         for other in self.nodes:
             if other.name != node.name and (problem := other.unsettled(self.sets.get(other.pool.name))):
                 return Wait("NodeNotReady", because=f"{problem}; one node at a time")
-        return None
+        return waits_for_votes(self.facts)
 
 
 def look(cluster: Object, world: World) -> Scene:

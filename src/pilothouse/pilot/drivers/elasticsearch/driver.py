@@ -155,6 +155,8 @@ class Elasticsearch:
         facts = seeing.health_facts(health, held_back=held_back)
         self._figures = tuple(figures.cluster_figures(health, cluster=self._who(wish)["cluster"]))
         facts["members"] = leading.members(peers, state)
+        if waiting := leading.without_vote(prefix, peers, state, settings):
+            facts["withoutVote"] = sorted(waiting)
         if state.uuid:
             facts["clusterUUID"] = state.uuid
         if why := await self._explained(facts):

@@ -84,7 +84,14 @@ def acts(
 def held(prefix: str, pilots: Sequence[Object], state: State, settings: Mapping[str, Any]) -> frozenset[str]:
     """What is as it is only for nodes to stop: replicas that are held back, votes that are given away."""
     replicas = {ALLOCATION} if settings.get(ALLOCATION) == HELD_BACK else set()
-    return frozenset(replicas | (_ours(prefix, state) - _going(pilots, settings).keys()))
+    return frozenset(replicas | without_vote(prefix, pilots, state, settings))
+
+
+def without_vote(
+    prefix: str, pilots: Sequence[Object], state: State, settings: Mapping[str, Any]
+) -> set[str]:
+    """The nodes that gave their vote away to stop, and have not got it back: until they have, the other can't give its own to them."""
+    return _ours(prefix, state) - _going(pilots, settings).keys()
 
 
 def decommission(uid: str, generation: int) -> str:
