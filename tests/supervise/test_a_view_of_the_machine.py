@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.containers import PLAIN_VIEW, Box, alive_with, needs_root, with_mounts
+from tests.kit.containers import PLAIN_VIEW, Box, alive_with, needs_ordinary_user, needs_root, with_mounts
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise.containers import Container
@@ -313,6 +313,12 @@ async def test_hidden_folders_look_empty(views: Box, volume: Path, tmp_path: Pat
     assert len(said) == 2
     assert "Read-only" in said[0]
     assert said[1] == "from the volume"
+
+
+@needs_ordinary_user
+async def test_all_of_home_can_be_hidden(views: Box) -> None:
+    said = await look(views, f"ls -A {Path.home()}; echo fine", hidden=(str(Path.home()),))
+    assert said == ["fine"]
 
 
 async def test_a_volume_may_lie_over_a_hidden_folder(views: Box, volume: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,19 @@ def work() -> Iterator[Path]:
 @needs_root
 def test_starting_works_without_privileges(work: Path) -> None:
     run_as_nobody(work, *(f"tests/supervise/{name}" for name in QUICK))
+
+
+@needs_root
+def test_a_mount_in_a_closed_folder_is_in_nobodys_way(work: Path) -> None:
+    """As on a machine with Docker, or where root runs pods too: they mount where an ordinary user may not look."""
+    inside = work / "zz-closed" / "inside"  # The last by name is the first to be let go.
+    inside.mkdir(parents=True)
+    inside.parent.chmod(0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "pilothouse-test", inside], check=True)
+    try:
+        run_as_nobody(work, "tests/supervise/test_a_view_of_the_machine.py::test_all_of_home_can_be_hidden")
+    finally:
+        subprocess.run(["umount", inside], check=True)
 
 
 @needs_root

@@ -138,9 +138,11 @@ class _Tree:
             try:
                 kernel.unmount(mounted)
             except OSError as error:
-                if error.errno != errno.EINVAL:
+                # In a user namespace the machine's mounts can't be taken apart, only covered: those of others' folders
+                # (EACCES: what somebody else has mounted, say, where only root may look) as little as the rest.
+                if error.errno not in (errno.EINVAL, errno.EACCES):
                     raise
-                break  # In a user namespace the machine's mounts can't be taken apart, only covered.
+                break
         kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
         self._regions[path] = OURS
         self._hidden[path] = os.stat(path).st_dev
