@@ -9,6 +9,7 @@ from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.stepping import Refused, reasons
 from tests.kit.upgrading_elastic import NEW, OLD, image_of, images, the_set, three_nodes
 
+from pilothouse.api.navigator.conditions import HOOK_FAILED
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
@@ -92,12 +93,53 @@ def test_a_pod_that_ran_and_is_lost_before_its_version_was_told_does_not_come_ba
     assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
 
 
+def test_a_pod_that_is_seen_to_have_run_on_its_way_out_keeps_its_version() -> None:
+    """It was started, and deleted before its node could tell so."""
+    sea, test = three_nodes()
+    sea.lacks = {NEW}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    sea.edit(test, version=OLD)
+    sea.step(elasticsearch_clusters, test)
+    sea.delete(sea.of(Pod, "es-test-data-2"))
+    ended = {"name": "elasticsearch", "state": {"terminated": {"exitCode": 143}}}
+    sea.change(sea.of(Pod, "es-test-data-2"), lambda tree: tree["status"].update(containerStatuses=[ended]))
+    sea.lacks = set()
+    sea.step(elasticsearch_clusters, test)
+    assert image_of(the_set(sea)).endswith(f":{NEW}")
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW]
+    assert sea.condition(test, "Degraded") == ("True", "VersionRefused")
+
+
+def test_a_pod_that_ran_unseen_says_by_what_its_data_was_written_and_gets_that_again() -> None:
+    """Its node's pilot finds a folder of the later version, and does not start the earlier one."""
+    sea, test = three_nodes()
+    sea.lacks = {NEW}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    sea.says["es-test-data-2"] = {"broken": True, "reason": HOOK_FAILED}
+    sea.edit(test, version=OLD)
+    sea.sail(test)
+    assert images(sea) == [OLD] * 3
+    assert sea.condition(test, "Degraded") == ("True", HOOK_FAILED)
+    sea.now += 100
+    sea.lacks = set()
+    sea.edit(test, version=NEW)
+    sea.sail(test, rounds=3)
+    del sea.says["es-test-data-2"]
+    sea.sail(test)
+    assert images(sea) == [NEW] * 3
+
+
 @pytest.mark.parametrize(
     "status",
     [
         {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}},
         {"state": {"waiting": {"reason": "ErrImageNeverPull"}}, "restartCount": 1},
         {"state": {"waiting": {"reason": "ContainerCreating"}}},
+        {"state": {"waiting": {"reason": "CreateContainerError"}}},
+        {"state": {"waiting": {"reason": "RunContainerError"}}},
         {"state": {"terminated": {"exitCode": 1}}},
         None,
     ],

@@ -32,7 +32,13 @@ from pilothouse.pilot.drivers.elasticsearch.leading import (
     members,
     without_vote,
 )
-from pilothouse.pilot.drivers.elasticsearch.preparing import build_at, find_home
+from pilothouse.pilot.drivers.elasticsearch.preparing import (
+    Layout,
+    build_at,
+    check_version,
+    find_home,
+    write_configuration,
+)
 from pilothouse.pilot.drivers.elasticsearch.seeing import (
     Copy,
     State,
@@ -119,6 +125,21 @@ def test_a_home_is_known_by_its_jar(tmp_path: Path) -> None:
         build_at(home)
     (tmp_path / "lib" / "elasticsearch-8.17.0.jar").touch()
     assert build_at(home) == Build("8.17.0")
+
+
+def test_a_folder_that_a_later_version_may_have_begun_on_is_not_given_to_an_earlier_one(
+    tmp_path: Path,
+) -> None:
+    home, layout = tmp_path / "home", Layout(tmp_path / "data")
+    for folder in (home / "config", layout.configuration):
+        folder.mkdir(parents=True)
+    (home / "config" / "jvm.options").touch()
+    check_version(layout, Build("7.17.9"))
+    # No database has been started with it: that it is prepared is enough.
+    write_configuration(layout, home, Build("8.17.0"), {}, {})
+    with pytest.raises(HookFailed, match=r"written by Elasticsearch 8\.17\.0.*go back to 8\.17\.0 or later"):
+        check_version(layout, Build("7.17.9"))
+    check_version(layout, Build("8.17.0"))
 
 
 def pilot(name: str, *roles: str, decommission: bool = False, generation: int = 1, **status: Any) -> Object:

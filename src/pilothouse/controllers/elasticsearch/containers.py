@@ -1,10 +1,20 @@
 """Whether the database in a pod has run, as far as the pod's status tells.
 
     has_run(pod)               # it is seen to run, or to have run
-    cannot_have_run(pod)       # it is certain that it never has: nothing of this pod has touched the data folder
+    cannot_have_run(pod)       # when this was written it never had: nothing of this pod had touched the data folder
 
-Between the two is doubt: a container that is being made may run before anybody is told. Who acts on ``cannot_have_run`` has to do it to the very
-version of the pod that was looked at.
+Between the two is doubt: a container that is being made may run before anybody is told, and so may one whose start is said to have failed. Only what
+comes before there is a container at all, such as an image that is nowhere, is certain.
+
+Even that is of the moment at which it was written: the image may come, and the container be started, before its node tells anybody. Who takes a pod's version
+back by it is safe by three things, of which each has the hole that the next one closes.
+
+* The pod is deleted only if it is the very version that was looked at (``Delete(exact=True)``): once the start was told, it stays.
+* It is deleted with grace: one that runs is told to be there, running or ended, until its node is done with it. Whoever sees it so, sees that it has run, and keeps the set
+  at its version (``refusing``).
+* If nobody sees that either, the node comes back with the earlier version, over a folder in which the later one may have begun. Its pilot has written the version into that
+  folder before it started the database, and does not start an earlier one (the hook ``Preflight``), nor would Elasticsearch itself. Nothing is lost: the node stays down, ``Degraded`` says
+  by which version its data was written, and asking for that one brings it back.
 """
 
 from __future__ import annotations
@@ -17,7 +27,18 @@ from pilothouse.base.times import parse_time
 
 DATABASE: Final = "elasticsearch"
 """The container of a node's database."""
-_STARTING: Final = ("", "ContainerCreating", "PodInitializing")
+_NOT_MADE: Final = frozenset(
+    {
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ImageInspectError",
+        "InvalidImageName",
+        "RegistryUnavailable",
+        "CreateContainerConfigError",
+    }
+)
+"""What a container waits for that does not exist yet. Not ``CreateContainerError`` or ``RunContainerError``: what was tried may have come about."""
 
 
 def has_run(pod: Object) -> bool:
@@ -36,7 +57,7 @@ def has_run(pod: Object) -> bool:
 
 
 def cannot_have_run(pod: Object) -> bool:
-    """Whether it is certain that its database was never started: it has no node, or waits for what it could not start without."""
+    """Whether its database had certainly not been started when this was written: it has no node, or waits for what it could not start without."""
     if pod.status.get("phase", "Pending") != "Pending" or has_run(pod):
         return False
     if not pod.spec.get("nodeName"):
@@ -59,8 +80,6 @@ def _database(pod: Object) -> Mapping[str, Any] | None:
 
 
 def _is_held(status: Mapping[str, Any]) -> bool:
-    """Whether a container can't be started: not one that is just being made, nor one that was and is tried again."""
-    waiting = (status.get("state") or {}).get("waiting")
-    if not waiting or status.get("lastState"):
-        return False
-    return waiting.get("reason", "") not in _STARTING
+    """Whether a container does not exist yet for want of something: not one that was there, and is tried again."""
+    waiting: Mapping[str, Any] = (status.get("state") or {}).get("waiting") or {}
+    return waiting.get("reason") in _NOT_MADE and not status.get("lastState")

@@ -9,8 +9,8 @@ would have it take the good nodes above the broken one first; the pods are delet
 asked for, the set goes by its partition again.
 
 A version that was taken back while a pod waited for it (it was mistyped, and no image has it) is such a template too. Its pod has written nothing if it
-can't have run (``containers``), and goes back; it is deleted only if it is still as it was seen, so that one which starts after all is found out
-and keeps its version. Not by a set, which would not look.
+can't have run, and goes back; it is deleted only if it is still as it was seen, so that one which starts after all is found out
+and keeps its version (``containers`` tells why that is safe). Not by a set, which would not look.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def cannot_have_run(self) -> bool:
-        """Whether it is certain that the database of its pod never was."""
+        """Whether the database of its pod had certainly not been when the pod's status was written (``containers``)."""
         return self.pod is not None and cannot_have_run(self.pod)
 
     @property

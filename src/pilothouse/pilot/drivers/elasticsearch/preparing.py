@@ -101,13 +101,19 @@ def check(layout: Layout, build: Build, address: str) -> None:
         raise HookFailed(
             f"only {free // 2**20} MiB are left at {layout.data}: let the volume grow, or make room on it"
         )
-    if layout.version_file.exists():
-        before = layout.version_file.read_text().strip()
-        if before and Version.parse(before) > Version.parse(build.version):
-            raise HookFailed(
-                f"the data was written by Elasticsearch {before}, and {build.version} can't read it: "
-                f"go back to {before} or later, or start with an empty volume"
-            )
+    check_version(layout, build)
+
+
+def check_version(layout: Layout, build: Build) -> None:
+    """Raises ``HookFailed`` if a later version may have begun on the folder: it says so before that is started (``write_configuration``)."""
+    if not layout.version_file.exists():
+        return
+    before = layout.version_file.read_text().strip()
+    if before and Version.parse(before) > Version.parse(build.version):
+        raise HookFailed(
+            f"the data was written by Elasticsearch {before}, and {build.version} can't read it: "
+            f"go back to {before} or later, or start with an empty volume"
+        )
 
 
 def _raise_file_limit(least: int) -> None:
