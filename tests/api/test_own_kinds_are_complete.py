@@ -58,6 +58,11 @@ def test_names_scopes_and_versions() -> None:
     assert found == EXPECTED
 
 
+def test_what_people_look_after_is_listed_together_and_decisions_are_not_among_it() -> None:
+    listed = {resource.plural for resource in own_resources() if "pilothouse" in resource.stored.categories}
+    assert listed == {plural for _, plural in EXPECTED} - {"decisions"}
+
+
 def test_short_names_are_taken_once_and_are_no_plurals() -> None:
     taken = [name for resource in own_resources() for name in resource.stored.short_names]
     assert len(taken) == len(set(taken))

@@ -1,4 +1,8 @@
-"""The kinds of the group ``pilothouse.io``."""
+"""The kinds of the group ``pilothouse.io``.
+
+Decisions are of no category: there is one for every object and every controller that looks after it, and ``kubectl get pilothouse`` is for
+what people write.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,6 @@ DECISION: Final = Kind(
     version=v1alpha1.VERSION,
     name="Decision",
     plural="decisions",
-    categories=("pilothouse",),
     schema=schema_of(v1alpha1.Decision, v1alpha1.PACKAGE),
     columns=(
         Column(name="Controller", path=".controller", description="Who decided."),
