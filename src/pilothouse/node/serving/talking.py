@@ -5,18 +5,24 @@
 Output goes out as fast as the client takes it, and a program that prints faster waits, as with any pipe. The talk ends when
 the program has ended and all it printed is sent; the last message says how. A client that goes away ends it too: what then
 becomes of the program is for whoever started it to say.
+
+A program that takes no more input is no client that has gone: it may have closed it, or ended just now, and what it still
+prints and how it ends is told all the same. Anything else that goes wrong here is told to the client, and raised.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Protocol
 
 from pilothouse.api.kubernetes.pods.stream_options import StreamOptions
 from pilothouse.node.serving import channels
-from pilothouse.node.serving.channels import NoMore, Resized, Typed
+from pilothouse.node.serving.channels import Heard, NoMore, Resized, Typed
 
 PIECE = 32 * 1024
+
+log = logging.getLogger(__name__)
 
 
 class Socket(Protocol):
@@ -49,7 +55,7 @@ class Program(Protocol):
     def stderr(self) -> Output | None: ...
 
     async def type(self, data: bytes) -> None:
-        """Input for it; waits while it takes none."""
+        """Input for it; waits while it takes none. This and the next two may raise ``OSError`` if it takes no more."""
         ...
 
     async def end_input(self) -> None: ...
@@ -67,12 +73,16 @@ async def talk(socket: Socket, program: Program, options: StreamOptions) -> bool
     telling = asyncio.ensure_future(_tell(socket, program, options))
     try:
         await asyncio.wait((hearing, telling), return_when=asyncio.FIRST_COMPLETED)
-        if not telling.done():
-            return False
-        await telling
-        return True
+        if telling.done():
+            await telling
+            return True
+        await hearing
+        return False
     except ConnectionError:
         return False
+    except Exception as problem:
+        await socket.send(bytes([channels.ERROR]) + channels.failure(f"the node broke this off: {problem!r}"))
+        raise
     finally:
         for task in (hearing, telling):
             task.cancel()
@@ -87,27 +97,40 @@ async def _hear(socket: Socket, program: Program, options: StreamOptions) -> Non
         except ValueError as problem:
             await socket.send(bytes([channels.ERROR]) + channels.failure(str(problem), "BadRequest", 400))
             return
-        match heard:
-            case Typed(data) if options.stdin:
-                await program.type(data)
-            case NoMore() if options.stdin:
-                await program.end_input()
-            case Resized(columns, rows) if options.tty:
-                program.resize(rows, columns)
+        try:
+            await _pass_in(heard, program, options)
+        except OSError as problem:
+            log.debug("a program takes no more input: %s", problem)
+
+
+async def _pass_in(heard: Heard | None, program: Program, options: StreamOptions) -> None:
+    match heard:
+        case Typed(data) if options.stdin:
+            await program.type(data)
+        case NoMore() if options.stdin:
+            await program.end_input()
+        case Resized(columns, rows) if options.tty:
+            program.resize(rows, columns)
 
 
 async def _tell(socket: Socket, program: Program, options: StreamOptions) -> None:
-    """Until the program has ended."""
+    """Until the program has ended. Raises ``ConnectionError`` if the client goes first."""
     # Clients take the first message for the sign that all is connected.
     await socket.send(bytes([channels.STDOUT]))
-    async with asyncio.TaskGroup() as streams:
-        for channel, stream, wanted in (
-            (channels.STDOUT, program.stdout, options.stdout),
-            (channels.STDERR, program.stderr, options.stderr),
-        ):
-            if stream is not None:
-                streams.create_task(_pass_on(socket, channel, stream, wanted))
-        code = await program.exited()
+    gone = False
+    try:
+        async with asyncio.TaskGroup() as streams:
+            for channel, stream, wanted in (
+                (channels.STDOUT, program.stdout, options.stdout),
+                (channels.STDERR, program.stderr, options.stderr),
+            ):
+                if stream is not None:
+                    streams.create_task(_pass_on(socket, channel, stream, wanted))
+            code = await program.exited()
+    except* ConnectionError:
+        gone = True
+    if gone:
+        raise ConnectionError("the client went away amid the output")
     await socket.send(bytes([channels.ERROR]) + channels.outcome(code))
 
 
