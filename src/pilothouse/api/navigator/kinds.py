@@ -43,7 +43,7 @@ def _validate_elasticsearch_v1alpha1(new: Object, old: Object | None) -> Iterabl
         *check_pilot_image(new["spec"], old),
         *check_elasticsearch(new, old, _STRICT_BUT_TOLD),
     ]
-    return [*problems, *check_stash(new, ELASTICSEARCH_V1BETA1, problems)]
+    return [*problems, *check_stash(new, old, ELASTICSEARCH_V1BETA1, problems)]
 
 
 def _validate_cassandra_v1beta1(new: Object, old: Object | None) -> Iterable[FieldError]:
@@ -53,7 +53,7 @@ def _validate_cassandra_v1beta1(new: Object, old: Object | None) -> Iterable[Fie
 
 def _validate_cassandra_v1alpha1(new: Object, old: Object | None) -> Iterable[FieldError]:
     problems = [*check_pilot_image(new["spec"], old), *check_cassandra(new, old, _STRICT)]
-    return [*problems, *check_stash(new, CASSANDRA_V1BETA1, problems)]
+    return [*problems, *check_stash(new, old, CASSANDRA_V1BETA1, problems)]
 
 
 def _validate_pilot_v1beta1(new: Object, old: Object | None) -> Iterable[FieldError]:
@@ -63,7 +63,7 @@ def _validate_pilot_v1beta1(new: Object, old: Object | None) -> Iterable[FieldEr
 
 def _validate_pilot_v1alpha1(new: Object, old: Object | None) -> Iterable[FieldError]:
     problems = [*check_pilot(new, old)]
-    return [*problems, *check_stash(new, PILOT_V1BETA1, problems)]
+    return [*problems, *check_stash(new, old, PILOT_V1BETA1, problems)]
 
 
 def _update_pilot_v1alpha1(new: Object, old: Object) -> None:

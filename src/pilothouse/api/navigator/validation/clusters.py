@@ -100,7 +100,7 @@ def check_persistence(persistence: Mapping[str, Any], path: str) -> Problems:
     if said is None or said == "":
         yield FieldError.required(where, "how much space each node gets")
         return
-    size = _quantity(said)
+    size = quantity(said)
     if size is None:
         yield FieldError.invalid(where, said, "must be a quantity, such as 10Gi")
     elif not size:
@@ -117,7 +117,7 @@ def check_resources(resources: Mapping[str, Any] | None, path: str) -> Problems:
     for part, found in amounts.items():
         for name, said in (resources.get(part) or {}).items():
             where = child(child(path, part), name)
-            amount = _quantity(said)
+            amount = quantity(said)
             if amount is None:
                 yield FieldError.invalid(where, said, "must be a quantity, such as 500m or 2Gi")
             elif amount < Quantity(0):
@@ -139,12 +139,12 @@ def check_heap(pool: Mapping[str, Any], path: str) -> Problems:
     if said is None:
         return
     where = child(path, "heapSize")
-    heap = _quantity(said)
+    heap = quantity(said)
     if heap is None or heap <= Quantity(0):
         yield FieldError.invalid(where, said, "must be a quantity above zero, such as 1Gi")
         return
     memory = ((pool.get("resources") or {}).get("limits") or {}).get("memory")
-    limit = _quantity(memory) if memory is not None else None
+    limit = quantity(memory) if memory is not None else None
     if limit is not None and heap >= limit:
         yield FieldError.invalid(where, said, f"must be below the memory limit of {memory}")
 
@@ -196,7 +196,7 @@ def _check_volume_change(
         yield FieldError.forbidden(
             child(where, "storageClass"), "the storage class of existing volumes can't be changed"
         )
-    size, stored = _quantity(new.get("size")), _quantity(old.get("size"))
+    size, stored = quantity(new.get("size")), quantity(old.get("size"))
     if size is None or stored is None or size == stored:
         return
     if not rules.volumes_grow:
@@ -220,8 +220,8 @@ def _flat(settings: Any, prefix: str, path: str) -> Iterator[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _quantity(said: Any) -> Quantity | None:
-    """The amount that is said; the same few amounts are said again and again, so they are remembered."""
+def quantity(said: Any) -> Quantity | None:
+    """The amount that is said, or None if it is none; the same few amounts are said again and again, so they are remembered."""
     try:
         return parse_quantity(said)
     except ValueError:

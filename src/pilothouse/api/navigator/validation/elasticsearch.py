@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pilothouse.api.navigator.elasticsearch import masters, quorum
+from pilothouse.api.navigator.elasticsearch import LEAST_HEAP, masters, quorum
 from pilothouse.api.navigator.validation.clusters import (
     Problems,
     UpdateRules,
@@ -16,7 +16,9 @@ from pilothouse.api.navigator.validation.clusters import (
     check_pool_changes,
     check_set_name,
     check_settings,
+    quantity,
 )
+from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.versions import Version
 
@@ -53,10 +55,14 @@ def check_elasticsearch(
     yield from check_settings(spec.get("config"), "spec.config", _follows_from)
     for index, plugin in enumerate(spec.get("plugins", ())):
         yield from check_plugin(plugin, f"spec.plugins[{index}]")
+    stored = {pool["name"]: pool for pool in (old["spec"].get("nodePools") or ())} if old is not None else {}
     for index, pool in enumerate(spec.get("nodePools", ())):
         path = f"spec.nodePools[{index}]"
         yield from check_set_name(_PREFIX, new, index)
         yield from check_pool(pool, path)
+        if _memory(pool) != _memory(stored.get(pool["name"], {})):
+            # What is there and was let in goes on being let in.
+            yield from _check_heap_suffices(pool, path)
         yield from check_settings(pool.get("config"), f"{path}.config", _follows_from)
     yield from _check_masters(spec)
     if old is not None:
@@ -88,6 +94,28 @@ def _check_version(version: str) -> Problems:
         Version.parse_strict(version)
     except ValueError as error:
         yield FieldError.invalid("spec.version", version, str(error))
+
+
+def _memory(pool: Mapping[str, Any]) -> tuple[Any, Any]:
+    """By what the heap goes: what is said of it, and the memory limit."""
+    return pool.get("heapSize"), ((pool.get("resources") or {}).get("limits") or {}).get("memory")
+
+
+def _check_heap_suffices(pool: Mapping[str, Any], path: str) -> Problems:
+    """A node has a heap that it can start with: the one that is asked for, else half of its memory limit."""
+    said, memory = _memory(pool)
+    asked, limit = quantity(said), quantity(memory)
+    least = parse_quantity(LEAST_HEAP)
+    if said is not None:
+        if asked is not None and Quantity(0) < asked < least:
+            detail = f"must be at least {LEAST_HEAP}, such as 1Gi: with less Elasticsearch does not start, or takes no documents"
+            yield FieldError.invalid(f"{path}.heapSize", said, detail)
+    elif limit is not None and Quantity(0) <= limit < least + least:
+        detail = (
+            f"must be at least twice {LEAST_HEAP}, since half of it is the heap, and with less Elasticsearch does not start, or takes no documents; "
+            "or say the heap with heapSize, in v1beta1"
+        )
+        yield FieldError.invalid(f"{path}.resources.limits.memory", memory, detail)
 
 
 def _check_masters(spec: Mapping[str, Any]) -> Problems:

@@ -22,10 +22,10 @@ _PATH: Final = entry("metadata.annotations", STASH)
 Validator = Callable[[Object, Object | None], Iterable[FieldError]]
 
 
-def check_stash(new: Object, hub: Kind, reported: Iterable[FieldError]) -> Problems:
+def check_stash(new: Object, old: Object | None, hub: Kind, reported: Iterable[FieldError]) -> Problems:
     """Problems of a ``v1alpha1`` object's annotation, each at the field of ``v1beta1`` that it is about.
 
-    What was ``reported`` already, or would be wrong without the annotation too, is not the annotation's fault.
+    What was ``reported`` already, or would be wrong without the annotation too, is not the annotation's fault; what was there before is nobody's.
     """
     annotations = new["metadata"].get("annotations") or {}
     text = annotations.get(STASH)
@@ -44,7 +44,8 @@ def check_stash(new: Object, hub: Kind, reported: Iterable[FieldError]) -> Probl
     others = {name: value for name, value in annotations.items() if name != STASH}
     bare = {**new, "metadata": {**new["metadata"], "annotations": others}}
     known = {problem.path for problem in reported}
-    excused = {(problem.path, problem.reason, problem.detail) for problem in _problems(bare, hub)}
+    before = _problems(old, hub) if old is not None else ()
+    excused = {(each.path, each.reason, each.detail) for each in (*_problems(bare, hub), *before)}
     for problem in problems:
         if problem.path not in known and (problem.path, problem.reason, problem.detail) not in excused:
             yield FieldError.invalid(_PATH, text, f"in {V1BETA1}, {problem}")
