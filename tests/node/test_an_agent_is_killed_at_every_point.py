@@ -132,7 +132,8 @@ class Life:
             "spec": {
                 "nodeName": self._name,
                 "automountServiceAccountToken": False,
-                "terminationGracePeriodSeconds": 10,
+                # Long enough for an agent to die and be followed: what is left of it is the hook's.
+                "terminationGracePeriodSeconds": 60,
                 "initContainers": [init, side],
                 "containers": [main],
                 "volumes": [
