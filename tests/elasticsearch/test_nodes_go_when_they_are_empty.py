@@ -54,6 +54,22 @@ def test_nav_A02_an_empty_node_goes_once_it_says_that_it_is_decommissioned() -> 
     assert sea.get(Pod, "es-test-data-2") is None
 
 
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [
+        (2, "from 3 to 2: es-test-data-2 holds nothing any more"),
+        (1, "from 3 to 1: es-test-data-1, es-test-data-2 hold nothing any more"),
+    ],
+)
+def test_who_goes_is_told(left: int, says: str) -> None:
+    sea, test = three_data_nodes()
+    told: list[str] = []
+    sea.watch = lambda intent: told.append(intent.because)
+    sea.edit_pool(test, "data", replicas=left)
+    sea.sail(test)
+    assert any(says in because for because in told), told
+
+
 @pytest.mark.parametrize("missing", ["es-test-data-1", "es-test-data-2"])
 def test_nav_A03_a_node_of_the_pool_without_a_pilot_is_waited_for(missing: str) -> None:
     sea, test = three_data_nodes()

@@ -188,6 +188,45 @@ def test_a_secret_that_is_gone_is_a_reason_to_be_degraded(gone: str, reason: str
     assert sea.condition(test, "Degraded") == ("False", "AsAsked")
 
 
+@pytest.mark.parametrize("part", ["tls.crt", "tls.key"])
+def test_an_authority_that_can_not_be_read_is_a_reason_to_be_degraded(part: str) -> None:
+    sea, test = formed()
+    kept = sea.of(Secret, "es-test-authority")
+    garbled = base64.b64encode(b"no certificate").decode()
+    spoilt = sea.change(kept, lambda tree: tree["data"].update({part: garbled}))
+    assert list(its_secrets(spoilt, sea.world())) == [("default", "test")], "it is looked at again"
+    sea.edit_pool(test, "data", replicas=3)
+    sea.sail(test)
+    assert sea.condition(test, "Degraded") == ("True", "AuthorityUnusable")
+    said = sea.of(test.noun, "test").condition("Degraded")
+    assert said is not None
+    assert (
+        "Secret es-test-authority can't sign the certificate of the nodes: not a certificate"
+        in said["message"]
+    )
+    assert "restore it from a backup" in said["message"]
+    assert "AuthorityUnusable" in reasons(sea.decide(forging, test))
+    assert len(sea.all(Pod)) == 3, "nodes can be started until it expires"
+    sea.change(spoilt, lambda tree: tree.update(data=dict(kept["data"])))
+    sea.sail(test)
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
+
+
+def test_an_authority_that_could_never_be_read_is_told_too() -> None:
+    sea, test = secured()
+    sea.add(_secret("es-test-authority", "tls.crt", "tls.key"))
+    sea.step(forging, test)
+    sea.sail(test)
+    assert sea.condition(test, "Degraded") == ("True", "AuthorityUnusable")
+    said = sea.of(test.noun, "test").condition("Degraded")
+    assert said is not None
+    assert "delete it, and it is made anew" in said["message"]
+    sea.remove(sea.of(Secret, "es-test-authority"))
+    sea.step(forging, test)
+    sea.sail(test)
+    assert len(sea.all(Pod)) == 2
+
+
 def test_a_cluster_without_its_authority_goes_on() -> None:
     sea, test = formed()
     sea.remove(sea.of(Secret, "es-test-authority"))

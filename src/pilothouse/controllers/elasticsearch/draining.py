@@ -105,7 +105,7 @@ def _let_go(scene: Scene, pool: Pool, going: list[Node]) -> Step:
         return Step(DRAINING, f"{names} is to go: {wait.because}", wait=wait)
     left = [node for node in going if not _may_go(scene, node)]
     if not left:
-        return _unknown(scene, pool, names) or _shrink(scene, pool, going)
+        return _unknown(scene, pool, names, several=len(going) > 1) or _shrink(scene, pool, going)
     if pool.is_master and not scene.is_formed:
         because = f"{names} is to go, and the cluster has not been formed yet; masters that were started stay until it is"
         return Step(DRAINING, because, wait=Wait("NotFormed", because=because))
@@ -126,11 +126,11 @@ def _may_go(scene: Scene, node: Node) -> bool:
     return never_started and (not scene.is_formed or scene.facts.health in ("Yellow", "Green"))
 
 
-def _unknown(scene: Scene, pool: Pool, names: str) -> Step | None:
+def _unknown(scene: Scene, pool: Pool, names: str, *, several: bool) -> Step | None:
     """While a node that stays has no Pilot, nobody knows whether it has what it was given. One is made for its pod at once."""
     for node in scene.of(pool.name):
         if node.pod is not None and node.pilot is None and node.ordinal < pool.replicas:
-            because = f"{names} is to go: {_left_on(node)}"
+            because = f"{names} {'are' if several else 'is'} to go: {_left_on(node)}"
             return Step(DRAINING, because, wait=Wait(DRAINING, because=because, seconds=AGAIN))
     return None
 
@@ -154,7 +154,7 @@ def _left_on(node: Node) -> str:
         return f"{node.name} does not say what it holds"
     said = node.pilot.condition("Decommissioned") or {}
     detail = f" ({said['message']})" if said.get("message") else ""
-    return f"{node.name} holds {node.documents} documents{detail}"
+    return f"{node.name} holds {node.documents} {'document' if node.documents == 1 else 'documents'}{detail}"
 
 
 def _shrink(scene: Scene, pool: Pool, going: list[Node]) -> Step:
@@ -162,7 +162,7 @@ def _shrink(scene: Scene, pool: Pool, going: list[Node]) -> Step:
     stateful_set = scene.sets[pool.name]
     replicas = going[0].ordinal
     names = ", ".join(node.name for node in going)
-    because = f"pool {pool.name} is scaled from {stateful_set.spec.get('replicas', 1)} to {replicas}: {names} hold nothing any more"
+    because = f"pool {pool.name} is scaled from {stateful_set.spec.get('replicas', 1)} to {replicas}: {names} {'hold' if len(going) > 1 else 'holds'} nothing any more"
     kept = [
         Patch(
             node.pilot,

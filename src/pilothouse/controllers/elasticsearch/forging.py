@@ -22,8 +22,10 @@ from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.elasticsearch.securing import (
     AUTHORITY,
     CERTIFICATE,
+    GONE,
     KEY,
     RESTORING,
+    UNUSABLE,
     USER,
     authority_name,
     certificates_name,
@@ -105,7 +107,7 @@ def _certificates(cluster: Object, world: World, forge: Makes) -> Iterator[Inten
         return
     if kept is None and (found is not None or _is_formed(cluster)):
         yield Wait(
-            "AuthorityGone",
+            GONE,
             because=f"Secret {of_authority} is gone, so the certificate of the nodes can't be renewed",
             remedy=RESTORING,
         )
@@ -124,9 +126,9 @@ def _certificates(cluster: Object, world: World, forge: Makes) -> Iterator[Inten
         signed = authority.peer(f"es-{cluster.name}", node_names(cluster), now)
     except UnusableError as problem:
         yield Wait(
-            "AuthorityUnusable",
-            because=f"Secret {of_authority}: {problem}",
-            remedy="restore it from a backup",
+            UNUSABLE,
+            because=f"Secret {of_authority} can't sign the certificate of the nodes: {problem}",
+            remedy=RESTORING,
         )
         return
     data = {AUTHORITY: authority.certificate, CERTIFICATE: signed.certificate, KEY: signed.key}

@@ -2,7 +2,7 @@
 
     security = security_of(cluster, world)
     security.missing          # why no node can be started yet, in words; empty if nothing is in the way
-    security.unrenewable      # why its certificate can't be made anew when it expires, in words; nodes can be started until then
+    security.unrenewable      # reason and words why its certificate can't be made anew when it expires; nodes can be started until then
     security.digest           # of the nodes' certificates: pods that were made with others are made anew
 
 There are three Secrets, by ``<base>`` of the cluster's name: ``<base>-authority``, with which ``forging`` signs and which no pod sees;
@@ -22,15 +22,18 @@ import msgspec
 from pilothouse.api.nouns import Secret
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.asking import base_name, discovery_name
+from pilothouse.pki.authority import Authority, Credential, UnusableError
 from pilothouse.runtime.world import World
 
 USER: Final = "elastic"
 """Who pilots are to Elasticsearch: the one user that it has from the start."""
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
+GONE, UNUSABLE = "AuthorityGone", "AuthorityUnusable"
+"""What may be the matter with an authority."""
 RESTORING: Final = (
     "restore it from a backup: one that is made anew would not be trusted by the nodes there are"
 )
-"""What helps when an authority is gone."""
+"""What helps then."""
 _DOMAIN: Final = "cluster.local"
 _LENGTH: Final = 16
 
@@ -44,7 +47,7 @@ class Security(msgspec.Struct, frozen=True):
     """The names of the Secrets that are mounted."""
     digest: str = ""
     missing: str = ""
-    unrenewable: str = ""
+    unrenewable: tuple[str, str] | None = None
 
 
 NONE: Final = Security()
@@ -134,16 +137,28 @@ def secured(security: Security, pilots: Iterable[Object]) -> tuple[str, str, str
     return "Secured", "Unknown", "NodesStarting", "Not all nodes have said yet that they are secured."
 
 
-def _unrenewable(cluster: Object, world: World, certificates: Object | None) -> str:
-    """An authority that nodes trust is not made again, so a person has to bring it back."""
+def _unrenewable(cluster: Object, world: World, certificates: Object | None) -> tuple[str, str] | None:
+    """An authority that nodes trust is not made again, so a person has to bring it back; nor is one replaced that can't be used, whoever made it."""
     brought = cluster.spec["security"].get("certificatesSecretName") or (
         certificates is not None and not certificates.owned_by(cluster)
     )
-    if brought or not cluster.status.get("clusterUUID"):
-        return ""
     name = authority_name(cluster)
-    lacking = _lacking(name, world.find(Secret, cluster.namespace, name), (CERTIFICATE, KEY))
-    return f"{lacking}, so the certificate of the nodes can't be renewed; {RESTORING}" if lacking else ""
+    found = world.find(Secret, cluster.namespace, name)
+    formed = cluster.status.get("clusterUUID")
+    if brought or (found is None and not formed):
+        return None
+    if lacking := _lacking(name, found, (CERTIFICATE, KEY)):
+        return GONE, f"{lacking}, so the certificate of the nodes can't be renewed; {RESTORING}"
+    try:
+        Authority(Credential(content(found, CERTIFICATE), content(found, KEY)))
+    except UnusableError as problem:
+        helping = (
+            RESTORING
+            if formed
+            else f"delete it, and it is made anew, or put a certificate under {CERTIFICATE} and its key under {KEY}"
+        )
+        return UNUSABLE, f"Secret {name} can't sign the certificate of the nodes: {problem}; {helping}"
+    return None
 
 
 def _of_predecessor(cluster: Object, name: str, secret: Object | None) -> str:

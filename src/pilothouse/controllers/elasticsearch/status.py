@@ -164,7 +164,7 @@ def _degraded(scene: Scene, refused: Sequence[Step], problem: str) -> _Told:
     if scene.latest.health == "Red":
         return "Degraded", "True", "HealthRed", "Some data can't be reached."
     if scene.security.unrenewable:
-        return "Degraded", "True", "AuthorityGone", scene.security.unrenewable
+        return "Degraded", "True", *scene.security.unrenewable
     if fixed := cannot_grow(scene):
         return "Degraded", "True", "VolumesCannotGrow", fixed
     if scene.latest.health == "Yellow":
