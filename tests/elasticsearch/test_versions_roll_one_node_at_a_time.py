@@ -15,7 +15,7 @@ from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.health import SHUT_OUT_FOR
-from pilothouse.runtime.intents import Intent, Patch, Tell, Update
+from pilothouse.runtime.intents import Intent, Patch, Tell, Update, Wait
 
 
 def test_nav_U01_the_first_step_is_the_highest_pod_and_the_image() -> None:
@@ -269,6 +269,23 @@ def test_who_has_no_vote_waits_for_nobody_s() -> None:
     sea.edit(test, version="7.17.29")
     sea.sail(test)
     assert images(sea) == ["7.17.29", "7.17.29", "7.17.9", "7.17.9"]
+
+
+def test_nobody_is_warned_of_what_every_restart_brings_along() -> None:
+    sea, test = two_masters()
+    sea.edit(test, version="7.17.29")
+    waited: set[str] = set()
+    for _ in range(200):
+        intents = sea.decided(test)
+        waited |= {intent.reason for intent in intents if isinstance(intent, Wait)}
+        assert [intent.because for intent in intents if isinstance(intent, Tell)] == []
+        # While nodes are away, nobody looks for a moment, and shards are being built.
+        away = any(not pilot.is_true("Ready") for pilot in sea.all(Pilot))
+        sea.health, sea.settled, sea.leads = ("Yellow", False, False) if away else ("Green", True, True)
+        if not sea.round(test):
+            break
+    assert {"NodeNotReady", "HealthOutdated"} <= waited
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
 
 
 def test_a_template_is_never_written_without_a_partition_that_holds_the_others() -> None:

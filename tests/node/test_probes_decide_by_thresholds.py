@@ -205,6 +205,31 @@ def test_a_probe_that_takes_too_long_has_failed(stage: Stage) -> None:
     stage.play(scene)
 
 
+def test_a_pod_that_ends_is_asked_on_and_nobody_is_warned_that_it_is_not_ready(stage: Stage) -> None:
+    async def scene() -> None:
+        from tests.kit.played_machine import Play
+
+        well = asyncio.Event()
+        well.set()
+        stage.machine.cast["app"] = [Play(stops_in=30)]
+        stage.machine.answer(
+            "app", ("check",), lambda: 0 if well.is_set() else Answer(1, "it is being stopped")
+        )
+        await stage.pod(
+            {
+                "terminationGracePeriodSeconds": 60,
+                "containers": [app(readinessProbe={**EXEC, "periodSeconds": 5})],
+            }
+        )
+        await stage.until(is_ready)
+        await stage.delete()
+        well.clear()
+        await stage.until(lambda pod: not is_ready(pod), seconds=25)
+        assert [reason for reason, _ in await stage.events() if reason == "Unhealthy"] == []
+
+    stage.play(scene)
+
+
 def test_one_that_takes_less_has_not(stage: Stage) -> None:
     async def scene() -> None:
         stage.machine.answer("app", ("check",), lambda: Answer(0, seconds=1.5))

@@ -72,7 +72,7 @@ async def test_it_is_empty_once_it_is_excluded_and_holds_nothing(played: tuple[P
     assert "has not excluded this node yet" in str(await left(1))
     elasticsearch.excluded_for("mine/1")
     elasticsearch.here = [{"index": "books", "shard": 0, "state": "STARTED"}]
-    assert await left(1) == "1 shards are left"
+    assert await left(1) == "1 shard is left"
     elasticsearch.here = []
     assert await left(1) == ""
 
@@ -99,7 +99,7 @@ async def test_a_shard_that_comes_just_before_the_exclusion_is_not_overlooked(
 
     elasticsearch.meanwhile = comes
     assert await left(1) != ""
-    assert await left(1) == "1 shards are left"
+    assert await left(1) == "1 shard is left"
 
 
 async def test_it_is_not_empty_while_a_shard_is_on_no_node_and_may_be_on_its_disk(

@@ -29,7 +29,7 @@ _TIMEOUT: Final = 1.0
 log = logging.getLogger(__name__)
 
 Unhealthy = Callable[[str, str], None]
-"""Told of each failure: which probe, and what it said."""
+"""Told of each failure of one that is to stay: which probe, and what it said."""
 
 
 class Probes:
@@ -67,7 +67,7 @@ class Probes:
         return self._scores[kind]
 
     def is_ending(self) -> None:
-        """The pod ends: only its readiness is of interest any more."""
+        """The pod ends: only its readiness is of interest any more, and that it is lost is nothing to warn of."""
         self._ending.set()
 
     async def run(self) -> None:
@@ -110,7 +110,7 @@ class Probes:
             return
         before = self._scores[kind]
         after = self._scores[kind] = judged(before, outcome.well, probe, outcome.output)
-        if not outcome.well:
+        if not outcome.well and not self._ending.is_set():
             self._unhealthy(kind, outcome.output)
         if after.verdict != before.verdict:
             self._changed()

@@ -48,6 +48,9 @@ _WARNINGS = {
     draining.REFUSED: "ErrScale",
 }
 """The event that tells of a step that waits, or is refused."""
+_PASSING = frozenset({"NodeNotReady", "HealthOutdated", "HealthUnknown", "Recovering", "VoteHeld"})
+"""What every restart in a roll brings along: it is waited for, as ``Progressing`` says, and is nothing to warn of. A node that does not come back is told in
+``Degraded``."""
 
 
 def its_cluster(labelled: Object, world: World) -> Names:
@@ -154,7 +157,7 @@ def _say(scene: Scene, steps: Sequence[Step], *, problem: str = "") -> Iterator[
         if not doing.startswith(problem):
             yield Tell(cluster, because=problem, event="ErrSync", warning=True)
         return
-    if step is not None and step.wait is not None and not step.refused:
+    if step is not None and step.wait is not None and not step.refused and step.wait.reason not in _PASSING:
         told = step.gist or step.message
         if (event := _WARNINGS.get(step.reason)) and not doing.startswith(told):
             yield Tell(cluster, because=told, event=event, warning=True)

@@ -214,7 +214,7 @@ class Elasticsearch:
         }
         shards = state.shards.get(id, 0)
         if waiting := seeing.not_elsewhere(id, seeing.copies_of(copies), staying):
-            return f"{waiting} shards are left", shards
+            return "1 shard is left" if waiting == 1 else f"{waiting} shards are left", shards
         if id in (holders.get("nodes") or {}) and (lost := seeing.sought(copies)):
             return (
                 f"shards of {', '.join(lost)} are on no node, and this one may have the last copy of them",
