@@ -21,4 +21,5 @@ def told_in_a_line(server: str) -> Iterator[None]:
     except (AccessError, RequestRefused) as problem:
         raise click.ClickException(str(problem)) from None
     except (TransportError, StatusError) as problem:
-        raise click.ClickException(f"{server}: {problem}") from None
+        said = str(problem)
+        raise click.ClickException(said if said.startswith(server) else f"{server}: {said}") from None

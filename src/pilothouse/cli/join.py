@@ -52,6 +52,7 @@ def join(token: str, data: Path, name: str, no_run: bool, verbose: int, **flags:
             f"{identity.kubeconfig_file} is there already: this machine is a node. `pilothouse node` runs it; to have it "
             "join anew, remove that file first"
         )
+    click.echo(f"asking {' or '.join(parsed.urls)} to be its node {chosen} …", err=True)
     with told_in_a_line(parsed.url):
         asyncio.run(join_as(parsed, chosen, identity, SystemClock()))
     later = "run it with:" if no_run else "it runs here, and from its next start on with:"

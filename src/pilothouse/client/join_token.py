@@ -35,6 +35,11 @@ class JoinToken:
     """Where else the same API is to be had."""
 
     @property
+    def identifier(self) -> str:
+        """What it is called in `token list`; no secret."""
+        return self.bearer.partition(".")[0]
+
+    @property
     def urls(self) -> tuple[str, ...]:
         return self.url, *self.others
 

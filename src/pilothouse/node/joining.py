@@ -12,14 +12,16 @@ Cut short anywhere, it can be done again; if the certificate was signed already,
 from __future__ import annotations
 
 import random
+from http import HTTPStatus
 
 from pilothouse.base.clock import Clock
 from pilothouse.client import authorities
-from pilothouse.client.access import Access
+from pilothouse.client.access import Access, AccessError
 from pilothouse.client.certificates import Wanted, obtain
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.join_token import JoinToken
 from pilothouse.client.rest import Api
+from pilothouse.meta.errors import StatusError
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.pki.authority import Credential
 from pilothouse.pki.requesting import new_request
@@ -41,9 +43,17 @@ async def join(
     access = Access(token.url, others=token.others, authority=known, token=token.bearer)
     async with HttpTransport.open(access, clock, agent=AGENT) as transport:
         api = Api(transport, random.Random(), manager=AGENT)
-        # Said by the server itself, there may be more of them: one that is going, or one that is to come.
-        trusted = await authorities.told(api)
-        credential = await asked_for(api, name, patience=patience)
+        try:
+            # Said by the server itself, there may be more of them: one that is going, or one that is to come.
+            trusted = await authorities.told(api)
+            credential = await asked_for(api, name, patience=patience)
+        except StatusError as refusal:
+            if refusal.code != HTTPStatus.UNAUTHORIZED:
+                raise
+            raise AccessError(
+                f"{token.url} does not take the token {token.identifier}: it has expired, was withdrawn, or is misspelt. "
+                "`pilothouse token create`, there, makes another"
+            ) from None
     identity.write_authorities(trusted or known)
     identity.write_credential(credential)
     identity.write_kubeconfig(token.urls, name)
