@@ -96,6 +96,19 @@ def test_a_volume_is_asked_for_where_there_is_a_provisioner() -> None:
     assert [type(one) for one in again] == [Wait]
 
 
+def test_what_the_provisioner_says_against_it_is_what_the_claim_waits_for() -> None:
+    asked = annotated(
+        claim(storageClassName="made"), **{"volume.kubernetes.io/storage-provisioner": "example.com/disks"}
+    )
+    asked["status"]["conditions"] = [
+        {"type": "pilothouse.io/Provisioned", "status": "False", "message": "node n1: the disk is full"}
+    ]
+    (wait,) = seen(claims, asked, MADE)
+    assert isinstance(wait, Wait)
+    assert wait.reason == "ProvisioningFailed"
+    assert wait.because == "example.com/disks can't make its volume: node n1: the disk is full"
+
+
 def test_a_claim_for_storage_of_nodes_needs_a_class_that_waits_for_a_node() -> None:
     hasty = storage_class("hasty", provisioner="pilothouse.io/loop")
     (wait,) = seen(claims, claim(storageClassName="hasty"), hasty)

@@ -287,7 +287,11 @@ def test_a_claim_that_waits_for_its_pod_is_told_the_node_which_keeps_the_place()
     waiting["metadata"] |= told.fields["metadata"]
     asked["status"] = noted.status
     assert placed(pod("q", cpu="3"), node("n1"), asked, waiting, classes).endswith("1 Insufficient cpu.")
-    bound = {**waiting, "spec": {**waiting["spec"], "volumeName": "v"}, "status": {"phase": "Bound"}}
+    binding = {**waiting, "spec": {**waiting["spec"], "volumeName": "v"}}
+    (wait,) = seen(scheduling, asked, node("n1"), binding, classes, volume("v", on="n1"))
+    assert isinstance(wait, Wait)
+    assert wait.reason == "WaitingForVolumes"
+    bound = {**binding, "status": {"phase": "Bound"}}
     assert placed(asked, node("n1"), bound, classes, volume("v", on="n1")) == "n1"
 
 

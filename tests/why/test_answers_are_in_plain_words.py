@@ -75,6 +75,20 @@ def test_a_condition_that_says_the_same_is_not_told_twice() -> None:
     assert "condition Fit is False (Odd): it is odd" in text
 
 
+def test_conditions_are_told_if_they_are_bad_news() -> None:
+    conditions = (
+        {"type": "MemoryPressure", "status": "False", "reason": "Fine", "message": "there is memory"},
+        {"type": "DiskPressure", "status": "True", "reason": "Full", "message": "the disk is full"},
+        {"type": "PIDPressure", "status": "Unknown", "reason": "Gone", "message": "it is not heard of"},
+        {"type": "Ready", "status": "True", "reason": "Fine", "message": "it posts its status"},
+    )
+    text = told(Known("v1", "Node", "", "n1", conditions=conditions))
+    assert "condition DiskPressure is True (Full): the disk is full" in text
+    assert "condition PIDPressure is Unknown (Gone): it is not heard of" in text
+    assert "there is memory" not in text
+    assert "it posts" not in text
+
+
 def test_what_failed_is_told_with_how_often() -> None:
     text = told(a_set(records=(a_record("Failed", summary="failed: 422: no such field", attempts=4),)))
     assert "can't get on, 4 times in a row: 422: no such field" in text

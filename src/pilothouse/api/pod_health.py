@@ -26,7 +26,7 @@ _REMEDIES: Final = {
     "CrashLoopBackOff": "see why it exits: kubectl logs {pod} -n {namespace} -c {container} --previous",
     "ImagePullBackOff": "correct the image's name, or bring the image to the node",
     "ErrImagePull": "correct the image's name, or bring the image to the node",
-    "ErrImageNeverPull": "bring the image to the node, or change imagePullPolicy",
+    "ErrImageNeverPull": "bring what is missing to the node",
     "InvalidImageName": "correct the image's name",
     "FailedMount": "see to what the volume is made of: the claim, ConfigMap or Secret that is named",
     "NodeStorageError": "make room on the disk of the node's data folder",

@@ -25,6 +25,15 @@ _MOST_ACTS = 10
 _STALE = 2.0
 """After how many times its duration a lease that nobody renews counts as left."""
 _STUCK = ("Waiting", "Failed")
+_BAD_NEWS = frozenset(
+    {
+        *("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),
+        *("NodeResizeError", "ControllerResizeError", "ModifyVolumeError"),
+        *("NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure"),
+        *("DisruptionTarget", "Denied", "Failed"),
+    }
+)
+"""Conditions that say what is amiss by being true; all others by not being so."""
 
 
 def explained(findings: Findings, *, now: float) -> list[str]:
@@ -77,8 +86,9 @@ def _known(one: Known, now: float, *, brief: bool = False) -> Iterator[str]:
         yield "nothing is on record"
     for condition in one.conditions:
         message = condition.get("message", "")
+        amiss = condition.get("status") != ("False" if condition.get("type") in _BAD_NEWS else "True")
         # The runtime's own condition says what the record says.
-        if condition.get("status") != "True" and message and not any(each in message for each in waited_for):
+        if amiss and message and not any(each in message for each in waited_for):
             since = condition.get("lastTransitionTime")
             yield (
                 f"condition {condition.get('type')} is {condition.get('status')} ({condition.get('reason', '')})"

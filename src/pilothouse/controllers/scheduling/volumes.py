@@ -66,7 +66,9 @@ class Volumes:
             self._bound.append(volume)
             return None
         storage_class = world.find(StorageClass, "", class_of(claim) or "-")
-        if claim.spec.get("volumeName") or not waits_for_pod(storage_class):
+        # With a node and a volume that were chosen for it, it is being bound: nothing has gone wrong.
+        prebound = claim.spec.get("volumeName") and not claim.annotations.get(SELECTED_NODE)
+        if prebound or not waits_for_pod(storage_class):
             remedy = f"see what claim {name} waits for: kubectl describe pvc {name} -n {claim.namespace}"
             return Missing("pod has unbound immediate PersistentVolumeClaims", remedy)
         self.unbound.append(claim)

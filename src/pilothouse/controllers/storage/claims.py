@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.local_volumes import PROVISIONERS
+from pilothouse.api.local_volumes import PROVISIONED, PROVISIONERS
 from pilothouse.api.nouns import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.storage.matching import (
@@ -187,6 +187,11 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
             because=because,
             event="ExternalProvisioning",
         )
+    said = claim.condition(PROVISIONED) or {}
+    if said.get("status") == "False":
+        because = f"{provisioner} can't make its volume: {said.get('message')}"
+        yield Wait("ProvisioningFailed", because=because, remedy="see to that; it is tried again by itself")
+        return
     yield Wait("ExternalProvisioning", because=because, remedy=f"see that {provisioner} runs")
 
 
