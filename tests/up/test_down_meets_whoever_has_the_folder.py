@@ -15,7 +15,7 @@ from tests.kit.planes import UpPlane
 from pilothouse.app import up_folder
 from pilothouse.app.down import NotDown, bring_down
 from pilothouse.app.status import look
-from pilothouse.app.up_folder import AlreadyRunning, Holder, ToldToStop
+from pilothouse.app.up_folder import AlreadyRunning, Holder, Report, ToldToStop
 from pilothouse.supervise.identifying import identify
 
 
@@ -70,6 +70,21 @@ async def test_who_has_not_said_who_it_is_is_told_once_it_has(
     os.close(lock)
     assert await downing == "down"
     assert sleepers[1].poll() is None
+
+
+def test_one_that_was_killed_is_not_shown_as_running(
+    tmp_path: Path, lock: int, sleepers: list[subprocess.Popen[bytes]]
+) -> None:
+    killed = sleepers[0]
+    say(lock, killed)
+    up_folder.write(tmp_path, Report(killed.pid, 0.0, "https://127.0.0.1:1", "n1", False, 1.0, ()))
+    assert look(tmp_path, 1.0).roles[0][:2] == ("up", "running")
+    killed.kill()
+    killed.wait()
+    seen = look(tmp_path, 1.0)
+    assert (seen.up, seen.roles) == (False, ())
+    assert f"`up` on {tmp_path} was killed" in seen.headline
+    assert f"`pilothouse down --data {tmp_path}` ends them" in seen.headline
 
 
 async def test_another_up_that_takes_the_folder_meanwhile_is_told_of(

@@ -45,8 +45,14 @@ class Seen:
 
 def look(path: Path, now: float) -> Seen:
     """Ask everybody. Raises ``StartError`` if the folder is another user's."""
-    report = up_folder.running(path)
-    if report is None and up_folder.holder(path) is not None:
+    report, holder = up_folder.running(path), up_folder.holder(path)
+    if holder is not None and holder.process is not None and not holder.lives:
+        return Seen(
+            f"`up` on {path} was killed, and what it ran is ending; its pods go on running. "
+            f"`pilothouse up --data {path}` takes them up, `pilothouse down --data {path}` ends them",
+            up=False,
+        )
+    if report is None and holder is not None:
         return Seen(f"starting or ending on {path}")
     if report is None:
         return Seen(f"nothing is up on {path}; `pilothouse up --data {path}` starts it", up=False)
