@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.kit.played_machine import Answer, Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
+
+from pilothouse.node.whereabouts import NotFound
 
 EXEC = {"exec": {"command": ["check"]}}
 
@@ -48,6 +51,28 @@ def test_until_then_the_pod_is_pending_and_says_so(stage: Stage) -> None:
         assert pod.is_true("Initialized")
         assert reason(pod, "one") == "Completed"
         assert container(pod, "one")["ready"] is True
+
+    stage.play(scene)
+
+
+def test_whoever_asks_for_the_log_meanwhile_is_told_the_same(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["one"] = Play(runs=20.0)
+        await stage.pod({"initContainers": [app("one")], "containers": [app()]})
+        pod = await stage.until(lambda pod: state(pod, "one") == "running")
+        assert stage.agent is not None
+        with pytest.raises(NotFound, match="is waiting to start: PodInitializing"):
+            stage.agent.whereabouts.find(pod.namespace, pod.name, "app")
+
+    stage.play(scene)
+
+
+def test_a_pod_that_failed_before_its_main_containers_shows_them_as_not_begun(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.machine.cast["one"] = Play(runs=0.0, code=1)
+        await stage.pod({"initContainers": [app("one")], "containers": [app()], "restartPolicy": "Never"})
+        pod = await stage.until(lambda pod: phase(pod) == "Failed")
+        assert reason(pod) == "PodInitializing"
 
     stage.play(scene)
 

@@ -19,7 +19,7 @@ from pilothouse.meta.conditions import Condition, find_condition, with_condition
 from pilothouse.node.lifecycle.deciding import ENDED, Decision, Wait, has_initialised
 from pilothouse.node.lifecycle.instances import Ended
 from pilothouse.node.lifecycle.knowing import Seen, Situation
-from pilothouse.node.lifecycle.roles import Part, Role, parts
+from pilothouse.node.lifecycle.roles import Part, Role, not_begun, parts
 
 LIMITS: Final = "pilothouse.io/LimitsEnforced"
 """The condition of a pod whose limits are not what they say."""
@@ -193,7 +193,7 @@ def _container(pod: Object, part: Part, seen: Seen, decision: Decision, facts: F
         told["state"] = {"terminated": _terminated(pod, part.name, seen.ended)}
         before = seen.earlier
     else:
-        told["state"] = {"waiting": _waiting(wait or Wait("ContainerCreating"))}
+        told["state"] = {"waiting": _waiting(wait or Wait(not_begun(pod.spec)))}
         before = seen.ended
     if before is not None:
         told["lastState"] = {"terminated": _terminated(pod, part.name, before)}

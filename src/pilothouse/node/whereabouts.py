@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.api.objects import Object
+from pilothouse.node.lifecycle.roles import not_begun
 from pilothouse.node.parts import Container
 
 LOG = "log"
@@ -83,7 +84,7 @@ class Whereabouts:
                 raise NotFound(f'previous terminated container "{container}" in pod "{pod}" not found')
             return Found(obj, instances.previous, None)
         if instances.folder is None:
-            why = instances.waiting or "ContainerCreating"
+            why = instances.waiting or not_begun(obj.spec)
             raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: {why}')
         return Found(obj, instances.folder, instances.container)
 

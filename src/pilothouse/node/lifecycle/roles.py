@@ -38,6 +38,11 @@ class Part(msgspec.Struct, frozen=True):
         return None if self.role is Role.INIT else self.spec.get(kind)
 
 
+def not_begun(spec: Mapping[str, Any]) -> str:
+    """Why a container waits that was never started and has nothing in its way, in kubelet's word."""
+    return "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
+
+
 def parts(spec: Mapping[str, Any]) -> tuple[Part, ...]:
     """All of them, in the order in which they are started."""
     found = []
