@@ -317,15 +317,6 @@ def test_settings_of_a_pool_take_the_place_of_the_clusters_however_they_are_writ
     assert "a.b" not in sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "settings")
 
 
-def test_a_pilot_that_somebody_edits_by_hand_is_put_right() -> None:
-    sea, test = one_cluster()
-    sea.sail(test)
-    pilot = sea.of(Pilot, "es-test-mixed-0")
-    sea.change(pilot, lambda tree: tree["spec"]["configuration"]["settings"].update({"cluster.name": "mine"}))
-    sea.sail(test)
-    assert sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "settings")["cluster.name"] == "test"
-
-
 def with_claims(sea: Sea, **storage_class: Any) -> Object:
     """A cluster of two nodes whose claims are of a class with these fields, and are bound."""
     fast = {"apiVersion": StorageClass.api_version, "kind": StorageClass.kind, "metadata": {"name": "fast"}}

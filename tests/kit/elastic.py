@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.kit.stepping import WRITES, Yard
 
-from pilothouse.api.navigator.configurations import configuration_hash
+from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree
@@ -152,7 +152,8 @@ class Sea(Yard):
         conditions = status.get("conditions")
         if is_up and pod is not None:
             digest = configuration_hash(pilot.spec)
-            if says.get("stuck"):
+            is_edited = in_force(pilot.spec, pilot.annotations) != digest
+            if says.get("stuck") or (is_edited and pilot.at("status", "configuration")):
                 digest = str(pilot.at("status", "configuration", "hash"))
             version = says.get("version", pod.annotations[VERSION])
             start = (pod.uid, digest, version)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pilothouse.api.navigator.labels import CONFIGURATION
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
 from pilothouse.pilot.driving import Observation, Wish
@@ -87,6 +88,25 @@ def test_another_hash_restarts_the_database_in_place_with_all_its_hooks() -> Non
 
 def test_the_same_hash_in_a_newer_generation_is_no_reason_to_restart() -> None:
     assert decide(running("a"), wish("a", 9), asked=False, hooks=HOOKS) == Rest()
+
+
+def test_what_its_cluster_has_not_written_is_no_reason_to_restart() -> None:
+    edited = Object(Pilot, {"metadata": {"name": "a", "annotations": {CONFIGURATION: "a"}}, "spec": {}})
+    theirs = Wish.of(edited)
+    assert not theirs.vouched
+    assert decide(running("a"), theirs, asked=False, hooks=HOOKS) == Rest()
+    ours = Wish.of(Object(Pilot, {"metadata": {"name": "a"}, "spec": {}}))
+    assert ours.vouched, "it is nobody's but its author's"
+    assert isinstance(decide(running("a").ran("PreStop", "Flush"), ours, asked=False, hooks=HOOKS), Halt)
+    assert decide(prepared(), theirs, asked=False, hooks=HOOKS) == Launch(), "it starts with what there is"
+
+
+def test_it_is_told_for_as_long_as_the_database_goes_on_without_it() -> None:
+    theirs = Wish(2, "b", {}, vouched=False)
+    status = told(pilot(), known(life=running("a"), wish=theirs), 0.0)
+    assert conditions(status)["EditedByHand"] == "True"
+    status = told(pilot(**status), known(life=running("a"), wish=wish("a", 3)), 0.0)
+    assert "EditedByHand" not in conditions(status)
 
 
 def test_a_pilot_that_is_deleted_leaves_the_database_running() -> None:

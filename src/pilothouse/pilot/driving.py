@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from pilothouse.api.navigator.configurations import configuration_hash
+from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.objects import Object, Tree
 
 Phase = Literal["PreStart", "PostStart", "PreStop", "PostStop"]
@@ -63,10 +63,14 @@ class Wish(msgspec.Struct, frozen=True):
     """Who leads, as far as is known."""
     uid: str = ""
     """Of the Pilot: one that was made again counts its generations anew."""
+    vouched: bool = True
+    """It is what the Pilot's cluster has written, if it is a cluster's: else a database that runs is not restarted for it."""
 
     @classmethod
     def of(cls, pilot: Object, *, leads: bool = False, leader: str = "") -> Wish:
-        return cls(pilot.generation, configuration_hash(pilot.spec), pilot.spec, leads, leader, pilot.uid)
+        digest = configuration_hash(pilot.spec)
+        vouched = in_force(pilot.spec, pilot.annotations) == digest
+        return cls(pilot.generation, digest, pilot.spec, leads, leader, pilot.uid, vouched)
 
     @property
     def decommission(self) -> bool:

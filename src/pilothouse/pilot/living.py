@@ -13,7 +13,8 @@
 * Hooks run in order, each once for every start. What has been done is not done again when a later one fails, unless another configuration
   is asked for by then: a database is started with nothing that was prepared for an earlier one.
 * Hooks for a database that runs, PostStart and PreStop, are left once it has ended, whatever of them is still to be done.
-* A configuration with another hash restarts the database in place: PreStop, stop, PostStop, and all over again.
+* A configuration with another hash restarts the database in place: PreStop, stop, PostStop, and all over again. Not one that somebody else than its cluster
+  has put there, which is about to be put right.
 * A database that ends by itself ends the pilot, with a code that is not 0, so that the pod is started anew.
 """
 
@@ -153,7 +154,7 @@ def why_stop(life: Life, wish: Wish | None, *, asked: bool, restart: str = "") -
     """Why a running database should stop; empty if it should go on."""
     if asked:
         return "the pilot was told to stop"
-    if wish is not None and wish.hash != life.hash:
+    if wish is not None and wish.vouched and wish.hash != life.hash:
         return f"its configuration has changed (generation {wish.generation})"
     return restart
 

@@ -21,6 +21,8 @@ from pilothouse.pilot.driving import Observation, Wish
 from pilothouse.pilot.exits import Exit
 from pilothouse.pilot.living import Life
 
+EDITED: Final = "EditedByHand"
+"""The condition of a Pilot whose configuration is not its cluster's."""
 COUNTS_EVERY: Final = 30.0
 """Seconds between two writes that tell of nothing but another number of documents."""
 
@@ -134,6 +136,15 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
         lost = known.has_served and life.is_running and not life.stopping
         reason = OUT_OF_TOUCH if lost else HOOK_FAILED if known.has_failed else "NotReady"
         say("Ready", False, reason, why, lastHeartbeatTime=moment)
+    conditions = without_condition(conditions, EDITED)
+    if life.is_running and not known.wish.vouched and known.wish.hash != life.hash:
+        say(
+            EDITED,
+            True,
+            "NotByItsCluster",
+            "The configuration in spec is not what this Pilot's cluster has written: "
+            "the database goes on without it until its next start. Change the cluster instead, which puts this right.",
+        )
     if not known.wish.decommission:
         return without_condition(conditions, "Decommissioned")
     if not life.is_running or seen is None:

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.aio.together import together
-from pilothouse.api.navigator.configurations import INITIAL_MASTERS, configuration_hash
+from pilothouse.api.navigator.configurations import INITIAL_MASTERS, configuration_hash, in_force
 from pilothouse.api.navigator.labels import HAS_PILOT, VERSION, leader_lease, pilot_lease
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree
@@ -146,7 +146,8 @@ class Squadron:
     def _attend(self, name: str, pod: Object, pilot: Object, now: float) -> None:
         digest = configuration_hash(pilot.spec)
         instance = self._instances.get(name)
-        if instance is None or instance.hash != digest:
+        vouched = in_force(pilot.spec, pilot.annotations) == digest
+        if instance is None or (vouched and instance.hash != digest):
             if instance is not None:
                 self._stop(name)
             due = now + self._rng.uniform(*_STARTING)

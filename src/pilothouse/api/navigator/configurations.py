@@ -1,9 +1,13 @@
 """What a database runs with, as one hash: by it a Pilot's status says which of its specs is in force.
 
     configuration_hash(pilot["spec"])        # "3f8a0c51b2d94e77"
+    in_force(pilot.spec, pilot.annotations)  # the same, unless somebody else than its cluster has edited the spec
 
 Controllers and pilots ask the same function, so that they can't disagree. What is not in the hash is no reason to restart a database:
 its version (that is the image's business), the name of its pool, and settings that count once or are set while it runs.
+
+A cluster writes the hash of what it gives to a Pilot beside it, in one stroke. A spec with another hash was edited by hand: a database that runs is not restarted for it, and its
+cluster puts it right. A Pilot without the annotation has no cluster that would, and means what it says.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+
+from pilothouse.api.navigator.labels import CONFIGURATION
 
 INITIAL_MASTERS: Final = "cluster.initial_master_nodes"
 MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
@@ -37,3 +43,8 @@ def configuration_hash(spec: Mapping[str, Any]) -> str:
         "place": [cassandra.get(field) or "" for field in ("rack", "datacenter")],
     }
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:_LENGTH]
+
+
+def in_force(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
+    """The hash of what a Pilot's database should run with: what its cluster vouches for, else what its spec says."""
+    return annotations.get(CONFIGURATION) or configuration_hash(spec)

@@ -31,6 +31,8 @@ CERTIFICATES: Final = f"{GROUP}/certificates"
 """An annotation: on a pool's pods, the digest of the certificates that they were made with."""
 APPLICATION: Final = f"{GROUP}/application"
 """An annotation: on a pod that has a pilot and no cluster, the driver that knows its database."""
+CONFIGURATION: Final = f"{GROUP}/configuration"
+"""An annotation: on a Pilot, the hash of the configuration that its cluster has given it. A pilot restarts its database for no other."""
 DECOMMISSIONED_FOR: Final = f"{GROUP}/decommissioned-for"
 """An annotation: on a Pilot that a controller had decommissioned, what for. A controller takes back only what has it."""
 

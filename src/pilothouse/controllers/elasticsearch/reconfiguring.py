@@ -4,7 +4,8 @@
     step = reconfigure(scene)            # the next node that is restarted for its configuration; None if all have theirs
 
 A configuration is written to one Pilot at a time, by the rule by which pods are made anew: the pilot restarts its database for it. Nodes that
-are down get theirs at once: that takes nothing away.
+are down get theirs at once: that takes nothing away. So do those whose Pilots somebody else has edited: their pilots go by the hash that is written beside the spec
+(``configurations``), and do not follow.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.navigator.configurations import configuration_hash
-from pilothouse.api.objects import Tree
+from pilothouse.api.navigator.configurations import configuration_hash, in_force
+from pilothouse.api.navigator.labels import CONFIGURATION
+from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.configuring import difference, initial_masters, wanted_spec
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
@@ -28,35 +30,45 @@ def tell_pilots(scene: Scene) -> Iterator[Intent]:
         if node.pilot is None or node.pool.removed:
             continue
         wanted = _wanted(scene, node)
-        needs_restart = configuration_hash(wanted) != configuration_hash(node.pilot.spec)
-        if needs_restart and not node.is_down:
+        if _needs_restart(node.pilot, wanted) and not node.is_down:
             continue
-        if fields := difference(node.pilot.spec, wanted):
+        if fields := _fields(node.pilot, wanted):
             because = f"{node.name} has a new configuration, for which nothing is restarted that runs"
-            yield Patch(node.pilot, {"spec": fields}, because=because)
+            yield Patch(node.pilot, fields, because=because)
 
 
 def reconfigure(scene: Scene) -> Step | None:
     """The next Pilot whose configuration is not what is asked for and whose node has to be restarted for it."""
-    for pool in scene.in_rolling_order:
-        for node in reversed(scene.of(pool.name)):
-            if node.pilot is None or node.leaving or node.is_down:
-                continue
-            wanted = _wanted(scene, node)
-            if configuration_hash(wanted) == configuration_hash(node.pilot.spec):
-                continue
-            if wait := scene.why_not(node):
-                message = f"{node.name} is next to get its configuration: {wait.because}"
-                return Step(CONFIGURATIONS, message, wait=wait)
-            because = f"{node.name} gets its configuration and is restarted with it"
-            patch = Patch(
-                node.pilot,
-                {"spec": difference(node.pilot.spec, wanted)},
-                because=because,
-                event="UpdateConfiguration",
-            )
-            return Step(CONFIGURATIONS, because, (patch,))
+    nodes = [node for pool in scene.in_rolling_order for node in reversed(scene.of(pool.name))]
+    # One that was started with what a person has made of its Pilot goes first: the others would wait for it.
+    for node in sorted(nodes, key=lambda node: node.runs_its_configuration):
+        if node.pilot is None or node.leaving or node.is_down:
+            continue
+        wanted = _wanted(scene, node)
+        if not _needs_restart(node.pilot, wanted):
+            continue
+        if wait := scene.why_not(node):
+            message = f"{node.name} is next to get its configuration: {wait.because}"
+            return Step(CONFIGURATIONS, message, wait=wait)
+        because = f"{node.name} gets its configuration and is restarted with it"
+        patch = Patch(node.pilot, _fields(node.pilot, wanted), because=because, event="UpdateConfiguration")
+        return Step(CONFIGURATIONS, because, (patch,))
     return None
+
+
+def _needs_restart(pilot: Object, wanted: Tree) -> bool:
+    """Whether its database would be restarted for it."""
+    return in_force(pilot.spec, pilot.annotations) != configuration_hash(wanted)
+
+
+def _fields(pilot: Object, wanted: Tree) -> Tree:
+    """The merge patch that gives a Pilot what is wanted, and vouches for it; empty if that is so already."""
+    fields: Tree = {}
+    if spec := difference(pilot.spec, wanted):
+        fields["spec"] = spec
+    if pilot.annotations.get(CONFIGURATION) != (digest := configuration_hash(wanted)):
+        fields["metadata"] = {"annotations": {CONFIGURATION: digest}}
+    return fields
 
 
 def _wanted(scene: Scene, node: Node) -> Tree:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pilothouse.api.navigator.clusters import GROUP
-from pilothouse.api.navigator.labels import APPLICATION, HAS_PILOT
+from pilothouse.api.navigator.configurations import configuration_hash
+from pilothouse.api.navigator.labels import APPLICATION, CONFIGURATION, HAS_PILOT
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.elasticsearch.configuring import new_pilot_spec
@@ -55,6 +56,7 @@ def _made(pod: Object, cluster: Object | None, spec: Tree) -> Create:
         "labels": {label: value for label, value in pod.labels.items() if label.startswith(f"{GROUP}/")},
     }
     if cluster is not None:
+        metadata["annotations"] = {CONFIGURATION: configuration_hash(spec)}
         metadata["ownerReferences"] = [owner_reference(cluster)]
     tree = {
         "apiVersion": Pilot.api_version,

@@ -1,0 +1,89 @@
+"""Pilots that somebody edits: nothing is restarted for it, nobody waits for it, and the cluster's word stands in the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.kit.elastic import Sea
+from tests.kit.stepping import reasons
+from tests.kit.upgrading_elastic import three_nodes
+
+from pilothouse.api.navigator.configurations import configuration_hash
+from pilothouse.api.navigator.labels import CONFIGURATION
+from pilothouse.api.nouns import Pilot
+from pilothouse.api.objects import Object
+from pilothouse.runtime.intents import Patch
+
+EDITED, OTHER = "es-test-data-0", "es-test-data-2"
+MINE = {"cluster.name": "mine"}
+
+
+def edit(sea: Sea, **settings: Any) -> Object:
+    return sea.change(
+        sea.of(Pilot, EDITED), lambda tree: tree["spec"]["configuration"]["settings"].update(settings or MINE)
+    )
+
+
+def started(sea: Sea, name: str = EDITED) -> str:
+    return str(sea.of(Pilot, name).status["lastStartedTime"])
+
+
+def settings(sea: Sea, name: str = EDITED) -> dict[str, Any]:
+    return dict(sea.of(Pilot, name).at("spec", "configuration", "settings"))
+
+
+def test_nothing_is_restarted_for_it() -> None:
+    sea, test = three_nodes()
+    before = started(sea)
+    edit(sea)
+    sea.play_pilots(test)
+    sea.sail(test)
+    assert settings(sea)["cluster.name"] == "test"
+    assert started(sea) == before
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+
+
+def test_it_is_put_right_whatever_the_others_are_like() -> None:
+    sea, test = three_nodes()
+    sea.health = "Red"
+    sea.says["es-test-data-1"] = {"ready": False}
+    sea.sail(test)
+    edit(sea)
+    sea.sail(test, rounds=1)
+    assert settings(sea)["cluster.name"] == "test"
+
+
+def test_nobody_waits_for_one_that_is_edited_before_its_turn() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, config={"a.b": 1})
+    edit(sea)
+    assert [each.seen.name for each in sea.decided(test) if isinstance(each, Patch) and each.event] == [OTHER]
+    sea.sail(test)
+    assert all(settings(sea, name)["a.b"] == 1 for name in sea.names(Pilot))
+    assert settings(sea)["cluster.name"] == "test"
+
+
+def test_one_that_was_started_with_it_is_restarted_in_its_turn_before_all_others() -> None:
+    sea, test = three_nodes()
+    edited = edit(sea)
+    # Its database ended by itself while nobody was there to put it right.
+    running = {"generation": edited.generation, "hash": configuration_hash(edited.spec)}
+    sea.change(edited, lambda tree: tree["status"].update(configuration=running))
+    sea.edit(test, config={"a.b": 1})
+    sea.says["es-test-data-1"] = {"ready": False}
+    sea.play_pilots(test)
+    assert "NodeNotReady" in reasons(sea.decided(test)), "it holds data like any other"
+    sea.says.clear()
+    sea.sail(test)
+    assert all(settings(sea, name)["a.b"] == 1 for name in sea.names(Pilot))
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+
+
+def test_a_pilot_that_nobody_has_vouched_for_is_vouched_for_without_a_restart() -> None:
+    sea, test = three_nodes()
+    before = started(sea)
+    sea.change(sea.of(Pilot, EDITED), lambda tree: tree["metadata"]["annotations"].pop(CONFIGURATION))
+    sea.sail(test)
+    pilot = sea.of(Pilot, EDITED)
+    assert pilot.annotations[CONFIGURATION] == configuration_hash(pilot.spec)
+    assert started(sea) == before
