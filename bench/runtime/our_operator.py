@@ -1,10 +1,12 @@
 """The operator on our runtime: `python -m bench.runtime.our_operator KUBECONFIG`.
 
-It works on 64 objects at once; kopf has no such limit. Both have the fast event loop.
+It works on 64 objects at once; kopf has no such limit. Both have the fast event loop. Its memory is kept as every manager
+of ours keeps it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import uvloop
 
 from bench.runtime.widgets import WIDGET
 from pilothouse.api.objects import Object
+from pilothouse.app import memory
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.informers import Informers
@@ -35,6 +38,7 @@ def widgets(widget: Object, world: World) -> Iterator[Intent]:
 
 
 async def main(kubeconfig: str) -> None:
+    memory.settle_later(asyncio.get_running_loop())
     clock, rng = SystemClock(), Random()
     async with HttpTransport.open(load(Path(kubeconfig)), clock, agent="our-operator") as transport:
         api = Api(transport, rng, manager="our-operator")
@@ -43,4 +47,5 @@ async def main(kubeconfig: str) -> None:
 
 
 if __name__ == "__main__":
+    memory.start_quietly()
     uvloop.run(main(sys.argv[1]))

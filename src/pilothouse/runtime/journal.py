@@ -5,9 +5,11 @@
     journal.note(controller, seen, world, result, attempts)
     journal.tell(about, "SuccessfulCreate", "created pod web-0", False)
 
-Nobody waits for this, and it keeps out of the way of the work: what is noted is kept, the newest of each decision, and written
-by one task once nothing new has come for a moment, or after a few seconds where there is no end of it. What can't be written is tried again later; a queue that is full drops events first. A server that has no ``Decision`` kind gets
-none. What was on record before this process is read once, so that a decision that has not changed is not written again.
+Nobody waits for this, and it keeps out of the way of the work: what is noted is kept, the newest of each decision, and made
+into a record and written by one task once nothing new has come for a moment, or after a few seconds where there is no end of
+it. What can't be written is tried again later; a queue that is full drops events first. A server that has no ``Decision``
+kind gets none. What was on record before this process is read once, so that a decision that has not changed is not written
+again.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
 
 from pilothouse.api.nouns import CoreEvent, Decision
 from pilothouse.api.objects import Object, Tree
@@ -30,7 +33,16 @@ from pilothouse.runtime.declaring import Controller, Key
 from pilothouse.runtime.intents import Delete
 from pilothouse.runtime.leading import Deposed
 from pilothouse.runtime.outcomes import Result
-from pilothouse.runtime.recording import Stamp, carried_on, gist, is_idle, record, record_name, worth_writing
+from pilothouse.runtime.recording import (
+    Stamp,
+    carried_on,
+    gist,
+    is_idle,
+    outcome_of,
+    record,
+    record_name,
+    worth_writing,
+)
 from pilothouse.runtime.telling import EventWrite, Teller
 from pilothouse.runtime.world import World
 
@@ -47,6 +59,24 @@ Name = tuple[str, str]
 log = logging.getLogger(__name__)
 
 
+class Noted:
+    """A decision that is to be on record. The record is made when somebody looks at it."""
+
+    def __init__(self, outcome: str, make: Callable[[], Tree], before: Tree | None) -> None:
+        """``before`` is the record that it comes after."""
+        self.outcome = outcome
+        self._make = make
+        self._before = before
+
+    @cached_property
+    def tree(self) -> Tree:
+        return carried_on(self._make(), self._before)
+
+    def after(self, before: Tree | None) -> Noted:
+        """The same, where it turns out what it comes after."""
+        return Noted(self.outcome, lambda: self.tree, before)
+
+
 class Journal:
     """What is yet to be written, and what is on record."""
 
@@ -55,7 +85,7 @@ class Journal:
         self._clock = clock
         self._stamp = stamp
         self._teller = Teller(component=component, host=stamp.manager)
-        self._decisions: OrderedDict[Name, Tree] = OrderedDict()
+        self._decisions: OrderedDict[Name, Noted] = OrderedDict()
         self._events: OrderedDict[Name, EventWrite] = OrderedDict()
         self._record: dict[Name, Tree] = {}
         self._news = asyncio.Event()
@@ -80,13 +110,13 @@ class Journal:
         if not self._keeps_decisions or seen.noun == Decision or _ended(seen, result):
             return
         name = (seen.namespace or "default", record_name(controller.name, seen.noun, seen.name))
-        before = self._decisions.get(name) or self._record.get(name)
-        if is_idle(result, before):
+        noted, on_record = self._decisions.get(name), self._record.get(name)
+        outcome = result.standing
+        if is_idle(outcome, noted.outcome if noted is not None else outcome_of(on_record)):
             return
-        tree = record(controller, seen, world, result, stamp=self._stamp, attempts=attempts)
-        if worth_writing(tree, before):
-            self._decisions[name] = carried_on(tree, before)
-            self._heard()
+        make = partial(record, controller, seen, world, result, stamp=self._stamp, attempts=attempts)
+        self._decisions[name] = Noted(outcome, make, on_record if noted is None else noted.tree)
+        self._heard()
 
     def forget(self, controller: Controller, key: Key) -> None:
         """There is no such object any more; its record goes with it."""
@@ -174,33 +204,33 @@ class Journal:
             self._decisions.clear()
             return
         self._record = {one.key: gist(one.tree) for one in page.objects}
-        for name, tree in tuple(self._decisions.items()):
-            # Taken while this was read: it may be what is on record.
-            before = self._record.get(name)
-            if worth_writing(tree, before):
-                self._decisions[name] = carried_on(tree, before)
-            else:
-                del self._decisions[name]
+        for name, noted in self._decisions.items():
+            # Taken while this was read.
+            self._decisions[name] = noted.after(self._record.get(name))
 
     async def _write(self, fence: Callable[[], Fence | None]) -> None:
         while self._decisions:
-            name, tree = next(iter(self._decisions.items()))
-            term = fence()
-            stamped = tree if term is None else {**tree, "epoch": term.transitions}
-            if await self._attempt(
-                self._api.apply(Decision, stamped, force=True, manager=_MANAGER, fence=term)
-            ):
-                self._record[name] = gist(tree)
+            name, noted = next(iter(self._decisions.items()))
+            if worth_writing(noted.tree, self._record.get(name)):
+                await self._write_down(name, noted.tree, fence())
             else:
-                self._record.pop(name, None)
+                # There may be thousands that are as they were, and others have to have their turn.
+                await asyncio.sleep(0)
             # Meanwhile there may be a newer one, which stays.
-            if self._decisions.get(name) is tree:
+            if self._decisions.get(name) is noted:
                 del self._decisions[name]
         while self._events:
             name, write = next(iter(self._events.items()))
             await self._attempt(self._event(write, fence()))
             if self._events.get(name) is write:
                 del self._events[name]
+
+    async def _write_down(self, name: Name, tree: Tree, term: Fence | None) -> None:
+        stamped = tree if term is None else {**tree, "epoch": term.transitions}
+        if await self._attempt(self._api.apply(Decision, stamped, force=True, manager=_MANAGER, fence=term)):
+            self._record[name] = gist(tree)
+        else:
+            self._record.pop(name, None)
 
     async def _event(self, write: EventWrite, fence: Fence | None) -> Object:
         """The first time it is made; again, counted up. One that expired, or that another process made, is met too."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from pilothouse.runtime.intents import After, Intent, Tell, Wait
+
+NOTHING: Final = "Nothing"
+"""How a decision stands that did nothing and waits for nothing."""
 
 
 class Outcome(StrEnum):
@@ -76,8 +80,10 @@ class Result(msgspec.Struct, frozen=True):
     @property
     def standing(self) -> str:
         """In a word, as a decision's record has it."""
+        if not self.acts and not self.error:
+            return NOTHING
         if self.failure:
             return "Failed"
         if self.wait is not None:
             return "Waiting"
-        return "Done" if self.done else "Nothing"
+        return "Done" if self.done else NOTHING

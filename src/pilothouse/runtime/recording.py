@@ -22,12 +22,14 @@ from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.times import format_time
 from pilothouse.runtime.declaring import Controller
 from pilothouse.runtime.intents import After, subject
-from pilothouse.runtime.outcomes import Act, Outcome, Result
+from pilothouse.runtime.outcomes import NOTHING, Act, Outcome, Result
 from pilothouse.runtime.world import Read, World
 
 MOST_INTENTS = 50
 _LONGEST_NAME = 253
-_UNFIT = re.compile(r"[^\w.-]|_")
+_OPEN = frozenset({"Waiting", "Failed"})
+"""Outcomes after which something is still to come."""
+_UNFIT = re.compile(r"[^a-z0-9.-]")
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -102,16 +104,21 @@ def summary(result: Result, acts: list[Act]) -> str:
     return f"{first} (and {more} more)" if more else first
 
 
-def is_idle(result: Result, old: Mapping[str, Any] | None) -> bool:
-    """True if nothing is decided where nothing was waited for: by far the most common case, told without a record."""
-    return not result.acts and not result.error and not _is_open(old)
+def is_idle(outcome: str, before: str) -> bool:
+    """True if nothing is decided where nothing was waited for: by far the most common case, which needs no record."""
+    return outcome == NOTHING and before not in _OPEN
 
 
 def worth_writing(new: Tree, old: Mapping[str, Any] | None) -> bool:
     """True if a decision is another than the one on record."""
-    if new["outcome"] == "Nothing":
-        return _is_open(old)
+    if new["outcome"] == NOTHING:
+        return not is_idle(NOTHING, outcome_of(old))
     return old is None or _same(new) != _same(old)
+
+
+def outcome_of(record: Mapping[str, Any] | None) -> str:
+    """In a word; empty if there is no record."""
+    return str(record.get("outcome", "")) if record is not None else ""
 
 
 def carried_on(new: Tree, old: Mapping[str, Any] | None) -> Tree:
@@ -126,10 +133,6 @@ def gist(tree: Mapping[str, Any]) -> Tree:
     """The part of a record that has to be kept to tell whether another decision is the same."""
     kept = {name: tree[name] for name in ("outcome", "waiting", "intents") if name in tree}
     return {**kept, "object": {"uid": tree.get("object", {}).get("uid", "")}}
-
-
-def _is_open(old: Mapping[str, Any] | None) -> bool:
-    return old is not None and old.get("outcome") in ("Waiting", "Failed")
 
 
 def _same(tree: Mapping[str, Any]) -> Any:
