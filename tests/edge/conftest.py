@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.edge.behind_an_edge import Server, serving
 from tests.edge.wire import Place, Wire
 
 from pilothouse.apiserver.authentication import Authenticator, read_tokens
@@ -68,3 +69,10 @@ async def dial() -> AsyncIterator[Callable[..., Awaitable[Wire]]]:
     yield open_wire
     for wire in wires:
         await wire.close()
+
+
+@pytest.fixture
+async def server(keyring: Keyring, tmp_path: Path) -> AsyncIterator[Server]:
+    """A whole server."""
+    async with serving(keyring, tmp_path) as made:
+        yield made

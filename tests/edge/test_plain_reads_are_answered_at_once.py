@@ -5,97 +5,15 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-import random
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-from multidict import CIMultiDict
-from tests.audit.scenes import lines_of, trail_at
-from tests.edge.wire import Place, Wire
+from tests.audit.scenes import lines_of
+from tests.edge.behind_an_edge import MAP, MAPS, TOKENS, Server
+from tests.edge.wire import Wire
 from tests.kit.core import ADMIN
 from tests.kit.rights import bind, cluster_role, place, rule
 
-from pilothouse.api.kubernetes.pod_fields import refused_fields
-from pilothouse.api.registry import resources
-from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator, read_tokens
-from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Answer, Request
-from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge, tls_context
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.shares import Shares
-from pilothouse.base.clock import SystemClock
-from pilothouse.base.ids import Uids
-from pilothouse.pki.jwt import SigningKey
-from pilothouse.store.memory import MemoryStore
-
-TOKENS = 't-admin,admin,1,"system:masters"\nt-alice,alice,2,\nt-bob,bob,3,\n'
-MAPS = "/api/v1/namespaces/default/configmaps"
-MAP = f"{MAPS}/a"
-
-
-class Server:
-    """A core behind an edge. ``asked`` is what came to the core itself."""
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self.requests = Requests(core.catalog)
-        self.shares = Shares()
-        self.asked: list[str] = []
-        self.place: Place
-        self.trail: Trail
-
-    async def handle(self, request: Request) -> Answer:
-        self.asked.append(request.path)
-        return await self.core.answer(request)
-
-    async def send(self, method: str, path: str, body: Any = None, type: str = "application/json") -> None:
-        """A write by the administrator, past the edge."""
-        headers = CIMultiDict({"Content-Type": type})
-        data = b"" if body is None else json.dumps(body).encode()
-        answer = await self.core.answer(Request(method, path, headers=headers, body=data, user=ADMIN))
-        assert answer.status in (200, 201), answer
-
-
-@pytest.fixture
-async def server(keyring, tmp_path) -> AsyncIterator[Server]:
-    now = datetime.datetime.now(datetime.UTC)
-    authority = keyring.authority(now)
-    pair = keyring.serving(authority, ["localhost", "127.0.0.1"], now)
-    authenticator = Authenticator(read_tokens(TOKENS, "tokens.csv"))
-    store = MemoryStore()
-    core = Core(
-        store,
-        resources(),
-        authenticator=authenticator,
-        clock=SystemClock(),
-        random=random.Random(1),
-        uids=Uids(),
-        refusals=refused_fields,
-        signing_key=SigningKey.generate(),
-        authority=lambda: authority,
-    )
-    async with core.running(), trail_at(tmp_path / "audit.log") as trail:
-        made = Server(core)
-        made.trail = trail
-        health = Health()
-        edge = Edge(
-            made.handle,
-            authenticator=authenticator,
-            health=health,
-            shares=made.shares,
-            requests=made.requests,
-            prompt=core.prompt(made.requests),
-            trail=trail,
-        )
-        tls = tls_context(pair.certificate, pair.key, keyring.authority_file)
-        made.place = Place(await edge.listen("127.0.0.1", 0, tls), keyring.authority_file, edge, health)
-        await made.send("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "1"}})
-        yield made
-        await edge.stop(0.0)
-    await store.close()
 
 
 async def read(wire: Wire, path: str = MAP, *headers: str, who: str = "admin") -> Any:

@@ -72,7 +72,7 @@ class _Changing:
 
 def _without_fence(call: Call) -> Call:
     headers = {name: value for name, value in call.headers.items() if name.lower() != HEADER.lower()}
-    return dataclasses.replace(call, headers=headers)
+    return msgspec.structs.replace(call, headers=headers)
 
 
 def _of_any_object(call: Call) -> Call:
@@ -81,7 +81,7 @@ def _of_any_object(call: Call) -> Call:
         return call
     options = msgspec.json.decode(call.body)
     options.pop("preconditions", None)
-    return dataclasses.replace(call, body=msgspec.json.encode(options))
+    return msgspec.structs.replace(call, body=msgspec.json.encode(options))
 
 
 def _expecting_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,13 @@ are the server's business (``meta.kind.Kind``).
 
 from __future__ import annotations
 
-from functools import lru_cache
+import re
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]+")
 
 
 class Noun(msgspec.Struct, frozen=True, cache_hash=True):
@@ -38,15 +40,15 @@ class Noun(msgspec.Struct, frozen=True, cache_hash=True):
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Where it is served: all of it, a namespace's, or one object."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        within = f"/namespaces/{_quoted(namespace)}" if self.namespaced and namespace else ""
-        rest = "".join(f"/{_quoted(part)}" for part in (name, subresource) if part)
-        return f"{root}{within}/{self.plural}{rest}"
+        path = f"{root}/namespaces{_step(namespace)}" if self.namespaced and namespace else root
+        return f"{path}/{self.plural}{_step(name)}{_step(subresource)}"
 
 
-@lru_cache(maxsize=8192)
-def _quoted(part: str) -> str:
-    """Names come again and again, and to look at each of their letters takes as long as all the rest of a path."""
-    return quote(part, safe="")
+def _step(part: str) -> str:
+    """A step of a path; most names need no quoting, and to see that takes less than to quote them."""
+    if not part:
+        return ""
+    return f"/{part}" if _PLAIN.fullmatch(part) else f"/{quote(part, safe='')}"
 
 
 Namespace: Final = Noun("", "v1", "Namespace", "namespaces", namespaced=False)

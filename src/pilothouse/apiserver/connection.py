@@ -4,7 +4,7 @@ aiohttp's parser and protocol do the reading: requests arrive here parsed, in or
 module takes over from there. It replaces aiohttp's per-request machinery (a task, a request, a writer and a response
 object each) by a loop that makes a ``Request``, awaits the handler and hands head and body to the transport in one
 write, which is what makes a read cheap. A plain read like an earlier one is answered before it comes to that, in the call
-that brings its bytes (``prompting``).
+that brings its bytes, and a plain write like an earlier one needs no parser (``prompting``).
 
 Invariants:
 
@@ -24,11 +24,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from time import perf_counter, time
+from typing import cast
 
 from aiohttp import web
-from aiohttp.http import HttpProcessingError, HttpVersion10, RawRequestMessage
+from aiohttp.http import HttpProcessingError, HttpVersion10, HttpVersion11, RawRequestMessage
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from multidict import CIMultiDictProxy
+from yarl import URL
 
 from pilothouse.apiserver import bodies, health
 from pilothouse.apiserver.audit.policy import COMPLETE, STARTED
@@ -42,7 +45,7 @@ from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.limits import Deadlines, allowance
 from pilothouse.apiserver.lines import ConnectionLine
 from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.prompting import Prompting
+from pilothouse.apiserver.prompting import Letter, Prompting
 from pilothouse.apiserver.refusals import refusal
 from pilothouse.apiserver.shares import Shares
 from pilothouse.apiserver.sinks import ChunkedSink, PlainSink
@@ -68,6 +71,7 @@ _REFUSED = frozenset({401, 403})
 _NOSNIFF = ("X-Content-Type-Options", "nosniff")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
+_NOWHERE = URL()
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +121,7 @@ class Connection(web.RequestHandler):
         "_expired",
         "_heading",
         "_incoming",
+        "_letter",
         "_line",
         "_peer",
         "_shared",
@@ -141,6 +146,8 @@ class Connection(web.RequestHandler):
         self._doing = Doing.WAITING
         self._expired = False
         self._incoming: StreamReader = EMPTY_PAYLOAD
+        self._letter: Letter | None = None
+        """A request that came without the parser's doing, before those in ``_messages``."""
         self._line: ConnectionLine | None = None
         self._peer = ""
         self._certified: User | None = None
@@ -167,7 +174,7 @@ class Connection(web.RequestHandler):
         prompting, boundary = self._shared.prompting, self._boundary
         if prompting is None:
             super().data_received(data)
-        elif boundary.clear and self._idle() and self._reply_at_once(prompting, data):
+        elif boundary.clear and self._idle() and self._is_prompt(prompting, data):
             return
         else:
             at_boundary, queued = boundary.clear, len(self._messages)
@@ -199,8 +206,23 @@ class Connection(web.RequestHandler):
         return (
             waiter is not None
             and not waiter.done()
-            and not (self._messages or self._force_close or self._shared.leaving)
+            and not (self._asked or self._force_close or self._shared.leaving)
         )
+
+    @property
+    def _asked(self) -> bool:
+        """Whether there is a request that has not been taken up."""
+        return self._letter is not None or bool(self._messages)
+
+    def _is_prompt(self, prompting: Prompting, data: bytes) -> bool:
+        """Deal with a request as ``prompting`` does; false if that can't be done."""
+        if data.startswith(b"GET "):
+            return self._reply_at_once(prompting, data)
+        self._letter = prompting.open(data)
+        if self._letter is None or self._waiter is None:
+            return False
+        self._waiter.set_result(None)
+        return True
 
     def _reply_at_once(self, prompting: Prompting, data: bytes) -> bool:
         """Answer a request without waking the task; false if that can't be done."""
@@ -238,7 +260,7 @@ class Connection(web.RequestHandler):
 
     def drain(self) -> None:
         """The server is to stop: end what has no end, let the rest finish."""
-        if self._doing is Doing.WAITING and not self._messages:
+        if self._doing is Doing.WAITING and not self._asked:
             self.force_close()
         elif self._doing is Doing.STREAMING and self._task is not None:
             self._task.cancel()
@@ -265,25 +287,21 @@ class Connection(web.RequestHandler):
 
     async def _serve(self) -> None:
         while not (self._force_close or self._ending):
-            if not self._messages:
+            if not self._asked:
                 self._waiter = self._loop.create_future()
                 try:
                     await self._waiter
                 finally:
                     self._waiter = None
-            if not self._messages:
+            if not self._asked:
                 await self._see_taken()
                 continue
-            message, payload = self._messages.popleft()
-            if self._parser is not None:
-                self._parser.message_consumed()
-            if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
-                self._resume_reading_if_drained()
+            message, payload, body = self._take()
             if not isinstance(message, RawRequestMessage):
-                self._refuse_garbage(message.exc)
+                self._refuse_garbage(message)
                 break
             try:
-                keep = await self._exchange(message, payload)
+                keep = await self._exchange(message, payload, body)
             except ConnectionError:
                 break
             self._doing = Doing.WAITING
@@ -292,6 +310,18 @@ class Connection(web.RequestHandler):
             self._wait_at_most(IDLE_SECONDS)
         if self.transport is not None:
             self.transport.close()
+
+    def _take(self) -> tuple[RawRequestMessage | BaseException, StreamReader, bytes]:
+        """The next request, or why there is none; and its body, if all of it is here."""
+        if (letter := self._letter) is not None:
+            self._letter = None
+            return _message(letter), EMPTY_PAYLOAD, letter.body
+        message, payload = self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+        return message if isinstance(message, RawRequestMessage) else message.exc, payload, b""
 
     async def _see_taken(self) -> None:
         """See that the client takes what was answered at once."""
@@ -306,8 +336,8 @@ class Connection(web.RequestHandler):
         if self._keepalive_handle is None:
             self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
 
-    async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> bool:
-        """Answer one request; false if the connection ends with it."""
+    async def _exchange(self, message: RawRequestMessage, payload: StreamReader, body: bytes) -> bool:
+        """Answer one request, whose body is here or is still to be read; false if the connection ends with it."""
         shared = self._shared
         began = perf_counter()
         # Until it is found to be good, the path is as it came, but for its length: paths are remembered further in.
@@ -317,7 +347,7 @@ class Connection(web.RequestHandler):
             audit = shared.heads.mint()
         arrival = Arrival(audit, message.path, shared.trail.now()) if shared.trail else None
         try:
-            answer = await self._answer(request, message, payload)
+            answer = await self._answer(request, message, payload, body)
         except StatusError as error:
             answer = refusal(error)
         except asyncio.CancelledError:
@@ -365,7 +395,9 @@ class Connection(web.RequestHandler):
         if arrival is not None and self._shared.trail is not None:
             self._shared.trail.saw(arrival, request, status, answer, stage)
 
-    async def _answer(self, request: Request, message: RawRequestMessage, payload: StreamReader) -> Answer:
+    async def _answer(
+        self, request: Request, message: RawRequestMessage, payload: StreamReader, body: bytes
+    ) -> Answer:
         """Everything between the head of a request and its answer."""
         shared = self._shared
         mutating = request.method not in _READING
@@ -383,8 +415,7 @@ class Connection(web.RequestHandler):
         flow, weight = shared.shares.admit(request, mutating)
         try:
             shared.deadlines.arm(self, allowance(request.query, mutating))
-            if payload is not EMPTY_PAYLOAD:
-                request.body = await self._receive(request, payload)
+            request.body = body if payload is EMPTY_PAYLOAD else await self._receive(request, payload)
             self._doing = Doing.WRITING if mutating else Doing.READING
             return await shared.handler(request)
         finally:
@@ -536,6 +567,14 @@ class Connection(web.RequestHandler):
             answer.status, answer.content_type, len(answer.body), audit=heads.mint(), keep=False
         )
         self.transport.write(head + answer.body)
+
+
+def _message(letter: Letter) -> RawRequestMessage:
+    """What the parser would have made of a request. That its headers are text has been seen."""
+    headers = cast("CIMultiDictProxy[str]", letter.headers)
+    return RawRequestMessage(
+        letter.method, letter.target, HttpVersion11, headers, (), False, None, False, False, _NOWHERE
+    )
 
 
 def _head(message: object) -> Head | None:

@@ -2,11 +2,13 @@
 
     prompting = Prompting(core.prompt(requests), authenticator, heads, trail)
     prompting.reply(data, certified, peer)      # a whole answer, or None: then the parser has to look at it
+    prompting.open(data)                        # a write as a Letter, or None: then the parser has to look at it
     prompting.learn(data, message)              # what the parser made of it
 
 A request is read here without the parser if its headers are, byte for byte, those of an earlier request that the parser
-has read, and its first line is a GET of something that ``prompt_reads`` knows. Then nothing of it is left to find out.
-``data`` must begin where a request begins, which is for ``boundaries`` to know.
+has read, and its first line is one that can mean one thing only: a GET of something that ``prompt_reads`` knows, which is
+answered, or a write whose body is here to its last byte, which goes on from here like any other. Then nothing of it is left
+to find out. ``data`` must begin where a request begins, which is for ``boundaries`` to know.
 
 Whoever asks is identified, judged, counted and recorded as on the ordinary way.
 """
@@ -14,6 +16,11 @@ Whoever asks is identified, judged, counted and recorded as on the ordinary way.
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
 
 from pilothouse.apiserver.audit.sight import Arrival
 from pilothouse.apiserver.audit.trail import Trail
@@ -21,7 +28,7 @@ from pilothouse.apiserver.authentication import Authenticator, UnseenError
 from pilothouse.apiserver.boundaries import Head
 from pilothouse.apiserver.exchange import Request, User
 from pilothouse.apiserver.heads import Heads
-from pilothouse.apiserver.letterheads import Letterheads
+from pilothouse.apiserver.letterheads import Letterheads, plain_read, plain_write
 from pilothouse.apiserver.prompt_reads import PromptReads
 from pilothouse.meta.errors import StatusError
 
@@ -29,12 +36,27 @@ _GET = b"GET "
 _VERSION = b" HTTP/1.1"
 _LINE_END = b"\r\n"
 _END = b"\r\n\r\n"
+_WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_WRITE: Final = re.compile(
+    rb"(POST|PUT|PATCH|DELETE) (/[A-Za-z0-9._:/-]*(?:\?[A-Za-z0-9._:=&-]*)?) HTTP/1\.1"
+)
+"""First lines that every parser reads alike: nothing to decode, nothing out of place."""
+_LONGEST_LINE: Final = 2048
 
 log = logging.getLogger(__name__)
 
 
+class Letter(msgspec.Struct, frozen=True):
+    """A whole request that has a body."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
 class Prompting:
-    """Answers plain reads; one for a server."""
+    """Answers plain reads and opens plain writes; one for a server."""
 
     def __init__(
         self, reads: PromptReads, authenticator: Authenticator, heads: Heads, trail: Trail | None
@@ -43,14 +65,15 @@ class Prompting:
         self._authenticator = authenticator
         self._heads = heads
         self._trail = trail
-        self._letterheads = Letterheads()
+        self._of_reads = Letterheads(plain_read)
+        self._of_writes = Letterheads(plain_write)
 
     def reply(self, data: bytes, certified: User | None, peer: str) -> bytes | None:
         """Head and body of the answer to a request, given whom the connection's certificate names."""
         if data[:4] != _GET:
             return None
         line = data.find(_LINE_END)
-        letterhead = self._letterheads.known(data[line + 2 :])
+        letterhead = self._of_reads.known(data[line + 2 :])
         if letterhead is None or data[line - 9 : line] != _VERSION:
             return None
         aim = self._reads.aim(data[4 : line - 9])
@@ -75,8 +98,24 @@ class Prompting:
         body = answer.body
         return self._heads.whole(answer.status, answer.content_type, len(body), audit=audit) + body
 
-    def learn(self, data: bytes, message: Head) -> None:
-        """Remember how the headers of a request are read. ``data`` is the request, from its first byte on."""
+    def open(self, data: bytes) -> Letter | None:
+        """A write, if it is like one that the parser has read, and all of it is here."""
+        line = data.find(_LINE_END)
         end = data.find(_END) + len(_END)
-        if end == len(data) and message.method == "GET" and message.version == (1, 1):
-            self._letterheads.learn(data[data.find(_LINE_END) + 2 :], message)
+        letterhead = self._of_writes.known(data[line + 2 : end])
+        if letterhead is None or letterhead.length != len(data) - end or line > _LONGEST_LINE:
+            return None
+        first = _WRITE.fullmatch(data, 0, line)
+        if first is None:
+            return None
+        return Letter(first[1].decode(), first[2].decode(), letterhead.headers, data[end:])
+
+    def learn(self, data: bytes, message: Head) -> None:
+        """Remember how the headers of a request are read. ``data`` is the request, from its first byte to its last."""
+        if message.version != (1, 1):
+            return
+        line, end = data.find(_LINE_END), data.find(_END) + len(_END)
+        if message.method in _WRITES:
+            self._of_writes.learn(data[line + 2 : end], message)
+        elif message.method == "GET" and end == len(data):
+            self._of_reads.learn(data[line + 2 :], message)

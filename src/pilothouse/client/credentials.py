@@ -44,12 +44,8 @@ class Credentials:
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
         self._clock = clock
-        self._files = (
-            access.authority_file,
-            access.certificate_file,
-            access.key_file,
-            access.token_file,
-        )
+        named = (access.authority_file, access.certificate_file, access.key_file, access.token_file)
+        self._files = tuple(file for file in named if file is not None)
         # What ``access`` holds may have been read a while ago, so that the first look reads anew.
         self._marks: Marks = ()
         self._given: Credential | None = None
@@ -120,9 +116,7 @@ class Credentials:
         return Shown(tls, tuple(headers))
 
 
-def _mark(file: Path | None) -> tuple[int, int, int] | None:
-    if file is None:
-        return None
+def _mark(file: Path) -> tuple[int, int, int] | None:
     try:
         found = file.stat()
     except OSError:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 
 class TransportError(Exception):
@@ -32,20 +34,18 @@ class BadAnswer(TransportError):
     """What answered does not speak the protocol; a proxy in between, perhaps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A request."""
 
     method: str
     path: str
     """Percent-encoded where it has to be; without the query."""
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A complete answer. Header names are matched without case; of a repeated header this has the first."""
 
     status: int

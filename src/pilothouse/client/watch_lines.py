@@ -6,7 +6,6 @@ for event in decode(lines, Pod, trees): ...
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -22,16 +21,14 @@ class BadLine(ValueError):
     """A line that is no event; the message quotes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """An object is there, in this version; or, if it is ``gone``, was there until this revision."""
 
     object: Object
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Bookmark:
+class Bookmark(msgspec.Struct, frozen=True):
     """Everything up to this revision has been told. ``complete`` ends the objects that a watch began with."""
 
     revision: int

@@ -33,6 +33,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
+import msgspec
+
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Trees
 from pilothouse.client.watch_lines import BadLine, Bookmark, Event, decode
@@ -60,8 +62,7 @@ class Listing:
     token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
+class Watching(msgspec.Struct, frozen=True):
     """Following changes after ``revision``."""
 
     revision: int
@@ -113,30 +114,26 @@ class Pause:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Restarted:
+class Restarted(msgspec.Struct, frozen=True):
     """All objects there are."""
 
     objects: list[Object]
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """An object appeared or changed."""
 
     object: Object
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """An object went, or left the view; it is as it last was, with the revision of its end."""
 
     object: Object
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
+class Marked(msgspec.Struct, frozen=True):
     """Nothing else has changed up to this revision."""
 
     revision: int

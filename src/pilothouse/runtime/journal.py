@@ -107,12 +107,12 @@ class Journal:
         One about a record is not, or there would be no end; nor is one that did away with its object, whose record
         would go with it.
         """
-        if not self._keeps_decisions or seen.noun == Decision or _ended(seen, result):
+        if not self._keeps_decisions or seen.noun == Decision:
             return
         name = (seen.namespace or "default", record_name(controller.name, seen.noun, seen.name))
         noted, on_record = self._decisions.get(name), self._record.get(name)
         outcome = result.standing
-        if is_idle(outcome, noted.outcome if noted is not None else outcome_of(on_record)):
+        if is_idle(outcome, noted.outcome if noted else outcome_of(on_record)) or _ended(seen, result):
             return
         make = partial(record, controller, seen, world, result, stamp=self._stamp, attempts=attempts)
         self._decisions[name] = Noted(outcome, make, on_record if noted is None else noted.tree)
