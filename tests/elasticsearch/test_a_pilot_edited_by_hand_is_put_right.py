@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.kit.elastic import Sea
 from tests.kit.stepping import reasons
 from tests.kit.upgrading_elastic import three_nodes
@@ -63,19 +64,27 @@ def test_nobody_waits_for_one_that_is_edited_before_its_turn() -> None:
     assert settings(sea)["cluster.name"] == "test"
 
 
-def test_one_that_was_started_with_it_is_restarted_in_its_turn_before_all_others() -> None:
+@pytest.mark.parametrize("config", [{}, {"a.b": 1}])
+def test_one_that_was_started_with_it_is_restarted_in_its_turn_before_all_others(
+    config: dict[str, Any],
+) -> None:
     sea, test = three_nodes()
     edited = edit(sea)
     # Its database ended by itself while nobody was there to put it right.
     running = {"generation": edited.generation, "hash": configuration_hash(edited.spec)}
     sea.change(edited, lambda tree: tree["status"].update(configuration=running))
-    sea.edit(test, config={"a.b": 1})
+    sea.edit(test, config=config)
     sea.says["es-test-data-1"] = {"ready": False}
     sea.play_pilots(test)
-    assert "NodeNotReady" in reasons(sea.decided(test)), "it holds data like any other"
+    intents = sea.decided(test)
+    assert "NodeNotReady" in reasons(intents), "it holds data like any other"
+    assert [each.seen.name for each in intents if isinstance(each, Patch)] == []
     sea.says.clear()
+    sea.play_pilots(test)
+    assert [each.seen.name for each in sea.decided(test) if isinstance(each, Patch)] == [EDITED]
     sea.sail(test)
-    assert all(settings(sea, name)["a.b"] == 1 for name in sea.names(Pilot))
+    assert all(config.items() <= settings(sea, name).items() for name in sea.names(Pilot))
+    assert settings(sea)["cluster.name"] == "test"
     assert sea.condition(test, "Progressing") == ("False", "AsAsked")
 
 

@@ -5,7 +5,7 @@
 
 A configuration is written to one Pilot at a time, by the rule by which pods are made anew: the pilot restarts its database for it. Nodes that
 are down get theirs at once: that takes nothing away. So do those whose Pilots somebody else has edited: their pilots go by the hash that is written beside the spec
-(``configurations``), and do not follow.
+(``configurations``), and have not followed. One that was started meanwhile has, and waits for its turn.
 """
 
 from __future__ import annotations
@@ -57,8 +57,11 @@ def reconfigure(scene: Scene) -> Step | None:
 
 
 def _needs_restart(pilot: Object, wanted: Tree) -> bool:
-    """Whether its database would be restarted for it."""
-    return in_force(pilot.spec, pilot.annotations) != configuration_hash(wanted)
+    """Whether its database would be restarted for it: it is not what it has been told to run, or it was started with what a person has made of that."""
+    digest = configuration_hash(wanted)
+    if in_force(pilot.spec, pilot.annotations) != digest:
+        return True
+    return digest not in (configuration_hash(pilot.spec), pilot.at("status", "configuration", "hash"))
 
 
 def _fields(pilot: Object, wanted: Tree) -> Tree:
