@@ -137,5 +137,16 @@ async def test_servers_are_asked_over_the_network(
             assert not is_ready(await node.until(lambda pod: True))
 
 
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])
+async def test_nobody_there_is_told_in_kubelets_words(tmp_path: Path, kind: str) -> None:
+    port = free_port()
+    async with real_node(tmp_path) as node:
+        probe = {kind: {"host": "127.0.0.1", "port": port}, "periodSeconds": 1}
+        pod = await node.pod({"containers": [shell(FOREVER, readinessProbe=probe)]})
+        await eventually(lambda: _unhealthy(node, pod))
+        [told] = {each for each in await node.events(pod) if "Readiness probe failed" in each}
+        assert told.endswith(f"dial tcp 127.0.0.1:{port}: connect: connection refused")
+
+
 async def _unhealthy(node: RealNode, pod: Object) -> bool:
     return any("Readiness probe failed" in message for message in await node.events(pod))

@@ -183,7 +183,10 @@ def test_a_hook_that_fails_does_not_keep_the_pod(stage: Stage) -> None:
         await stage.until(is_ready)
         await stage.delete()
         await stage.until_gone(seconds=5)
-        assert ("FailedPreStopHook", "PreStopHook failed: no such database") in await stage.events()
+        assert (
+            "FailedPreStopHook",
+            "PreStopHook failed: exit code 1: no such database",
+        ) in await stage.events()
 
     stage.play(scene)
 

@@ -282,7 +282,7 @@ def test_a_failed_post_start_hook_ends_the_container(stage: Stage) -> None:
         await stage.pod({"restartPolicy": "Never", "containers": [app(lifecycle=hooks)]})
         pod = await stage.until(lambda pod: phase(pod) in ("Failed", "Succeeded"))
         assert not container(pod)["ready"]
-        assert ("FailedPostStartHook", "PostStartHook failed: no") in await stage.events()
+        assert ("FailedPostStartHook", "PostStartHook failed: exit code 1: no") in await stage.events()
 
     stage.play(scene)
 

@@ -88,4 +88,6 @@ def chosen(controllers: Sequence[Controller], wishes: Sequence[str], *, ours: bo
     wanted = {one.name for one in controllers} if "*" in wishes else set()
     wanted |= {wish for wish in wishes if wish in known}
     wanted -= {wish.removeprefix("-") for wish in wishes if wish.startswith("-")}
+    if not wanted:
+        raise UnknownController("no controller is left to run; '*' is all of them, and '*,-name' all but one")
     return [one for one in controllers if one.name in wanted and (ours or not one.standalone)]

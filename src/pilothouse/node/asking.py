@@ -8,6 +8,7 @@ connection is kept: each request asks the container anew.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,6 +17,12 @@ from yarl import URL
 
 _MOST_BODY: Final = 10 * 1024
 _MOST_REDIRECTS: Final = 10
+
+
+def not_connected(host: str, port: int, problem: OSError) -> str:
+    """In the words that kubelet has for it. What asyncio says repeats the address and leaves the reason out."""
+    why = os.strerror(problem.errno).lower() if problem.errno else str(problem)
+    return f"dial tcp {host}:{port}: connect: {why}"
 
 
 async def ask(get: Mapping[str, Any], host: str, port: int) -> tuple[bool, str]:
@@ -43,6 +50,6 @@ async def ask(get: Mapping[str, Any], host: str, port: int) -> tuple[bool, str]:
                     url = url.join(URL(onward))
             return False, f"stopped after {_MOST_REDIRECTS} redirects"
     except aiohttp.ClientConnectorError as problem:
-        return False, f'Get "{url}": dial tcp {host}:{port}: {problem.os_error.strerror or problem}'
+        return False, f'Get "{url}": {not_connected(host, port, problem.os_error)}'
     except (aiohttp.ClientError, OSError) as problem:
         return False, f'Get "{url}": {problem}'

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.objects import Tree
-from pilothouse.node.asking import ask
+from pilothouse.node.asking import ask, not_connected
 from pilothouse.node.parts import Container
 from pilothouse.supervise.launching import LaunchError
 
@@ -29,6 +29,14 @@ class Outcome(msgspec.Struct, frozen=True):
 
     well: bool
     output: str = ""
+    code: int = 0
+    """With which a program ended."""
+
+    @property
+    def why(self) -> str:
+        """Why it is not well; of a program both its code and what it said."""
+        told = [f"exit code {self.code}"] if self.code else []
+        return ": ".join([*told, *([self.output] if self.output else [])]) or "it failed"
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -98,7 +106,7 @@ async def _run(argv: Sequence[str], target: Target) -> Outcome:
     finally:
         await entered.close()
     output = b"".join(texts)[:MOST_OUTPUT].decode(errors="replace").strip()
-    return Outcome(code == 0, output if code == 0 or output else f"exit code {code}")
+    return Outcome(code == 0, output, code)
 
 
 async def _head(stream: asyncio.StreamReader) -> bytes:
@@ -114,6 +122,6 @@ async def _connect(host: str, port: int) -> Outcome:
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as problem:
-        return Outcome(False, f"dial tcp {host}:{port}: {problem.strerror or problem}")
+        return Outcome(False, not_connected(host, port, problem))
     writer.close()
     return Outcome(True)

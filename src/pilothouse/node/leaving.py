@@ -129,7 +129,7 @@ class _Ending:
                 target = Target(one, part.spec, str(pod.status.get("podIP") or ""))
                 outcome = await handle(hook, target, seconds)
                 if not outcome.well:
-                    log.warning("preStop of %s in %s/%s failed: %s", part.name, *pod.key, outcome.output)
+                    log.warning("preStop of %s in %s/%s failed: %s", part.name, *pod.key, outcome.why)
             number = signal.Signals[stop_signal(part.spec)]
             await one.stop(number, left(grace, self._since, self._clock.monotonic()))
         finally:

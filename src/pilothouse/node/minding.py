@@ -253,7 +253,7 @@ class Minder:
         if not self._hooked and post_start is not None:
             outcome = await handle(post_start, target, _HOOK_LIMIT)
             if not outcome.well:
-                self._failed_hook = outcome.output or "it failed"
+                self._failed_hook = outcome.why
                 self._ward.tell("FailedPostStartHook", f"PostStartHook failed: {self._failed_hook}", True)
                 self._ward.changed()
                 return

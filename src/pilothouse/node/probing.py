@@ -108,9 +108,10 @@ class Probes:
             # That we could not ask says nothing about the container.
             log.exception("%s of container %s could not be asked", kind, self._part.name)
             return
+        said = outcome.output if outcome.well or outcome.output else outcome.why
         before = self._scores[kind]
-        after = self._scores[kind] = judged(before, outcome.well, probe, outcome.output)
+        after = self._scores[kind] = judged(before, outcome.well, probe, said)
         if not outcome.well and not self._ending.is_set():
-            self._unhealthy(kind, outcome.output)
+            self._unhealthy(kind, said)
         if after.verdict != before.verdict:
             self._changed()

@@ -93,7 +93,7 @@ class Stopping:
     async def _run_hook(self, hook: Mapping[str, Any], seconds: float) -> None:
         outcome = await handle(hook, self._target, seconds)
         if not outcome.well:
-            self._tell("FailedPreStopHook", f"PreStopHook failed: {outcome.output}", True)
+            self._tell("FailedPreStopHook", f"PreStopHook failed: {outcome.why}", True)
 
     async def _turn(self) -> None:
         """Let those end first that have to."""
