@@ -13,16 +13,22 @@ from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.api.navigator.labels import CONFIGURATION
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
-from pilothouse.runtime.intents import Patch
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.runtime.intents import Intent, Patch
 
 EDITED, OTHER = "es-test-data-0", "es-test-data-2"
 MINE = {"cluster.name": "mine"}
 
 
-def edit(sea: Sea, **settings: Any) -> Object:
+def edit(sea: Sea, name: str = EDITED) -> Object:
+    """As with kubectl."""
     return sea.change(
-        sea.of(Pilot, EDITED), lambda tree: tree["spec"]["configuration"]["settings"].update(settings or MINE)
+        sea.of(Pilot, name), lambda tree: tree["spec"]["configuration"]["settings"].update(MINE)
     )
+
+
+def patched(intents: list[Intent]) -> list[str]:
+    return [each.seen.name for each in intents if isinstance(each, Patch)]
 
 
 def started(sea: Sea, name: str = EDITED) -> str:
@@ -65,27 +71,39 @@ def test_nobody_waits_for_one_that_is_edited_before_its_turn() -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"a.b": 1}])
-def test_one_that_was_started_with_it_is_restarted_in_its_turn_before_all_others(
-    config: dict[str, Any],
-) -> None:
+def test_those_that_were_started_with_it_are_restarted_in_their_turn(config: dict[str, Any]) -> None:
     sea, test = three_nodes()
-    edited = edit(sea)
-    # Its database ended by itself while nobody was there to put it right.
-    running = {"generation": edited.generation, "hash": configuration_hash(edited.spec)}
-    sea.change(edited, lambda tree: tree["status"].update(configuration=running))
+    for name in (EDITED, OTHER):
+        edited = edit(sea, name)
+        # Its database ended by itself while nobody was there to put it right.
+        running = {"generation": edited.generation, "hash": configuration_hash(edited.spec)}
+        sea.change(edited, lambda tree, running=running: tree["status"].update(configuration=running))  # type: ignore[misc]
     sea.edit(test, config=config)
     sea.says["es-test-data-1"] = {"ready": False}
     sea.play_pilots(test)
     intents = sea.decided(test)
     assert "NodeNotReady" in reasons(intents), "it holds data like any other"
-    assert [each.seen.name for each in intents if isinstance(each, Patch)] == []
+    assert patched(intents) == []
     sea.says.clear()
     sea.play_pilots(test)
-    assert [each.seen.name for each in sea.decided(test) if isinstance(each, Patch)] == [EDITED]
+    assert patched(sea.decided(test)) == [OTHER], "one at a time"
     sea.sail(test)
-    assert all(config.items() <= settings(sea, name).items() for name in sea.names(Pilot))
-    assert settings(sea)["cluster.name"] == "test"
+    for name in sea.names(Pilot):
+        assert config.items() <= settings(sea, name).items()
+        assert settings(sea, name)["cluster.name"] == "test"
     assert sea.condition(test, "Progressing") == ("False", "AsAsked")
+
+
+def test_one_that_is_edited_before_it_could_follow_its_cluster_goes_first() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, config={"a.b": 1})
+    sea.step(elasticsearch_clusters, test)
+    assert settings(sea, OTHER)["a.b"] == 1
+    edit(sea, OTHER)
+    assert patched(sea.decided(test)) == [OTHER]
+    sea.sail(test)
+    assert all(settings(sea, name)["a.b"] == 1 for name in sea.names(Pilot))
+    assert settings(sea, OTHER)["cluster.name"] == "test"
 
 
 def test_a_pilot_that_nobody_has_vouched_for_is_vouched_for_without_a_restart() -> None:

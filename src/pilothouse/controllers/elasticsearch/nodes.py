@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
-from pilothouse.api.navigator.configurations import in_force
+from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.labels import TEMPLATE, VERSION
 from pilothouse.api.nouns import Pilot, Pod
 from pilothouse.api.objects import Object
@@ -118,11 +118,12 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def runs_its_configuration(self) -> bool:
-        """That of its cluster; what a person has made of it meanwhile is put right, and restarts nothing."""
+        """Whether it is not about to be restarted for another: its cluster's, or if it was started with it, what a person has made of that."""
         if self.pilot is None:
             return False
         running = self.pilot.at("status", "configuration", "hash")
-        return bool(running == in_force(self.pilot.spec, self.pilot.annotations))
+        told = in_force(self.pilot.spec, self.pilot.annotations)
+        return running in (told, configuration_hash(self.pilot.spec))
 
     @property
     def is_decommissioned(self) -> bool:

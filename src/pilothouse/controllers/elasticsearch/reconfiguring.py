@@ -40,7 +40,7 @@ def tell_pilots(scene: Scene) -> Iterator[Intent]:
 def reconfigure(scene: Scene) -> Step | None:
     """The next Pilot whose configuration is not what is asked for and whose node has to be restarted for it."""
     nodes = [node for pool in scene.in_rolling_order for node in reversed(scene.of(pool.name))]
-    # One that was started with what a person has made of its Pilot goes first: the others would wait for it.
+    # One that has been told, and whose Pilot was edited before its pilot could follow, goes first: the others wait for it.
     for node in sorted(nodes, key=lambda node: node.runs_its_configuration):
         if node.pilot is None or node.leaving or node.is_down:
             continue
