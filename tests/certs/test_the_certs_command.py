@@ -47,7 +47,7 @@ def data(tmp_path_factory):
 
 def test_every_certificate_is_listed(data):
     found = listed(data)
-    assert set(found) == {"ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt"}
+    assert set(found) == {"ca.crt", "apiserver.crt", "admin.crt", "controller-manager.crt", "peer.crt"}
     assert found["ca.crt"]["authority"] is True
     assert found["admin.crt"]["subject"] == "CN=admin,O=system:masters"
     assert found["admin.crt"]["issuer"] == "CN=pilothouse-ca"
@@ -71,7 +71,9 @@ def test_renewing_makes_new_ones_of_the_same_kind(data):
     before = {name: (data / "pki" / name).read_bytes() for name in ("ca.crt", "admin.crt", "apiserver.crt")}
     facts = listed(data)
     config = json.loads((data / "admin.kubeconfig").read_text())
-    assert certs("renew", data=data) == "renewed: apiserver.crt, admin.crt, controller-manager.crt\n"
+    assert (
+        certs("renew", data=data) == "renewed: apiserver.crt, admin.crt, controller-manager.crt, peer.crt\n"
+    )
     for name in ("admin.crt", "apiserver.crt"):
         assert (data / "pki" / name).read_bytes() != before[name]
         assert listed(data)[name]["names"] == facts[name]["names"]

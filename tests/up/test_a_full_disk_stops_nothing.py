@@ -13,6 +13,8 @@ from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
 from tests.up.watching import lives, node_is_ready, pod_once, program_of
 
+from pilothouse.pki.requesting import is_signed_by
+
 pytestmark = [pytest.mark.long, needs_root]
 
 
@@ -29,9 +31,12 @@ async def test_a_role_that_dies_meanwhile_is_started_again_and_everything_goes_o
     with UpPlane(disk) as plane:
         await plane.kubectl("apply", "-f", "-", stdin=stateful_set())
         pid = program_of(plane, await pod_once(plane))
+        await eventually(lambda: _is_certified(plane))
         filling = disk / "filling"
         with pytest.raises(OSError, match="No space left"):
             _write_on_and_on(filling)
+        # Nobody has looked into a pod before; now is when somebody wants to.
+        assert (await plane.kubectl("exec", "web-0", "--", "hostname")).ok() == "web-0\n"
         killed = plane.role("controller-manager")["pid"]
         os.kill(killed, signal.SIGKILL)
 
@@ -45,6 +50,12 @@ async def test_a_role_that_dies_meanwhile_is_started_again_and_everything_goes_o
         await node_is_ready(plane)
         await plane.kubectl("scale", "statefulset", "web", "--replicas=2")
         await pod_once(plane, name="web-1")
+
+
+async def _is_certified(plane: UpPlane) -> bool:
+    """Whether the node's server can be called already."""
+    mine = (plane.data / "node" / "serving" / "serving.pem").read_bytes()
+    return is_signed_by(mine, (plane.data / "pki" / "ca.crt").read_bytes())
 
 
 def _write_on_and_on(file: Path) -> None:

@@ -97,6 +97,8 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             keyring = Keyring(folder.pki)
             keys = key_store(options, keyring, store)
             identity = Identity(options, folder, keyring, await keys.authorities(_now(clock)), clock)
+            # Not only when the first node is called: who looks into a pod because the disk is full could not be let in then.
+            identity.peer()
             name = folder.instance()
             trail = auditing.open_trail(options.audit, name, clock)
             timed = Timed(store)
