@@ -94,6 +94,18 @@ async def test_who_leads_no_longer_changes_nothing(tmp_path: Path) -> None:
         assert ("PUT", "/_cluster/settings", {}) in played.changed
 
 
+@pytest.mark.parametrize(("excluded", "reported"), [((OTHER,), [OTHER]), ((), None), (("a-persons",), None)])
+async def test_who_has_not_got_its_vote_back_is_reported(
+    tmp_path: Path, excluded: tuple[str, ...], reported: list[str] | None
+) -> None:
+    """By whoever leads: until it has, no other master may be restarted."""
+    spec = {**MASTER.spec, "configuration": {"settings": {"cluster.name": "demo"}}}
+    async with beside(tmp_path, NAME, Played(["0"], excluded=excluded).answer) as driver:
+        peers = [pilot_of(each, dict(MASTER.spec)) for each in (NAME, OTHER)]
+        facts = await driver.lead(Wish(1, "hash", spec), peers, lambda: True)
+    assert facts.get("withoutVote") == reported
+
+
 def pilot_of(name: str, spec: dict[str, Any]) -> Object:
     metadata = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", "generation": 1}
     return Object(Pilot, {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
