@@ -295,6 +295,15 @@ def test_a_claim_that_waits_for_its_pod_is_told_the_node_which_keeps_the_place()
     assert placed(asked, node("n1"), bound, classes, volume("v", on="n1")) == "n1"
 
 
+def test_a_claim_that_is_yet_to_get_the_default_class_is_nothing_to_warn_of() -> None:
+    default = storage_class("slow", waits=True)
+    default["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+    intents = seen(scheduling, pod("p", claims=["data"]), node("n1"), claim(), default)
+    assert [type(one) for one in intents] == [SetStatus, Patch, Wait]
+    emptied = claim(storageClassName="")
+    assert "unbound immediate" in placed(pod("p", claims=["data"]), node("n1"), emptied, default)
+
+
 def test_a_claim_that_can_not_be_provisioned_is_told_on_the_pod_with_its_reason() -> None:
     failed = claim(storageClassName="slow")
     failed["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": "n1"}

@@ -30,6 +30,7 @@ _BAD_NEWS = frozenset(
         *("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),
         *("NodeResizeError", "ControllerResizeError", "ModifyVolumeError"),
         *("NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure"),
+        *("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure"),
         *("DisruptionTarget", "Denied", "Failed"),
     }
 )

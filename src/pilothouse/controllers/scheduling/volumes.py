@@ -22,6 +22,8 @@ from pilothouse.controllers.storage.matching import (
     SELECTED_NODE,
     best,
     class_of,
+    default_class,
+    names_no_class,
     reachable,
     waits_for_pod,
 )
@@ -66,6 +68,8 @@ class Volumes:
             self._bound.append(volume)
             return None
         storage_class = world.find(StorageClass, "", class_of(claim) or "-")
+        if names_no_class(claim):  # It will have the default one in a moment.
+            storage_class = default_class(world.all(StorageClass))
         # With a node and a volume that were chosen for it, it is being bound: nothing has gone wrong.
         prebound = claim.spec.get("volumeName") and not claim.annotations.get(SELECTED_NODE)
         if prebound or not waits_for_pod(storage_class):
