@@ -162,10 +162,10 @@ async def test_a_cache_survives_its_server(fleet: Fleet, name: str, forgotten: b
                 server.forget_history(ConfigMap.path(space), str(version))
             server.restart()
             await api.version()  # Connections to the old process are found to be dead by something harmless.
-            last = await api.create(ConfigMap, config_map(space, "c", survivor="1"))
+            last = await api.create(ConfigMap, config_map(space, "later", survivor="1"))
             async with asyncio.timeout(120):
                 await informer.until(last.revision)
-            assert names(informer) == ["a", "c"]
+            assert names(informer) == ["a", "later"]
 
             async def well() -> bool:
                 return not informer.problem
