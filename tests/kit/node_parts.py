@@ -57,6 +57,8 @@ class PlainVolumes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.problem: NotYet | None = None
+        self.takes = 0.0
+        """Seconds until they are there."""
         self.prepared: list[str] = []
         self.released: list[str] = []
         self.excesses: dict[str, str] = {}
@@ -69,6 +71,8 @@ class PlainVolumes:
     async def prepare(self, pod: Object) -> dict[str, PlainVolume]:
         if self.problem is not None:
             raise self.problem
+        if self.takes:
+            await asyncio.sleep(self.takes)
         self.prepared.append(pod.uid)
         found = {}
         for volume in pod.spec.get("volumes") or ():

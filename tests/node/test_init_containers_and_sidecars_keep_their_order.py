@@ -8,6 +8,7 @@ import pytest
 from tests.kit.played_machine import Answer, Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
+from pilothouse.api.objects import Object
 from pilothouse.node.whereabouts import NotFound
 
 EXEC = {"exec": {"command": ["check"]}}
@@ -51,6 +52,25 @@ def test_until_then_the_pod_is_pending_and_says_so(stage: Stage) -> None:
         assert pod.is_true("Initialized")
         assert reason(pod, "one") == "Completed"
         assert container(pod, "one")["ready"] is True
+
+    stage.play(scene)
+
+
+def test_an_init_container_that_is_about_to_start_waits_as_with_kubelet(stage: Stage) -> None:
+    """Else `kubectl get pods` would say ``Init:ContainerCreating``, which no Kubernetes does."""
+
+    async def scene() -> None:
+        stage.volumes.takes = 5.0
+        stage.machine.cast["one"] = Play(runs=5.0, starts_in=5.0)
+        await stage.pod({"initContainers": [app("one")], "containers": [app()]})
+        seen = set()
+
+        def began(pod: Object) -> bool:
+            seen.add(reason(pod, "one") if state(pod, "one") == "waiting" else "")
+            return state(pod, "one") == "running"
+
+        await stage.until(began)
+        assert seen == {"", "PodInitializing"}
 
     stage.play(scene)
 

@@ -30,7 +30,7 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.node.folders import ContainerFolder, PodFolder
 from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, Wait, decide
 from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
-from pilothouse.node.lifecycle.roles import Part, parts
+from pilothouse.node.lifecycle.roles import Part, not_begun, parts
 from pilothouse.node.limits import pod_group
 from pilothouse.node.minding import AGAIN, Minder, Ward, told
 from pilothouse.node.outfitting import Outfitter
@@ -165,7 +165,11 @@ class Keeper:
         return Ending("UnhonouredFields", message, self._means.clock.now(), 0.0)
 
     def _waits_for_node(self) -> dict[str, Wait]:
-        wait = Wait(self._hurdle.reason, self._hurdle.message) if self._hurdle else Wait("ContainerCreating")
+        wait = (
+            Wait(self._hurdle.reason, self._hurdle.message)
+            if self._hurdle
+            else Wait(not_begun(self.pod.spec))
+        )
         return {part.name: wait for part in parts(self.pod.spec)}
 
     async def _take_up(self, group: asyncio.TaskGroup) -> None:

@@ -22,7 +22,7 @@ from pilothouse.node.lifecycle.ending import grace_of, probe_grace, turns
 from pilothouse.node.lifecycle.instances import Ended
 from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Seen, Situation
 from pilothouse.node.lifecycle.restarting import rest, wanted_again
-from pilothouse.node.lifecycle.roles import Part, Role, parts
+from pilothouse.node.lifecycle.roles import Part, Role, not_begun, parts
 
 DEADLINE = "DeadlineExceeded"
 ENDED = ("Succeeded", "Failed")
@@ -251,7 +251,7 @@ class _Draft:
         if hurdle is not None:
             self.waits[part.name] = Wait(hurdle.reason, hurdle.message)
         elif ended is None:
-            self.waits[part.name] = Wait("ContainerCreating")
+            self.waits[part.name] = Wait(not_begun(pod.spec))
         if self._situation.prepared and self.may(seen.hurdle):
             self.acts.append(Start(part.name))
 
