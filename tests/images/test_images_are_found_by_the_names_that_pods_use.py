@@ -61,6 +61,10 @@ def test_programs_of_the_host_have_names_or_paths():
     assert host_program("host/redis-server:7") == "redis-server"
     assert host_program("host/usr/bin/env") == "usr/bin/env"
     assert host_program("redis:7") is None
+    for text in ("host/", "host/:7"):
+        assert host_program(text) is None
+        with pytest.raises(ReferenceError):
+            reference(text)
 
 
 def test_an_image_resolves_exactly_else_without_registry_and_path(library: Library, source: Path):

@@ -72,4 +72,4 @@ def host_program(text: str) -> str | None:
     if not text.startswith(_HOST):
         return None
     program, colon, tag = text.removeprefix(_HOST).rpartition(":")
-    return program if colon and "/" not in tag else text.removeprefix(_HOST)
+    return (program if colon and "/" not in tag else text.removeprefix(_HOST)) or None
