@@ -73,6 +73,8 @@ class Answer:
     code: int = 0
     output: str = ""
     seconds: float = 0.0
+    refuses: str = ""
+    """Why it can't be run."""
 
 
 class PlayedContainer:
@@ -146,6 +148,8 @@ class PlayedContainer:
         answer = self._machine.answers.get((self.name, tuple(argv)), self._machine.otherwise)()
         if isinstance(answer, int):
             answer = Answer(answer)
+        if answer.refuses:
+            raise LaunchError("StartFailed", answer.refuses)
         return PlayedEntered(answer.code, answer.output, answer.seconds)
 
 

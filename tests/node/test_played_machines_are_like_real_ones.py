@@ -38,6 +38,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     if request.param == "played":
         machine = PlayedMachine(SystemClock(), cast=dict(PLAYS))
         machine.answer("lasting", ("sh", "-c", "echo out; exit 4"), lambda: Answer(4, "out\n"))
+        machine.answer("lasting", ("/no/such/program",), lambda: Answer(refuses="no such program"))
 
     def folder(name: str) -> Path:
         return tmp_path / name / "0"
@@ -119,4 +120,12 @@ async def test_another_program_runs_inside(case: Case) -> None:
     assert await entered.stdout.read() == b"out\n"
     assert await entered.exited() == 4
     await entered.close()
+    await container.stop(signal.SIGKILL, 0)
+
+
+async def test_one_that_is_not_there_is_not_run_inside(case: Case) -> None:
+    machine, folder, launch = case
+    container = await machine.start(folder("lasting"), launch(folder("lasting"), "lasting"))
+    with pytest.raises(LaunchError, match=r"(?i)no such"):
+        await container.enter(("/no/such/program",))
     await container.stop(signal.SIGKILL, 0)

@@ -132,6 +132,29 @@ def test_a_container_that_is_not_alive_is_restarted(stage: Stage) -> None:
     stage.play(scene)
 
 
+def test_a_probe_that_cannot_be_asked_says_nothing_about_the_container(stage: Stage) -> None:
+    async def scene() -> None:
+        missing = asyncio.Event()
+        stage.machine.answer(
+            "app", ("check",), lambda: Answer(refuses="check: no such file") if missing.is_set() else 0
+        )
+        probe = {**EXEC, "periodSeconds": 1, "failureThreshold": 1}
+        await stage.pod({"containers": [app(livenessProbe=probe, readinessProbe=probe)]})
+        await stage.until(is_ready)
+        missing.set()
+        await asyncio.sleep(30)
+        pod = await stage.get()
+        assert is_ready(pod)
+        assert container(pod)["restartCount"] == 0
+        assert len(asked(stage)) > 30, "it is asked on"
+        events = await stage.events()
+        for which in ("Liveness", "Readiness"):
+            told = f"{which} probe errored and resulted in unknown state: check: no such file"
+            assert ("Unhealthy", told) in events
+
+    stage.play(scene)
+
+
 def test_a_probe_may_have_a_grace_of_its_own(stage: Stage) -> None:
     async def scene() -> None:
         from tests.kit.played_machine import Play

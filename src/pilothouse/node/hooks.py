@@ -31,6 +31,8 @@ class Outcome(msgspec.Struct, frozen=True):
     output: str = ""
     code: int = 0
     """With which a program ended."""
+    asked: bool = True
+    """Whether it could be asked at all. A program that is not there says nothing about the container."""
 
     @property
     def why(self) -> str:
@@ -67,7 +69,7 @@ async def handle(handler: Mapping[str, Any], target: Target, timeout: float) -> 
             raise
         return Outcome(False, f"timed out after {timeout:g}s")
     except PortUnknown as problem:
-        return Outcome(False, str(problem))
+        return Outcome(False, str(problem), asked=False)
     return Outcome(False, f"no handler that is known: {sorted(handler)}")
 
 
@@ -91,7 +93,7 @@ async def _run(argv: Sequence[str], target: Target) -> Outcome:
     try:
         entered = await target.container.enter(tuple(argv))
     except LaunchError as problem:
-        return Outcome(False, problem.message)
+        return Outcome(False, problem.message, asked=False)
     try:
         streams = [stream for stream in (entered.stdout, entered.stderr) if stream is not None]
         reading = asyncio.gather(*(_head(stream) for stream in streams))

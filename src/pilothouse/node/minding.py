@@ -310,9 +310,8 @@ class Minder:
         self._end = Stopping(target, stop, self._clock, ended=self._ward.ended, tell=self._ward.tell)
         await self._end.run()
 
-    def _unhealthy(self, kind: str, output: str) -> None:
-        name = kind.removesuffix("Probe").capitalize()
-        self._ward.tell("Unhealthy", f"{name} probe failed: {output}", True)
+    def _unhealthy(self, message: str) -> None:
+        self._ward.tell("Unhealthy", message, True)
 
     def _find(self) -> None:
         """Let others find the instance."""

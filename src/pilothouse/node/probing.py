@@ -28,8 +28,8 @@ _TIMEOUT: Final = 1.0
 
 log = logging.getLogger(__name__)
 
-Unhealthy = Callable[[str, str], None]
-"""Told of each failure of one that is to stay: which probe, and what it said."""
+Unhealthy = Callable[[str], None]
+"""Told in kubelet's words of each failure of one that is to stay."""
 
 
 class Probes:
@@ -108,10 +108,18 @@ class Probes:
             # That we could not ask says nothing about the container.
             log.exception("%s of container %s could not be asked", kind, self._part.name)
             return
+        name = kind.removesuffix("Probe").capitalize()
+        if not outcome.asked:
+            self._warn(f"{name} probe errored and resulted in unknown state: {outcome.why}")
+            return
         said = outcome.output if outcome.well or outcome.output else outcome.why
         before = self._scores[kind]
         after = self._scores[kind] = judged(before, outcome.well, probe, said)
-        if not outcome.well and not self._ending.is_set():
-            self._unhealthy(kind, said)
+        if not outcome.well:
+            self._warn(f"{name} probe failed: {said}")
         if after.verdict != before.verdict:
             self._changed()
+
+    def _warn(self, message: str) -> None:
+        if not self._ending.is_set():
+            self._unhealthy(message)
