@@ -20,6 +20,15 @@ from pilothouse.runtime.intents import Delete
 CHANGED = "action.auto_create_index"
 
 
+def asked_for_what_nobody_has() -> tuple[Sea, Object]:
+    """The first node that gets the version has no image of it, and waits."""
+    sea, test = three_nodes()
+    sea.lacks = {NEW}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    return sea, test
+
+
 def test_a_version_that_breaks_a_node_is_mended_out_of_turn() -> None:
     sea, test = three_nodes()
     sea.says["es-test-data-2"] = {"broken": True}
@@ -61,10 +70,7 @@ def test_a_new_cluster_of_a_version_that_no_node_has_can_be_corrected() -> None:
 
 
 def test_a_pod_that_starts_while_its_version_is_taken_back_keeps_it() -> None:
-    sea, test = three_nodes()
-    sea.lacks = {NEW}
-    sea.edit(test, version=NEW)
-    sea.sail(test)
+    sea, test = asked_for_what_nobody_has()
     sea.edit(test, version=OLD)
     sea.step(elasticsearch_clusters, test)
     assert image_of(the_set(sea)).endswith(f":{OLD}")
@@ -95,10 +101,7 @@ def test_a_pod_that_ran_and_is_lost_before_its_version_was_told_does_not_come_ba
 
 def test_a_pod_that_is_seen_to_have_run_on_its_way_out_keeps_its_version() -> None:
     """It was started, and deleted before its node could tell so."""
-    sea, test = three_nodes()
-    sea.lacks = {NEW}
-    sea.edit(test, version=NEW)
-    sea.sail(test)
+    sea, test = asked_for_what_nobody_has()
     sea.edit(test, version=OLD)
     sea.step(elasticsearch_clusters, test)
     sea.delete(sea.of(Pod, "es-test-data-2"))
@@ -114,10 +117,7 @@ def test_a_pod_that_is_seen_to_have_run_on_its_way_out_keeps_its_version() -> No
 
 def test_a_pod_that_ran_unseen_says_by_what_its_data_was_written_and_gets_that_again() -> None:
     """Its node's pilot finds a folder of the later version, and does not start the earlier one."""
-    sea, test = three_nodes()
-    sea.lacks = {NEW}
-    sea.edit(test, version=NEW)
-    sea.sail(test)
+    sea, test = asked_for_what_nobody_has()
     sea.says["es-test-data-2"] = {"broken": True, "reason": HOOK_FAILED}
     sea.edit(test, version=OLD)
     sea.sail(test)
@@ -145,10 +145,7 @@ def test_a_pod_that_ran_unseen_says_by_what_its_data_was_written_and_gets_that_a
     ],
 )
 def test_what_may_have_run_does_not_go_back(status: dict[str, Any] | None) -> None:
-    sea, test = three_nodes()
-    sea.lacks = {NEW}
-    sea.edit(test, version=NEW)
-    sea.sail(test)
+    sea, test = asked_for_what_nobody_has()
     told = [{"name": "elasticsearch", **status}] if status else []
     sea.change(sea.of(Pod, "es-test-data-2"), lambda tree: tree["status"].update(containerStatuses=told))
     sea.edit(test, version=OLD)
