@@ -48,11 +48,11 @@ def test_semantic_version_order() -> None:
 @pytest.mark.parametrize(
     ("text", "padded"),
     [
-        ("3", "3.0.0"),
-        ("3.9", "3.9.0"),
-        ("3.9-alpha1+dev2", "3.9.0-alpha1+dev2"),
-        ("3.9.0", "3.9.0"),
-        ("3.9.0-beta1+dev1", "3.9.0-beta1+dev1"),
+        pytest.param("3", "3.0.0", id="W05"),
+        pytest.param("3.9", "3.9.0", id="W06"),
+        pytest.param("3.9-alpha1+dev2", "3.9.0-alpha1+dev2", id="W07"),
+        pytest.param("3.9.0", "3.9.0", id="W08"),
+        pytest.param("3.9.0-beta1+dev1", "3.9.0-beta1+dev1", id="W09"),
         ("v7.17.29", "7.17.29"),
         ("1.2.3.4", "1.2.3.4"),
     ],
@@ -83,5 +83,5 @@ def test_strict_versions_are_three_plain_numbers(text: str) -> None:
         Version.parse_strict(text)
 
 
-def test_copies_are_equal() -> None:
+def test_W10_copies_are_equal() -> None:
     assert copy.deepcopy(Version("")) == Version("")
