@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
@@ -17,6 +18,20 @@ from pilothouse.node.volumes.machine import at, mounts
 
 LOOP = "pilothouse.io/loop"
 MI = 1 << 20
+
+
+def devices(disk: Path) -> list[str]:
+    """The loop devices that a file is on."""
+    found = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if backing.read_text().strip() == str(disk):
+                found.append(backing.parts[3])
+    return found
+
+
+async def gone(disk: Path) -> bool:
+    return not devices(disk)
 
 
 def size(path: Path) -> int:
@@ -53,6 +68,21 @@ def test_what_would_help_is_said_if_none_will_do(asked: str, megabytes: int, has
     programs = {program for name in has for program in KNOWN[name].programs}
     with pytest.raises(FilesystemError, match=said):
         chosen(asked, megabytes * MI, has=programs.__contains__)
+
+
+async def test_who_stops_between_a_device_and_its_mount_leaves_none(mkfs: None, tmp_path: Path) -> None:
+    loops, disk = Loops(root=True), tmp_path / "disk"
+    await loops.make(tmp_path, 128 * MI, {"fsType": "btrfs"})
+    await loops.put_away(tmp_path)
+    for _ in range(5):
+        bringing = asyncio.create_task(loops.bring(tmp_path))
+        while not (bringing.done() or devices(disk)):  # noqa: ASYNC110 - the kernel tells of a device by its files alone
+            await asyncio.sleep(0)
+        bringing.cancel()
+        await asyncio.gather(bringing, return_exceptions=True)
+        if at(mounts(), tmp_path / loops.inner) is not None:
+            await loops.put_away(tmp_path)
+        await eventually(lambda: gone(disk), seconds=30)
 
 
 @pytest.mark.parametrize(("kind", "megabytes"), [("xfs", 320), ("btrfs", 128)])

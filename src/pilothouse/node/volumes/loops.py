@@ -99,18 +99,16 @@ class Loops:
             return target
         target.mkdir(exist_ok=True)
         disk = folder / _DISK
-        device = await _device(disk)
-        if not device:
-            free = (await run("losetup", "--find")).strip()
-            _node(free)
-            device = (await run("losetup", "--find", "--show", str(disk))).strip()
         try:
+            device = await _device(disk)
+            if not device:
+                free = (await run("losetup", "--find")).strip()
+                _node(free)
+                device = (await run("losetup", "--find", "--show", str(disk))).strip()
             await run("mount", device, str(target))
-        except CommandError:
-            await run("losetup", "--detach", device)
-            raise
-        # From now on the device goes with its last mount, in whichever namespace that is.
-        await run("losetup", "--detach", device)
+        finally:
+            # From now on the device goes with its last mount, in whichever namespace that is; without one, whatever came between, at once.
+            await _detach(disk)
         return target
 
     async def grow(self, folder: Path, size: int) -> None:
