@@ -136,6 +136,7 @@ class CountedAddresses:
 
 
 EVERYTHING = Survey(
+    ids=Allowance(True),
     view=Allowance(True),
     users=Allowance(True),
     limits={name: Allowance(True) for name in ("cpu", "memory", "pids", "io")},

@@ -31,6 +31,13 @@ class User(Struct, frozen=True):
     groups: tuple[int, ...] = ()
 
 
+class IdRange(Struct, frozen=True):
+    """The machine's user and group ids that a container's own user namespace maps its ids 0 to `count` - 1 to."""
+
+    first: int
+    count: int = 65536
+
+
 class LogPolicy(Struct, frozen=True):
     """Where the output goes. The newest lines are in `path`, older ones in `path`.1, `path`.2, and so on."""
 
@@ -51,6 +58,8 @@ class Mount(Struct, frozen=True):
     size: int | None = None
     """Bytes that a tmpfs may hold."""
     is_file: bool = False
+    mapped: bool = False
+    """Owners are shown as they are on disk, by an id-mapped mount, although the container has ids of its own (`Launch.ids`)."""
 
 
 class View(Struct, frozen=True):
@@ -61,7 +70,12 @@ class View(Struct, frozen=True):
     read_only_root: bool = False
     """All but the mounts that aren't read-only themselves."""
     hidden: tuple[str, ...] = ()
-    """Folders of the machine that look empty, and whose mounts are let go: those of the node itself."""
+    """Folders that look empty wherever else they would be seen: those of the node itself."""
+    machine: tuple[str, ...] = ()
+    """Files and folders of the machine that are shown read-only at their own paths, beside `/usr` and the like."""
+    masked: bool = True
+    """Whether the parts of `/proc` and `/sys` that speak of the whole machine are covered or read-only, as the OCI runtime
+    specification has it."""
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -73,6 +87,10 @@ class Launch(Struct, frozen=True, kw_only=True):
     cwd: str = "/"
     user: User | None = None
     view: View | None = None
+    ids: IdRange | None = None
+    """A user namespace with these ids of the machine, for a view made by root; None runs it with the machine's own ids."""
+    seccomp: bytes = b""
+    """A classic BPF program that judges its system calls (see `supervise.seccomp`); empty for none."""
     cgroups: tuple[str, ...] = ()
     """Folders of cgroups to be in from the first instruction on: one with cgroup v2, one a controller with v1."""
     oom_score_adj: int | None = None

@@ -38,6 +38,8 @@ class Survey(Struct, frozen=True):
 
     view: Allowance
     """Mount, UTS and PID namespaces for each container."""
+    ids: Allowance
+    """A user namespace with 65,536 ids of its own for each container, and volumes mounted with their ids mapped."""
     users: Allowance
     """Containers that run as other users than ourselves."""
     limits: Mapping[str, Allowance]
@@ -49,6 +51,7 @@ async def survey_machine(folder: Path, base: str) -> Survey:
     found = cgroups.find(base)
     return Survey(
         view=await _view(folder),
+        ids=_ids(),
         users=Allowance(True)
         if os.geteuid() == 0
         else Allowance(
@@ -88,3 +91,7 @@ async def _view(folder: Path) -> Allowance:
     if exit.code:
         return Allowance(False, f"a container with a view of its own ended with code {exit.code}")
     return Allowance(True)
+
+
+def _ids() -> Allowance:
+    return Allowance(False, "containers have no ids of their own yet")
