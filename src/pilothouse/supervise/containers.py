@@ -217,7 +217,7 @@ def _signal(identity: Identity, number: int) -> None:
 def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[bytes]]:
     """The shim's first process, which ends as soon as the shim proper is on its own; and where that one answers."""
     reader, writer = os.pipe()
-    order = in_memory(msgspec.to_builtins(launch))
+    order = in_memory(msgspec.to_builtins(launch, builtin_types=(bytes,)))
     try:
         with (folder / records.SHIM_LOG).open("ab") as log:
             shim = subprocess.Popen(

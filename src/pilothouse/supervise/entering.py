@@ -23,6 +23,7 @@ import msgspec
 
 from pilothouse.supervise.identifying import Gone, Handle, Identity
 from pilothouse.supervise.launching import Launch, LaunchError
+from pilothouse.supervise.shim.terminal import receive_terminal, terminal_channel
 from pilothouse.supervise.spawning import in_memory, lean_command, read_all
 
 ENTER_SECONDS = 30.0
@@ -99,6 +100,8 @@ async def enter(
         "env": dict(launch.env if env is None else env),
         "cwd": launch.cwd if cwd is None else cwd,
         "user": msgspec.to_builtins(launch.user),
+        "confined": launch.view is not None,
+        "seccomp": launch.seccomp,
         "capabilities": msgspec.to_builtins(launch.capabilities),
         "cgroups": list(launch.cgroups),
         "umask": launch.umask,
@@ -136,13 +139,12 @@ class _Ends:
 
     def __init__(self, *, tty: bool, stdin: bool) -> None:
         self.tty = tty
+        self._typed = stdin
         self._stdin = -1
         if tty:
-            self._stdout, slave = os.openpty()
+            self._stdout, inner = terminal_channel()
             self._stderr = -1
-            self.inner = (slave, slave, slave)
-            if stdin:
-                self._stdin = os.dup(self._stdout)
+            self.inner = (inner, inner, inner)
             return
         self._stdout, out = os.pipe()
         self._stderr, err = os.pipe()
@@ -164,7 +166,12 @@ class _Ends:
 
     async def opened(self, helper: subprocess.Popen[bytes]) -> Entered:
         """As asyncio's streams, which own them from here on."""
-        terminal = os.dup(self._stdout) if self.tty else None
+        terminal = None
+        if self.tty:
+            self._stdout = receive_terminal(self._stdout)
+            terminal = os.dup(self._stdout)
+            if self._typed:
+                self._stdin = os.dup(self._stdout)
         transports: list[asyncio.BaseTransport] = []
         stdin = await self._writer("_stdin", transports)
         stdout = await self._reader("_stdout", transports)

@@ -16,18 +16,22 @@ import os
 import sys
 
 from pilothouse.supervise.shim import becoming, kernel
+from pilothouse.supervise.shim.namespaces import enter_user_namespace
 from pilothouse.supervise.shim.refusing import Refusal
+from pilothouse.supervise.shim.terminal import open_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pilothouse.supervise.shim.shapes import EntryShape
 
 _KINDS = (
-    ("user", kernel.CLONE_NEWUSER),
     ("mnt", kernel.CLONE_NEWNS),
     ("uts", kernel.CLONE_NEWUTS),
+    ("ipc", kernel.CLONE_NEWIPC),
+    ("cgroup", kernel.CLONE_NEWCGROUP),
     ("pid", kernel.CLONE_NEWPID),
 )
+_USER = ("user", kernel.CLONE_NEWUSER)
 
 
 def main() -> None:
@@ -49,6 +53,9 @@ def main() -> None:
 
 def _run(entry: EntryShape, answer: int) -> int:
     becoming.join(entry["cgroups"])
+    if entry["confined"]:
+        # The child is in the container's PID namespace before it is its program: what it has open is not for those in there.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     mapped = _enter(entry["pid"])
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))
     pid = os.fork()
@@ -67,24 +74,40 @@ def _run(entry: EntryShape, answer: int) -> int:
 
 
 def _enter(pid: int) -> bool:
-    """Into those namespaces of a process that aren't ours already; whether one of them is a user namespace.
+    """Into those namespaces of a process that aren't ours already; whether we are in a user namespace that knows one user.
 
-    The process is held by whoever asked, so that its pid is not another's meanwhile.
+    The process is held by whoever asked, so that its pid is not another's meanwhile. Root's namespaces take root's rights, so the
+    user namespace comes last; without privileges it comes first, since it is what gives us rights over the others.
     """
+    privileged = os.geteuid() == 0
+    kinds = (*_KINDS, _USER) if privileged else (_USER, *_KINDS)
     try:
         wanted = [
             (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind)
-            for name, kind in _KINDS
+            for name, kind in kinds
             if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino
         ]
+        many, mapped = _knows_many(pid), False
         for descriptor, kind in wanted:
-            kernel.setns(descriptor, kind)
+            if kind != kernel.CLONE_NEWUSER:
+                kernel.setns(descriptor, kind)
+            elif privileged and many:
+                enter_user_namespace(descriptor)
+            else:
+                kernel.setns(descriptor, kind)
+                mapped = True
             os.close(descriptor)
     except (FileNotFoundError, ProcessLookupError):
         raise Refusal("NotRunning", "the container has ended") from None
     except OSError as error:
         raise Refusal("EntryRefused", f"can't enter the container's namespaces: {error.strerror}") from None
-    return any(kind == kernel.CLONE_NEWUSER for _, kind in wanted)
+    return mapped
+
+
+def _knows_many(pid: int) -> bool:
+    """Whether a process is in a user namespace with more than one id."""
+    with open(f"/proc/{pid}/uid_map") as file:
+        return sum(int(line.split()[2]) for line in file) > 1
 
 
 def _child(entry: EntryShape, mapped: bool, answer: int) -> None:
@@ -92,10 +115,15 @@ def _child(entry: EntryShape, mapped: bool, answer: int) -> None:
     try:
         os.setsid()
         if entry["tty"]:
-            becoming.take_terminal(0)
-        becoming.become_user(entry["user"], entry["capabilities"], mapped=mapped)
+            open_terminal(0, None if mapped else entry["user"])
+        if entry["confined"]:
+            becoming.leave_the_machine_behind()
+        late, seccomp = entry["no_new_privileges"], entry["seccomp"]
+        becoming.become_user(
+            entry["user"], entry["capabilities"], mapped=mapped, seccomp=b"" if late else seccomp
+        )
         becoming.die_with_parent()
-        becoming.become(entry["argv"], entry["env"], entry["cwd"], entry["umask"], entry["no_new_privileges"])
+        becoming.become(entry["argv"], entry["env"], entry["cwd"], entry["umask"], late, seccomp)
     except Refusal as refusal:
         os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
     except Exception as error:  # noqa: BLE001 (whatever it is, it has to be told on the other side of the fork)

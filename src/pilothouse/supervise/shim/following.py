@@ -14,6 +14,7 @@ from pilothouse.supervise.shim import clients as attached
 from pilothouse.supervise.shim.clients import PATIENCE, Clients, Input
 from pilothouse.supervise.shim.descending import kill_below
 from pilothouse.supervise.shim.logs import Files, Lines, Log, Moments
+from pilothouse.supervise.shim.terminal import receive_terminal, terminal_channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,12 +46,13 @@ class Program:
         self.clients = Clients("attach.sock", self.input)
 
     def _open_streams(self, launch: LaunchShape) -> None:
+        self.outputs: dict[int, tuple[int, Lines]]
         if launch["tty"]:
-            master, slave = os.openpty()
-            self.inner = (slave, slave, slave)
-            self.outputs = {master: (attached.STDOUT, Lines("stdout"))}
-            self.input = Input(master if launch["stdin"] else -1, once=launch["stdin_once"], terminal=True)
-            os.set_blocking(master, False)
+            self._terminal, inner = terminal_channel()
+            self._typed = launch["stdin"]
+            self.inner = (inner, inner, inner)
+            self.outputs = {}
+            self.input = Input(-1, once=launch["stdin_once"], terminal=True)
             return
         out, out_inner = os.pipe()
         err, err_inner = os.pipe()
@@ -71,6 +73,12 @@ class Program:
 
     def follows(self, pid: int) -> None:
         """In the parent: it runs, and its ends of the streams are its own."""
+        if self.input.terminal:
+            master = receive_terminal(self._terminal)
+            os.set_blocking(master, False)
+            self.outputs[master] = (attached.STDOUT, Lines("stdout"))
+            if self._typed:
+                self.input.descriptor = master
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         for descriptor in set(self.inner):
