@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.containers import needs_root
+from tests.kit.other_users import as_user
 
 from pilothouse.node.addresses.block_locks import BlockLocks
 from pilothouse.node.addresses.ranges import BLOCK, LOOPBACK, MARK_PORT, LoopbackBlock
@@ -127,24 +128,3 @@ def _claimed(data: Path, *, preferred: str) -> str:
 
 def _locked_at(data: Path) -> str:
     return str(BlockLocks.open(data).path.parent)
-
-
-def as_user(user: int, act: Callable[[], str]) -> str:
-    """What an act returns in a process of another user."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(user, user, user)
-            os.setresuid(user, user, user)
-            said = act()
-        except BaseException as problem:  # noqa: BLE001 - whatever it is, the test shows it
-            said = f"{type(problem).__name__}: {problem}"
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.close(writing)
-    with open(reading) as answer:
-        said = answer.read()
-    os.waitpid(child, 0)
-    return said
