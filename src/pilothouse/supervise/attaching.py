@@ -30,6 +30,8 @@ from pilothouse.supervise.launching import Exit, LaunchError
 
 STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
 _HEADER = struct.Struct(">BI")
+_CREDENTIALS = struct.Struct("iII")
+"""Of the other end of a socket: process, user, group."""
 
 
 class Attached:
@@ -91,7 +93,7 @@ class Attached:
 
 
 async def attach(folder: Path) -> Attached:
-    """Raises LaunchError (NotRunning) when nothing runs there."""
+    """Raises LaunchError: NotRunning when nothing runs there, MachineRefused when another user's process listens there."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # A socket's address holds 108 bytes, which a folder's path soon exceeds.
@@ -100,6 +102,7 @@ async def attach(folder: Path) -> Attached:
             connection.connect(f"/proc/self/fd/{held}/{records.ATTACH}")
         finally:
             os.close(held)
+        _check_owner(connection, folder)
         connection.setblocking(False)
         out = connection.dup()
         out.setblocking(False)
@@ -117,3 +120,14 @@ async def attach(folder: Path) -> Attached:
     except BaseException:
         connection.close()
         raise
+
+
+def _check_owner(connection: socket.socket, folder: Path) -> None:
+    """See that the other end is a shim of ours. Raises LaunchError."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(peer)
+    if user not in (0, os.geteuid()):
+        raise LaunchError(
+            "MachineRefused",
+            f"{folder / records.ATTACH} belongs to process {pid} of user {user}, which is no shim of this agent",
+        )
