@@ -94,15 +94,8 @@ class Attached:
 
 async def attach(folder: Path) -> Attached:
     """Raises LaunchError: NotRunning when nothing runs there, MachineRefused when another user's process listens there."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = connect(folder, records.ATTACH)
     try:
-        # A socket's address holds 108 bytes, which a folder's path soon exceeds.
-        held = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-        try:
-            connection.connect(f"/proc/self/fd/{held}/{records.ATTACH}")
-        finally:
-            os.close(held)
-        _check_owner(connection, folder)
         connection.setblocking(False)
         out = connection.dup()
         out.setblocking(False)
@@ -112,6 +105,23 @@ async def attach(folder: Path) -> Attached:
             out.close()
             raise
         return Attached(reader, writer, out)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def connect(folder: Path, name: str) -> socket.socket:
+    """A connection to one of the sockets of a container's shim. Raises LaunchError as `attach` does."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # A socket's address holds 108 bytes, which a folder's path soon exceeds.
+        held = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{held}/{name}")
+        finally:
+            os.close(held)
+        _check_owner(connection, folder / name)
+        return connection
     except (FileNotFoundError, ConnectionRefusedError):
         connection.close()
         raise LaunchError(
@@ -122,12 +132,12 @@ async def attach(folder: Path) -> Attached:
         raise
 
 
-def _check_owner(connection: socket.socket, folder: Path) -> None:
+def _check_owner(connection: socket.socket, path: Path) -> None:
     """See that the other end is a shim of ours. Raises LaunchError."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(peer)
     if user not in (0, os.geteuid()):
         raise LaunchError(
             "MachineRefused",
-            f"{folder / records.ATTACH} belongs to process {pid} of user {user}, which is no shim of this agent",
+            f"{path} belongs to process {pid} of user {user}, which is no shim of this agent",
         )

@@ -122,7 +122,9 @@ class Container:
     ) -> Entered:
         """Run one more program inside it. Raises LaunchError."""
         launch = records.read_launch(self.folder)
-        return await entering.enter(self.state.program, launch, argv, tty=tty, stdin=stdin, env=env, cwd=cwd)
+        return await entering.enter(
+            self.folder, self.state, launch, argv, tty=tty, stdin=stdin, env=env, cwd=cwd
+        )
 
     async def attach(self) -> Attached:
         """Follow its output and type its input. Raises LaunchError."""

@@ -52,15 +52,6 @@ def take_stdio(stdin: int, stdout: int, stderr: int) -> None:
         os.dup2(descriptor, number)
 
 
-def leave_the_machine_behind() -> None:
-    """Its keys, and its abstract sockets where the kernel can tell them from our own.
-
-    Takes capabilities in our user namespace, or that there are no new privileges; and stays with all that descends from us.
-    """
-    kernel.join_session_keyring()
-    kernel.scope_abstract_sockets()
-
-
 def become_user(
     user: UserShape | None, capabilities: list[str] | None, *, mapped: bool, seccomp: bytes = b""
 ) -> None:

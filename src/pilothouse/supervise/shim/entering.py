@@ -1,11 +1,9 @@
 """Run one more program inside a container: the helper between it and whoever asked.
 
-Not the shim itself but its like: lean, and only there for as long as the program it runs. Standard streams are the program's.
-Arguments: a descriptor to read the order from, one to answer on, and the pid of who asked, with whom it ends. Its answer
-is empty once the program has been loaded, else one word in a line and a message. Exits with the program's code, 128 + n for a signal.
-
-On SIGTERM it kills the program, buries it, and ends. It must not end first: the program is in the container's PID namespace, but an orphan
-would come to the machine's first process, and the namespace would not end until that one has buried it.
+A child of the shim, lean like it, and only there for as long as the program it runs. Standard streams are the program's.
+Arguments: the shim's pid, with which it ends. Descriptors: 3 to read the order from, 4 to answer on, 5 the control socket of whoever asked.
+Its answer is empty once the program has been loaded, else one word in a line and a message. When the program has ended, its exit code,
+128 + n for a signal, is written to the control socket. When the other end of that is closed or says anything, or on SIGTERM, the program is killed.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from __future__ import annotations
 import _signal
 import marshal
 import os
+import select
 import sys
 
 from pilothouse.supervise.shim import becoming, kernel
@@ -31,24 +30,29 @@ _KINDS = (
     ("cgroup", kernel.CLONE_NEWCGROUP),
     ("pid", kernel.CLONE_NEWPID),
 )
+_ORDER, _ANSWER, _CONTROL = 3, 4, 5
 _USER = ("user", kernel.CLONE_NEWUSER)
 
 
 def main() -> None:
     """As the module says."""
-    order, answer, asked_by = (int(each) for each in sys.argv[1:4])
     kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGTERM)
-    if os.getppid() != asked_by:
+    if os.getppid() != int(sys.argv[1]):
         os._exit(1)
-    os.set_inheritable(answer, False)
-    with os.fdopen(order, "rb") as file:
+    for descriptor in (_ORDER, _ANSWER, _CONTROL):
+        os.set_inheritable(descriptor, False)
+    with os.fdopen(_ORDER, "rb") as file:
         entry: EntryShape = marshal.load(file)
     try:
-        code = _run(entry, answer)
+        code = _run(entry, _ANSWER)
     except Refusal as refusal:
-        os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
+        os.write(_ANSWER, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
         code = 126
-    os._exit(code)
+    try:
+        os.write(_CONTROL, b"%d" % code)
+    except OSError:  # Nobody wants to know any more.
+        pass
+    os._exit(0)
 
 
 def _run(entry: EntryShape, answer: int) -> int:
@@ -69,8 +73,20 @@ def _run(entry: EntryShape, answer: int) -> int:
     for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGTERM,))
+    _wait_or_kill(pid)
     status = os.waitpid(pid, 0)[1]
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _wait_or_kill(pid: int) -> None:
+    """Until the program has ended, or nobody waits for it: then it is killed."""
+    pidfd = os.pidfd_open(pid)
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.register(_CONTROL, select.POLLIN)
+    if all(descriptor != pidfd for descriptor, _ in poller.poll()):
+        os.kill(pid, _signal.SIGKILL)
+    os.close(pidfd)
 
 
 def _enter(pid: int) -> bool:
@@ -117,7 +133,7 @@ def _child(entry: EntryShape, mapped: bool, answer: int) -> None:
         if entry["tty"]:
             open_terminal(0, None if mapped else entry["user"])
         if entry["confined"]:
-            becoming.leave_the_machine_behind()
+            kernel.join_session_keyring()
         late, seccomp = entry["no_new_privileges"], entry["seccomp"]
         becoming.become_user(
             entry["user"], entry["capabilities"], mapped=mapped, seccomp=b"" if late else seccomp

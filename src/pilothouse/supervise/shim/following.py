@@ -13,6 +13,7 @@ import time
 from pilothouse.supervise.shim import clients as attached
 from pilothouse.supervise.shim.clients import PATIENCE, Clients, Input
 from pilothouse.supervise.shim.descending import kill_below
+from pilothouse.supervise.shim.entries import Entries
 from pilothouse.supervise.shim.logs import Files, Lines, Log, Moments
 from pilothouse.supervise.shim.terminal import receive_terminal, terminal_channel
 
@@ -26,6 +27,7 @@ FLUSH_SECONDS = 5.0
 """How long a disk that takes nothing may hold up the exit record."""
 FAREWELL_SECONDS = 30.0
 """How long those attached have to take what they haven't read yet, if they read at all."""
+SOCKETS = ("attach.sock", "enter.sock")
 TICK_MS = 100
 HELD_UP_MS = 5
 """How soon to look again whether the log or those attached have caught up, which no descriptor tells."""
@@ -41,9 +43,11 @@ class Program:
         self.started = 0.0
         self.oom_before = oom_kills(launch["cgroups"])
         self._open_streams(launch)
-        if os.path.exists("attach.sock"):  # Of a start that failed.
-            os.unlink("attach.sock")
+        for name in SOCKETS:
+            if os.path.exists(name):  # Of a start that failed.
+                os.unlink(name)
         self.clients = Clients("attach.sock", self.input)
+        self.entries = Entries("enter.sock")
 
     def _open_streams(self, launch: LaunchShape) -> None:
         self.outputs: dict[int, tuple[int, Lines]]
@@ -98,12 +102,15 @@ def follow(program: Program, launch: LaunchShape) -> None:
     _signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     pump = _Pump(program, log, clients, moments)
 
+    watched = (program.entries.listener.fileno(), program.pidfd, wake)
     status = None
     while status is None:
-        for descriptor, events in pump.poll([(program.pidfd, select.POLLIN), (wake, select.POLLIN)], None):
+        for descriptor, events in pump.poll([(each, select.POLLIN) for each in watched], None):
             if descriptor == wake:
                 _swallow(wake)
                 _reap_strangers(program.pid)
+            elif descriptor == watched[0]:
+                program.entries.accept()
             elif descriptor == program.pidfd:
                 status = os.waitpid(program.pid, 0)[1]
             else:
@@ -123,11 +130,12 @@ def follow(program: Program, launch: LaunchShape) -> None:
     record = _exit_record(
         status, oom_kills(launch["cgroups"]) > program.oom_before, program.started, finished
     )
-    try:
-        # First: what is known to have ended can't be attached to.
-        os.unlink("attach.sock")
-    except OSError as error:
-        os.write(2, f"attach.sock: {error.strerror}\n".encode())
+    for name in SOCKETS:
+        try:
+            # First: what is known to have ended can't be attached to.
+            os.unlink(name)
+        except OSError as error:
+            os.write(2, f"{name}: {error.strerror}\n".encode())
     _write_exit(record)
     clients.broadcast(attached.EXIT, record)
     clients.took = time.monotonic()

@@ -87,6 +87,8 @@ def _start(launch: LaunchShape, shim: str) -> Program:
         ) from None
     # Orphans of the program come to us, and so does the program itself from the process between us (see `namespaces`).
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    if launch["view"] is not None:
+        _leave_abstract_sockets()
     program = Program(launch, files)
     users = make_user_namespace(launch["ids"]) if launch["ids"] is not None else -1
     told, telling = os.pipe()
@@ -149,7 +151,7 @@ def _child(launch: LaunchShape, program: Program, users: int, telling: int, goin
         if launch["tty"]:
             open_terminal(program.inner[0], None if mapped else user)
         if seen is not None:
-            becoming.leave_the_machine_behind()
+            kernel.join_session_keyring()
         late = launch["no_new_privileges"]
         becoming.become_user(
             user, launch["capabilities"], mapped=mapped, seccomp=b"" if late else launch["seccomp"]
@@ -172,6 +174,14 @@ def _child(launch: LaunchShape, program: Program, users: int, telling: int, goin
     except Exception as error:  # noqa: BLE001 (whatever it is, it has to be told on the other side of the fork)
         _say(telling, f"StartFailed\n{type(error).__name__}: {error}")
     os._exit(1)
+
+
+def _leave_abstract_sockets() -> None:
+    """Of the machine and of other containers, where the kernel can tell them apart; all that we start is bound by it as we are."""
+    if os.geteuid() != 0:
+        # Or an ordinary user may not ask for it. Nothing in a view gives privileges to one whose namespace knows one id.
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.scope_abstract_sockets()
 
 
 def _build_view(launch: LaunchShape, seen: ViewShape, users: int, *, mapped: bool) -> None:
