@@ -10,6 +10,7 @@ SUITE = (
     "test_agents_take_up_what_runs.py",
     "test_ends_are_told_and_leave_nothing.py",
     "test_hooks_and_probes_reach_real_containers.py",
+    "test_pods_are_walled_in.py",
     "test_processes_are_what_the_manifest_says.py",
 )
 

@@ -121,6 +121,13 @@ async def test_owners_on_disk_are_those_of_the_manifest(node: RealNode) -> None:
     )
 
 
+@pytest.mark.parametrize("own", [{}, {"runAsUser": 999}], ids=["", "as-somebody"])
+async def test_standard_output_can_be_opened_by_its_name(node: RealNode, own: dict[str, int]) -> None:
+    script = "echo one > /dev/stdout; echo two > /proc/1/fd/1; echo three > /dev/stderr"
+    said = await printed(node, script, container={"securityContext": own})
+    assert sorted(said.split()) == ["one", "three", "two"]
+
+
 @needs_root
 async def test_who_asks_for_the_machines_ids_has_them(node: RealNode) -> None:
     assert (await printed(node, "cat /proc/self/uid_map", hostUsers=True)).split() == ["0", "0", "4294967295"]

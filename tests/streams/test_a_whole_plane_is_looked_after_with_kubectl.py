@@ -78,9 +78,9 @@ async def test_folders_are_copied_both_ways(kubectl: Kubectl, tmp_path: Path) ->
     folder.mkdir()
     for name in ("a", "b"):
         (folder / name).write_text(name * 1000)
-    (await kubectl("cp", str(folder), f"web-0:{tmp_path}/copied")).ok()
-    assert (await kubectl("exec", "web-0", "--", "cat", f"{tmp_path}/copied/a")).ok() == "a" * 1000
-    (await kubectl("cp", f"web-0:{tmp_path}/copied", str(tmp_path / "back"))).ok()
+    (await kubectl("cp", str(folder), "web-0:/tmp/copied")).ok()
+    assert (await kubectl("exec", "web-0", "--", "cat", "/tmp/copied/a")).ok() == "a" * 1000
+    (await kubectl("cp", "web-0:/tmp/copied", str(tmp_path / "back"))).ok()
     assert (tmp_path / "back" / "b").read_text() == "b" * 1000
 
 
@@ -158,8 +158,8 @@ async def test_it_is_the_same_for_an_ordinary_user(tmp_path: Path) -> None:
         ran = await kubectl("exec", "-i", "web-0", "--", "sh", "-c", "cat; hostname; exit 4", stdin="typed ")
         assert (ran.code, ran.out) == (4, "typed web-0\n")
         (tmp_path / "here").write_text("copied")
-        (await kubectl("cp", str(tmp_path / "here"), f"web-0:{folder}/there")).ok()
-        assert (await kubectl("exec", "web-0", "--", "cat", f"{folder}/there")).ok() == "copied"
+        (await kubectl("cp", str(tmp_path / "here"), "web-0:/tmp/there")).ok()
+        assert (await kubectl("exec", "web-0", "--", "cat", "/tmp/there")).ok() == "copied"
         async with on_a_terminal(kubectl, "exec", "-it", "web-0", "--", "sh") as terminal:
             await terminal.type("tty -s && echo yes-a''-terminal; exit 6\n")
             await terminal.until("yes-a-terminal")

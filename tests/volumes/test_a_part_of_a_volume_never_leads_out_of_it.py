@@ -10,6 +10,7 @@ from tests.volumes.conftest import World
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes.mounting import Prepared, mounts
 from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.volumes.private_folders import PrivateFolders
 from pilothouse.node.volumes.removing import remove
 from pilothouse.node.volumes.subpaths import SubpathError, opened
 from pilothouse.supervise.launching import Mount
@@ -106,7 +107,7 @@ async def test_containers_see_volumes_where_they_ask(world: World, volumes: Volu
 def test_what_root_gives_to_a_container_can_not_be_exchanged(root: None, volume: Path, tmp_path: Path):
     held = tmp_path / "held"
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPath": "data/pg"}]}
-    (one,) = mounts(container, {"v": Prepared(volume)}, {}, held)
+    (one,) = mounts(container, {"v": Prepared(volume)}, {}, held, PrivateFolders(()))
     (volume / "data" / "pg").rename(volume / "data" / "moved")
     (volume / "data" / "pg").symlink_to("/etc")
     assert os.listdir(one.source) == []
@@ -116,4 +117,4 @@ def test_what_root_gives_to_a_container_can_not_be_exchanged(root: None, volume:
 def test_a_variable_that_is_not_there_is_named(volume: Path):
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": "$(NOBODY)"}]}
     with pytest.raises(VolumeNotReady, match="names a variable"):
-        mounts(container, {"v": Prepared(volume)}, {}, None)
+        mounts(container, {"v": Prepared(volume)}, {}, None, PrivateFolders(()))

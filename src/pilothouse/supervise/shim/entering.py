@@ -60,6 +60,8 @@ def _run(entry: EntryShape, answer: int) -> int:
     if entry["confined"]:
         # The child is in the container's PID namespace before it is its program: what it has open is not for those in there.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    if not entry["tty"]:
+        becoming.give_stdio(entry["user"], _first_id(entry["pid"]))
     mapped = _enter(entry["pid"])
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))
     pid = os.fork()
@@ -118,6 +120,15 @@ def _enter(pid: int) -> bool:
     except OSError as error:
         raise Refusal("EntryRefused", f"can't enter the container's namespaces: {error.strerror}") from None
     return mapped
+
+
+def _first_id(pid: int) -> int:
+    """The machine's id that a process knows as 0."""
+    try:
+        with open(f"/proc/{pid}/uid_map") as file:
+            return int(file.readline().split()[1])
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        raise Refusal("NotRunning", "the container has ended") from None
 
 
 def _knows_many(pid: int) -> bool:

@@ -140,6 +140,8 @@ def _child(launch: LaunchShape, program: Program, users: int, telling: int, goin
         os.setsid()
         if not launch["tty"]:
             becoming.take_stdio(*program.inner)
+            if not mapped:
+                becoming.give_stdio(user, launch["ids"]["first"] if launch["ids"] is not None else 0)
         if mapped and users >= 0:
             raise Refusal("ViewRefused", "ids of its own: only root with all its capabilities can give them")
         if seen is not None:
