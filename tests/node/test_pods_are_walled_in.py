@@ -152,6 +152,30 @@ async def test_where_ids_can_not_be_had_pods_wait_unless_that_is_accepted(
         assert "--allow-host-users" in waiting(waits)["message"]
 
 
+async def test_what_the_node_exposes_is_seen_and_can_not_be_changed(tmp_path: Path) -> None:
+    tool = tmp_path / "opt" / "java" / "bin" / "java"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\necho a machine in a machine\n")
+    tool.chmod(0o755)
+    (tmp_path / "opt" / "secret").write_text("secret")
+    (tmp_path / "opt" / "jdk").symlink_to("java")
+    async with real_node(tmp_path, agent=False) as node:
+        node.settings = msgspec.structs.replace(node.settings, exposed=(tmp_path / "opt" / "jdk",))
+        node.start_agent()
+        script = f"cd {tmp_path}/opt && jdk/bin/java; ls; touch jdk/x 2>/dev/null || echo read-only"
+        said = (await printed(node, script)).splitlines()
+    assert said == ["a machine in a machine", "java", "jdk", "read-only"]
+
+
+async def test_without_that_nothing_of_the_machine_is_seen(node: RealNode, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    said = await printed(
+        node,
+        f"ls -d {tmp_path} /boot /etc/shadow /etc/ssh /etc/sudoers 2>/dev/null; ls -A /tmp /home /mnt /srv",
+    )
+    assert said.split() == ["/home:", "/mnt:", "/srv:", "/tmp:"]
+
+
 def ended(pod: Object) -> bool:
     return phase(pod) in ("Succeeded", "Failed")
 
