@@ -7,7 +7,8 @@ outfitter.images, outfitter.not_enforced          # what came of it, for the pod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from pilothouse.api.nouns import ConfigMap, Secret
 from pilothouse.api.objects import Object
@@ -90,7 +91,7 @@ class Outfitter:
         setting = Setting(
             agent=self._agent,
             mounts=tuple(given.addresses.mounts(pod, address)),
-            hidden=settings.hidden,
+            hidden=(*settings.hidden, *self._shared_memory()),
             machine=(*installation(), *map(str, settings.exposed)),
             ids=self._ids(pod),
             profiles=settings.data / "seccomp",
@@ -98,6 +99,11 @@ class Outfitter:
         volumes = given.volumes.mounts(pod, part.spec, prepared, env)
         groups = self._limit(pod, part)
         return compose(pod, part.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=groups)
+
+    def _shared_memory(self) -> Iterator[str]:
+        """Where volumes in memory are of an agent that can't mount: seen by a ``hostPath`` of ``/dev/shm`` else."""
+        if not self._agent.is_root:
+            yield from map(str, Path("/dev/shm").glob(f"pilothouse-{self._agent.uid}-*"))
 
     def _ids(self, pod: Object) -> IdRange | None:
         """The machine's ids that are the pod's own. Raises ``NotYet``."""

@@ -183,7 +183,9 @@ _SECURITY: Final[dict[str, Verdict]] = {
     "runAsGroup": _POD_SECURITY["runAsGroup"],
     "runAsNonRoot": _YES,
     "readOnlyRootFilesystem": _YES,
-    "allowPrivilegeEscalation": _roughly("unset means false"),
+    "allowPrivilegeEscalation": _roughly(
+        "unset means false; where the node agent is an ordinary user it is always false"
+    ),
     "procMount": _YES,
     "seccompProfile": _roughly(_FILTER),
     "appArmorProfile": _roughly(_NO_APPARMOR),
