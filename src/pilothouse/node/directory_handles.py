@@ -45,6 +45,8 @@ _MOST_LINKS: Final = 40
 _MOST_LEVELS: Final = 256
 _RETRIES: Final = 64
 _PASSES: Final = 16
+_SHOWN: Final = 8
+"""Folders of a path that an error names."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -211,9 +213,8 @@ def walk(
                     if problem.errno in _NOT_A_DIRECTORY:
                         yield Entry(level.handle, name, False)
                         continue
-                    told = _error(
-                        problem.errno or errno.EIO, "/".join([*(one.name for one in levels), name])[1:]
-                    )
+                    path = "/".join([*(one.name for one in levels[1:][-_SHOWN:]), name])
+                    told = _error(problem.errno or errno.EIO, path)
                     if onerror is None:
                         raise told from None
                     onerror(told)

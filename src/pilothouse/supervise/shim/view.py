@@ -125,6 +125,10 @@ class _Tree:
         kernel.pivot_root(scratch, scratch + _MACHINE)
         os.chdir("/")
         mount_proc(f"{_MACHINE}/proc")
+        # Sources are mounted from handles on it. By its name a link in a volume would lead there.
+        kernel.mount(
+            "tmpfs", _MACHINE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_RDONLY, "mode=000"
+        )
         self._regions["/proc"] = MACHINES
         if self._read_only:
             self._closing.append("/")
@@ -190,7 +194,8 @@ class _Tree:
             raise Refusal("MountFailed", f"{asked}: can't mount {what} there: {error.strerror}") from None
 
     def finish(self) -> None:
-        kernel.unmount(_MACHINE)
+        for _ in ("its cover", "the machine"):
+            kernel.unmount(_MACHINE)
         os.rmdir(_MACHINE)
         for path, device in self._hidden.items():
             if VOLUME in (self._regions.get(above) for above in ancestors(path)) or not os.path.isdir(path):
@@ -216,6 +221,11 @@ class _Tree:
 
     def _make_target(self, target: str, *, is_file: bool) -> None:
         """See to it that there is something to mount on."""
+        if target == _MACHINE or target.startswith(_MACHINE + "/"):
+            # A link in a volume leads there: what is made would be made in the machine.
+            raise Refusal(
+                "MountFailed", f"{target}: it leads out of the container's view, by a link in a volume"
+            )
         if os.path.lexists(target):
             if os.path.isdir(target) == is_file:
                 raise Refusal(
