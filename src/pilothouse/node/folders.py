@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -59,15 +58,21 @@ class ContainerFolder:
         """The folder of an instance that is about to be started."""
         folder = self.attempt(number)
         folder.mkdir(parents=True, exist_ok=True)
-        last_words = folder / _LAST_WORDS
-        last_words.touch()
-        last_words.chmod(0o666)  # Whoever the program runs as may write it.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(folder / _LAST_WORDS, flags, 0o666)
+        try:
+            os.fchmod(handle, 0o666)  # Whoever the program runs as may write it.
+        finally:
+            os.close(handle)
         return folder
 
     def prune(self) -> None:
         """Away with instances that nobody asks for any more."""
         for number in self.attempts()[:-KEPT]:
-            shutil.rmtree(self.attempt(number), ignore_errors=True)
+            try:
+                remove(self.attempt(number))
+            except OSError as problem:
+                log.warning("%s can't be removed: %s", problem.filename, problem.strerror)
 
     @property
     def pause(self) -> Pause | None:

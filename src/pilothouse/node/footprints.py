@@ -6,12 +6,11 @@ footprint(folder)                        # Footprint(size=1_052_672, files=12)
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
+
+from pilothouse.node.directory_handles import open_directory, walk
 
 
 class Footprint(msgspec.Struct, frozen=True):
@@ -33,27 +32,22 @@ def size_of(folder: Path) -> int:
 
 def footprint(folder: Path) -> Footprint:
     """Of the files of a folder, within its filesystem. What goes meanwhile counts no more."""
-    size, files, waiting = 0, 0, [folder]
-    device = _stat(folder.lstat)
-    while waiting and device is not None:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    found = _stat(lambda entry=entry: entry.stat(follow_symlinks=False))
-                    if found is None or found.st_dev != device.st_dev:
-                        continue
+    size, files = 0, 0
+    try:
+        with open_directory(folder, follow=True) as top:
+            device = os.fstat(top).st_dev
+            for entry in walk(top, same_mount=True, onerror=_pass_over):
+                try:
+                    found = os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if found.st_dev == device:
                     size += found.st_blocks * 512
                     files += 1
-                    if stat.S_ISDIR(found.st_mode):
-                        waiting.append(Path(entry.path))
-        except (FileNotFoundError, PermissionError):
-            continue
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return Footprint(size, files)
     return Footprint(size, files)
 
 
-def _stat(ask: Callable[..., Any]) -> os.stat_result | None:
-    try:
-        found: os.stat_result = ask()
-    except FileNotFoundError:
-        return None
-    return found
+def _pass_over(problem: OSError) -> None:
+    """A folder of another filesystem, or one that is closed to us."""

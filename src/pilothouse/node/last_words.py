@@ -8,13 +8,17 @@ The file at ``terminationMessagePath`` first, 4096 bytes of it; for one that fai
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Final
 
 from pilothouse.api.objects import Tree
+from pilothouse.node.directory_handles import open_regular
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.whereabouts import LOG
+
+log = logging.getLogger(__name__)
 
 MOST: Final = 4096
 MOST_OF_LOG: Final = 2048
@@ -34,9 +38,13 @@ def last_words(folder: ContainerFolder, attempt: int, spec: Tree, *, well: bool)
 
 def _tail(path: Path, most: int) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - most))
             return file.read(most).decode(errors="replace")
     except FileNotFoundError:
+        return ""
+    except OSError as problem:
+        # It may be a link or a pipe instead; the end of a container is reported all the same.
+        log.warning("%s can't be read: %s", path, problem.strerror)
         return ""

@@ -88,7 +88,7 @@ def read_exit(folder: Path) -> Exit | None:
 def write(path: Path, record: msgspec.Struct, *, mode: int = 0o600) -> None:
     """Whole or not at all, also when the machine goes down."""
     draft = path.with_name(path.name + ".new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with open(descriptor, "wb") as file:
         file.write(msgspec.json.encode(record))
         file.flush()

@@ -21,6 +21,8 @@ from pilothouse.node.addresses.resolver import resolver_text
 
 HOSTS: Final = "hosts"
 RESOLVER: Final = "resolv.conf"
+_LONGEST: Final = 32 << 20
+"""Bytes of a hosts file: more names than a cluster has."""
 
 
 class PodFiles:
@@ -50,26 +52,35 @@ class PodFiles:
         """Have both files, with what is known."""
         hosts = self.hosts(pod.uid)
         hosts.parent.mkdir(parents=True, exist_ok=True)
-        hosts.touch(0o644)
+        os.close(os.open(hosts, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
         if self._names is not None or not hosts.stat().st_size:
             self.revise(pod, address)
         text = resolver_text(pod, _text(self._etc / RESOLVER))
         resolver = self.resolver(pod.uid)
         # In place, as it may be mounted already; it does not change while a pod lives, but for the node's own part.
-        if not resolver.exists() or resolver.read_text() != text:
-            resolver.write_text(text)
+        content = text.encode()
+        file = os.open(resolver, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            if os.pread(file, len(content) + 1, 0) != content:
+                os.ftruncate(file, 0)
+                os.pwrite(file, content, 0)
+        finally:
+            os.close(file)
 
     def revise(self, pod: Object, address: str) -> bool:
         """Bring a pod's hosts file up to date; False if it has none."""
         of_node = _text(self._etc / HOSTS).splitlines() if pod.spec.get("hostNetwork") else ()
         lines = [*own_lines(pod, address, of_node=of_node), *self._known(pod.namespace)]
         try:
-            file = os.open(self.hosts(pod.uid), os.O_RDWR)
+            file = os.open(self.hosts(pod.uid), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
-            size = os.fstat(file).st_size
-            for write in revisions(os.pread(file, size, 0), lines):
+            if os.fstat(file).st_size > _LONGEST:
+                os.ftruncate(
+                    file, 0
+                )  # A pod that writes its own file made it so; it is not read into our memory.
+            for write in revisions(os.pread(file, _LONGEST, 0), lines):
                 os.pwrite(file, write.content, write.offset)
         finally:
             os.close(file)

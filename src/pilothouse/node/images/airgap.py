@@ -31,6 +31,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from pilothouse.node.images.archives import open_tar
 from pilothouse.node.images.bundles import Manifest, ManifestError, settled
 from pilothouse.node.images.library import Library, LibraryError, Record, importable
 from pilothouse.node.images.references import ReferenceError, reference
@@ -111,7 +112,7 @@ def bring(source: Path, library: Library, *, replace: bool = False) -> Iterator[
     if not source.is_file():
         raise LibraryError(f"{source} is no file")
     try:
-        with tarfile.open(source, "r|*") as archive:
+        with open_tar(source) as archive:
             entries = tar_entries(archive)
             index = _read_index(next(entries, None))
             here = {each.name for each in index.images if _is_here(each, library, replace=replace)}

@@ -30,13 +30,15 @@ import msgspec
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import new_uid
 from pilothouse.base.times import format_time
+from pilothouse.node.directory_handles import open_directory, open_regular, remove_tree
 from pilothouse.node.environment import OWN_PROGRAMS, PATH
-from pilothouse.node.images.bundles import MANIFEST, Image, Manifest, read_manifest, settled
+from pilothouse.node.images.bundles import MANIFEST, Image, Manifest, ManifestError, read_manifest, settled
 from pilothouse.node.images.references import Reference, ReferenceError, host_program, reference
 from pilothouse.node.images.unpacking import Limits, Unpacked, unpack
 from pilothouse.node.parts import ImageMissing
 
 _USUAL: Final = Path("/var/lib/pilothouse")
+_LONGEST_MANIFEST: Final = 1 << 20
 _SEARCHED: Final = f"{PATH}:{OWN_PROGRAMS}"
 
 
@@ -261,10 +263,14 @@ def _of_host(text: str, program: str) -> Image:
 
 def _own(bundle: Path) -> Manifest:
     """What an image says of itself."""
-    file = bundle / MANIFEST
-    if file.is_symlink() or not file.is_file():
-        return Manifest()
-    return read_manifest(file.read_bytes(), MANIFEST)
+    try:
+        with open_regular(bundle / MANIFEST) as file:
+            content = file.read(_LONGEST_MANIFEST + 1)
+    except OSError:
+        return Manifest()  # There is none, or it is something else than a file.
+    if len(content) > _LONGEST_MANIFEST:
+        raise ManifestError(f"{MANIFEST} has more than {_LONGEST_MANIFEST} bytes")
+    return read_manifest(content, MANIFEST)
 
 
 def _synced(folder: Path) -> None:
@@ -279,13 +285,5 @@ def _synced(folder: Path) -> None:
 
 def _remove(folder: Path) -> None:
     """All of it, whatever the rights of its folders say."""
-
-    def retry(function: object, path: str, problem: object) -> None:
-        os.chmod(os.path.dirname(path), 0o700)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, 0o700)
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-
-    shutil.rmtree(folder, onerror=retry)
+    with open_directory(folder.parent, follow=True) as above:
+        remove_tree(above, folder.name)

@@ -3,7 +3,8 @@
     unpacked = unpack(Path("redis.tar.gz"), target, LIMITS)
 
 An entry is placed below the target or not at all: no absolute paths, no ``..``, no link that leads out, nothing that is neither
-file, folder nor link (devices, sockets), no set-user-id bits, nothing that its owner alone may read, no file through a link that an earlier entry made. There is a limit to the number of entries and to the
+file, folder nor link (devices, sockets), no set-user-id bits, nothing that its owner alone may read, nothing through a link that an earlier entry made.
+Names are looked up from a handle on the target, and no link is followed on the way. There is a limit to the number of entries and to the
 bytes that come out, counted while they come: what an archive says of its sizes is not believed. It is read to its end, where the
 checksum is of what was packed: one that was cut off or damaged on the way is not taken for a smaller one. The first thing that is
 wrong ends it; whoever called throws the target away.
@@ -21,13 +22,25 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, Self
 
 import msgspec
 
+from pilothouse.node.directory_handles import (
+    ANY,
+    DIRECTORY,
+    make_directories,
+    open_beneath,
+    open_directory,
+    open_regular_beneath,
+)
+from pilothouse.node.images.archives import Tar, open_tar, open_zip
+
 _CHUNK: Final = 1 << 20
+_LONGEST: Final = 4096
 _FAULTS: Final = {
     errno.ENAMETOOLONG: "its name, or what it is a link to, is too long",
     errno.EEXIST: "another entry of the same name comes before it",
@@ -85,41 +98,41 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
 
     Raises UnpackError; OSError if the disk is full, say.
     """
-    taking = _Taking(target, limits, strip)
-    if source.is_dir():
-        digest = hashlib.sha256()
-        for entry in folder_entries(source):
-            taking.take(_opened(entry), digest)
-    else:
-        digest = _digest(source)
-        try:
-            if zipfile.is_zipfile(source):
-                with zipfile.ZipFile(source) as archive:
-                    for entry in _zip_entries(archive):
-                        taking.take(_opened(entry))
-            else:
-                with tarfile.open(source, tarinfo=_Header) as archive_:
-                    for entry in tar_entries(archive_):
-                        taking.take(_opened(entry))
-                    _read_to_the_end(archive_, limits)
-        except DAMAGED as problem:
-            why = str(problem).partition("\n")[0].rstrip(":")
-            raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {why}") from None
-    taking.check_links()
-    if not taking.entries:
-        raise UnpackError(
-            f"{source.name} has no files" + (f" below {strip} leading folders" if strip else "")
-        )
-    return Unpacked(taking.entries, taking.size, f"sha256:{digest.hexdigest()}")
+    with _Taking(target, limits, strip) as taking:
+        if source.is_dir():
+            digest = hashlib.sha256()
+            for entry in folder_entries(source):
+                taking.take(_opened(entry), digest)
+        else:
+            digest = _digest(source)
+            try:
+                if zipfile.is_zipfile(source):
+                    with open_zip(source) as archive:
+                        for entry in _zip_entries(archive):
+                            taking.take(_opened(entry))
+                else:
+                    with open_tar(source) as archive_:
+                        for entry in tar_entries(archive_):
+                            taking.take(_opened(entry))
+                        archive_.finish(limits.size)
+            except DAMAGED as problem:
+                why = str(problem).partition("\n")[0].rstrip(":")
+                raise UnpackError(f"{source.name} is no tar or zip archive that can be read: {why}") from None
+        taking.check_links()
+        if not taking.entries:
+            raise UnpackError(
+                f"{source.name} has no files" + (f" below {strip} leading folders" if strip else "")
+            )
+        return Unpacked(taking.entries, taking.size, f"sha256:{digest.hexdigest()}")
 
 
 def unpack_entries(entries: Iterable[Entry], target: Path, limits: Limits, *, strip: int) -> Unpacked:
     """As ``unpack``, with entries of one's own; the digest is that of the folder that comes of them."""
-    taking = _Taking(target, limits, strip)
-    for entry in entries:
-        taking.take(entry)
-    taking.check_links()
-    return Unpacked(taking.entries, taking.size, folder_digest(target))
+    with _Taking(target, limits, strip) as taking:
+        for entry in entries:
+            taking.take(entry)
+        taking.check_links()
+        return Unpacked(taking.entries, taking.size, folder_digest(target))
 
 
 def folder_digest(folder: Path) -> str:
@@ -141,19 +154,32 @@ class _Taking:
         self._target = target
         self._limits = limits
         self._strip = strip
-        self._links: list[tuple[Path, Entry]] = []
+        self._top = -1
+        self._folder: tuple[tuple[str, ...], int] = ((), -1)
+        """Where the last entry went, by its names and its handle: the next one mostly goes there too."""
         self.entries = 0
         self.size = 0
+
+    def __enter__(self) -> Self:
+        self._top = os.open(self._target, DIRECTORY)
+        self._folder = (), os.dup(self._top)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        os.close(self._folder[1])
+        os.close(self._top)
 
     def take(self, entry: Entry, digest: hashlib._Hash | None = None) -> None:
         self.entries += 1
         if self.entries > self._limits.entries:
             raise UnpackError(f"it has more than {self._limits.entries} entries")
-        parts = self._parts(entry.path, entry)
-        if not parts:
-            self.entries -= 1
-            return
         try:
+            if len(entry.path) > _LONGEST or len(entry.link) > _LONGEST:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+            parts = self._parts(entry.path, entry)
+            if not parts:
+                self.entries -= 1
+                return
             self._take(parts, entry, digest)
         except OSError as problem:
             if problem.errno not in _FAULTS:
@@ -162,36 +188,32 @@ class _Taking:
             raise UnpackError(f"{name}: {_FAULTS[problem.errno]}") from None
 
     def _take(self, parts: tuple[str, ...], entry: Entry, digest: hashlib._Hash | None) -> None:
-        path = self._placed(parts, entry)
+        folder, name = self._above(parts, entry), parts[-1]
         if digest is not None:
             digest.update(_head(entry, "/".join(parts)))
         match entry.kind:
             case "folder":
-                path.mkdir(exist_ok=True)
-                path.chmod((entry.mode & 0o777) | 0o700)
+                self._make_folder(folder, name, entry)
             case "file":
-                self._write(path, entry, digest)
+                self._write(folder, name, entry, digest)
             case "symlink":
-                path.unlink(missing_ok=True)
-                path.symlink_to(entry.link)
-                self._links.append((path, entry))
+                _unlink(folder, name)
+                os.symlink(entry.link, name, dir_fd=folder)
             case "hardlink":
-                origin = self._placed(self._parts(entry.link, entry), entry)
-                if origin.is_symlink() or not origin.is_file():
-                    raise UnpackError(
-                        f"{entry.path}: is a hard link to {entry.link}, which is no file before it"
-                    )
-                os.link(origin, path, follow_symlinks=False)
+                self._link(folder, name, entry)
             case other:
                 raise UnpackError(f"{entry.path}: is {other}; an image has files, folders and links alone")
 
     def check_links(self) -> None:
         """No link leads out. Looked at when all of them are there: links through links lead elsewhere than their texts say."""
         top = os.path.realpath(self._target)
-        for path, entry in self._links:
-            end = os.path.realpath(path)
-            if entry.link.startswith("/") or (end != top and not end.startswith(f"{top}/")):
-                raise UnpackError(f"{entry.path}: is a link to {entry.link}, which leads out of the image")
+        for entry in folder_entries(self._target):
+            if entry.kind == "symlink":
+                end = os.path.realpath(self._target / entry.path)
+                if entry.link.startswith("/") or (end != top and not end.startswith(f"{top}/")):
+                    raise UnpackError(
+                        f"{entry.path}: is a link to {entry.link}, which leads out of the image"
+                    )
 
     def _parts(self, path: str, entry: Entry) -> tuple[str, ...]:
         """The folders and the name of an entry, as far as they are taken."""
@@ -202,27 +224,71 @@ class _Taking:
             raise UnpackError(f"{entry.path}: leads out of the image by '..'")
         return pure.parts[self._strip :]
 
-    def _placed(self, parts: tuple[str, ...], entry: Entry) -> Path:
-        """Where an entry goes: below folders that are folders, and in place of nothing but a folder."""
-        path = self._target
-        for name in parts[:-1]:
-            path = path / name
-            if path.is_symlink():
-                raise UnpackError(f"{entry.path}: goes through the link {path.relative_to(self._target)}")
-            if path.exists() and not path.is_dir():
-                raise UnpackError(
-                    f"{entry.path}: lies below {path.relative_to(self._target)}, which is no folder"
-                )
-            path.mkdir(exist_ok=True)
-        path = path / parts[-1] if parts else path
-        if entry.kind != "folder" and path.is_symlink():
-            path.unlink()
-        return path
+    def _above(self, parts: tuple[str, ...], entry: Entry) -> int:
+        """A handle on the folder that an entry goes into, which is made if it is missing. It is good until the next one is asked for."""
+        names = parts[:-1]
+        if names != self._folder[0]:
+            try:
+                handle = make_directories(self._top, names)
+            except OSError as problem:
+                if problem.errno not in (errno.ELOOP, errno.ENOTDIR):
+                    raise
+                raise UnpackError(f"{entry.path}: {self._obstacle(names)}") from None
+            os.close(self._folder[1])
+            self._folder = names, handle
+        return self._folder[1]
 
-    def _write(self, path: Path, entry: Entry, digest: hashlib._Hash | None) -> None:
+    def _obstacle(self, names: tuple[str, ...]) -> str:
+        """Why there is no folder of these names."""
+        for count in range(1, len(names) + 1):
+            shown = "/".join(names[:count])
+            mode = _mode(self._top, shown)
+            if mode is not None and stat.S_ISLNK(mode):
+                return f"goes through the link {shown}"
+            if mode is not None and not stat.S_ISDIR(mode):
+                return f"lies below {shown}, which is no folder"
+        return "lies below something that is no folder"
+
+    def _make_folder(self, folder: int, name: str, entry: Entry) -> None:
+        try:
+            os.mkdir(name, 0o700, dir_fd=folder)
+        except FileExistsError:
+            mode = _mode(folder, name)
+            if mode is not None and stat.S_ISLNK(mode):
+                raise UnpackError(
+                    f"{entry.path}: is a folder, and a link of the same name comes before it"
+                ) from None
+            if mode is not None and not stat.S_ISDIR(mode):
+                raise
+        handle = open_beneath(folder, name, DIRECTORY)
+        try:
+            os.fchmod(handle, (entry.mode & 0o777) | 0o700)
+        finally:
+            os.close(handle)
+
+    def _link(self, folder: int, name: str, entry: Entry) -> None:
+        *above, origin = self._parts(entry.link, entry) or ("",)
+        refusal = UnpackError(f"{entry.path}: is a hard link to {entry.link}, which is no file before it")
+        try:
+            source = open_beneath(self._top, "/".join(above) or ".", DIRECTORY)
+        except OSError:
+            raise refusal from None
+        try:
+            mode = _mode(source, origin) if origin else None
+            if mode is None or not stat.S_ISREG(mode):
+                raise refusal
+            mode = _mode(folder, name)
+            if mode is not None and stat.S_ISLNK(mode):
+                _unlink(folder, name)
+            os.link(origin, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+        finally:
+            os.close(source)
+
+    def _write(self, folder: int, name: str, entry: Entry, digest: hashlib._Hash | None) -> None:
         assert entry.content is not None
-        path.unlink(missing_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        _unlink(folder, name)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(name, flags, 0o600, dir_fd=folder)
         with os.fdopen(handle, "wb") as out, entry.content() as source:
             while chunk := source.read(_CHUNK):
                 self.size += len(chunk)
@@ -232,6 +298,23 @@ class _Taking:
                     digest.update(chunk)
                 out.write(chunk)
             os.fchmod(out.fileno(), (entry.mode & 0o777) | 0o400)
+
+
+def _unlink(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _mode(folder: int, name: str) -> int | None:
+    """Of what has this name, a link itself included; None if there is nothing."""
+    try:
+        handle = open_beneath(folder, name, ANY)
+    except OSError:
+        return None
+    try:
+        return os.fstat(handle).st_mode
+    finally:
+        os.close(handle)
 
 
 def _opened(entry: Entry) -> Entry:
@@ -246,50 +329,19 @@ def _head(entry: Entry, path: str) -> bytes:
     return head.encode(errors="surrogateescape")  # Names on disks are bytes, not always of a text.
 
 
-def tar_entries(archive: tarfile.TarFile) -> Iterator[Entry]:
-    for member in archive:
+def tar_entries(archive: Tar) -> Iterator[Entry]:
+    """Each is to be taken before the next is asked for."""
+    for member in archive.members():
         if member.isdir():
             yield Entry(member.name, "folder", member.mode)
         elif member.isfile():
-            yield Entry(member.name, "file", member.mode, content=partial(_tar_content, archive, member))
+            yield Entry(member.name, "file", member.mode, content=partial(archive.extract, member))
         elif member.issym():
             yield Entry(member.name, "symlink", link=member.linkname)
         elif member.islnk():
             yield Entry(member.name, "hardlink", link=member.linkname)
         else:
             yield Entry(member.name, "a device or pipe")
-
-
-class _Header(tarfile.TarInfo):
-    """A header that is cut off or broken is an error. Python takes one in the middle of an archive for the archive's end, and all
-    that would have followed would be missing without a word."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        if len(buf) == tarfile.BLOCKSIZE and not any(buf):
-            return super().frombuf(buf, encoding, errors)  # The mark of the end, told by its own error.
-        try:
-            return super().frombuf(buf, encoding, errors)
-        except tarfile.HeaderError as problem:
-            if len(buf) < tarfile.BLOCKSIZE:
-                raise tarfile.ReadError("it ends before its end mark: was it cut off?") from None
-            raise tarfile.ReadError(f"an entry's head is damaged ({problem})") from None
-
-
-def _read_to_the_end(archive: tarfile.TarFile, limits: Limits) -> None:
-    """What follows the last entry is nothing but padding; with its end, what was packed is compared with its checksum."""
-    assert archive.fileobj is not None
-    left = limits.size + tarfile.RECORDSIZE
-    while chunk := archive.fileobj.read(_CHUNK):
-        left -= len(chunk)
-        if left < 0:
-            raise UnpackError(f"more than {limits.size} bytes follow its end mark")
-
-
-def _tar_content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    found = archive.extractfile(member)
-    assert found is not None  # It is a file.
-    return found
 
 
 def _zip_entries(archive: zipfile.ZipFile) -> Iterator[Entry]:
@@ -312,28 +364,50 @@ def _zip_entries(archive: zipfile.ZipFile) -> Iterator[Entry]:
 
 
 def folder_entries(source: Path) -> Iterator[Entry]:
-    """In an order that depends on names alone, so that the same folder has the same digest. Raises OSError."""
+    """In an order that depends on names alone, so that the same folder has the same digest. Raises OSError.
 
-    def unreadable(problem: OSError) -> None:
-        raise problem  # Else os.walk leaves the folder out without a word.
+    Others may write the folder meanwhile: what is read is what was listed, and in no case what a link leads to.
+    """
+    with open_directory(source, follow=True) as top:
+        waiting = [""]
+        while waiting:
+            above = waiting.pop()
+            folders: list[str] = []
+            for name in _listed(top, above, source):
+                path = f"{above}/{name}" if above else name
+                mode = _mode(top, path)
+                if mode is None:
+                    continue
+                if stat.S_ISLNK(mode):
+                    yield Entry(path, "symlink", link=_target(top, path))
+                elif stat.S_ISDIR(mode):
+                    folders.append(path)
+                    yield Entry(path, "folder", stat.S_IMODE(mode))
+                elif stat.S_ISREG(mode):
+                    content = partial(open_regular_beneath, top, path)
+                    yield Entry(path, "file", stat.S_IMODE(mode), content=content)
+                else:
+                    yield Entry(path, "a device, pipe or socket")
+            waiting.extend(reversed(folders))
 
-    for folder, names, files in os.walk(source, onerror=unreadable):
-        names.sort()
-        for name in sorted([*names, *files]):
-            path = Path(folder) / name
-            relative, mode = str(path.relative_to(source)), path.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                yield Entry(relative, "symlink", link=str(path.readlink()))
-            elif stat.S_ISDIR(mode):
-                yield Entry(relative, "folder", stat.S_IMODE(mode))
-            elif stat.S_ISREG(mode):
-                yield Entry(relative, "file", stat.S_IMODE(mode), content=partial(_file_content, path))
-            else:
-                yield Entry(relative, "a device, pipe or socket")
+
+def _listed(top: int, path: str, source: Path) -> list[str]:
+    try:
+        handle = open_beneath(top, path or ".", DIRECTORY)
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(source / path)) from None
+    try:
+        return sorted(os.listdir(handle))
+    finally:
+        os.close(handle)
 
 
-def _file_content(path: Path) -> IO[bytes]:
-    return path.open("rb")
+def _target(top: int, path: str) -> str:
+    handle = open_beneath(top, path, ANY)
+    try:
+        return os.readlink("", dir_fd=handle)
+    finally:
+        os.close(handle)
 
 
 def _digest(file: Path) -> hashlib._Hash:

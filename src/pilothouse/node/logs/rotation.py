@@ -14,6 +14,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from pilothouse.node.directory_handles import open_regular
+
 _MOST_TRIES = 100
 
 
@@ -36,7 +38,7 @@ def oldest(path: Path) -> BinaryIO | None:
         if not files:
             return None
         try:
-            return files[0].open("rb")
+            return open_regular(files[0])
         except FileNotFoundError:
             continue  # It went while we looked; the next one is the oldest now.
     return None
@@ -59,7 +61,7 @@ def following(path: Path, file: BinaryIO) -> BinaryIO | None:
         if newer == len(files):
             return None
         try:
-            opened = files[newer].open("rb")
+            opened = open_regular(files[newer])
         except FileNotFoundError:
             continue
         if os.fstat(opened.fileno()).st_ino == places[newer]:
@@ -70,6 +72,6 @@ def following(path: Path, file: BinaryIO) -> BinaryIO | None:
 
 def _inode(path: Path) -> int:
     try:
-        return path.stat().st_ino
+        return path.lstat().st_ino
     except FileNotFoundError:
         return 0

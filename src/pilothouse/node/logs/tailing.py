@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from pilothouse.node.directory_handles import open_regular
 from pilothouse.node.logs.records import ends_line
 from pilothouse.node.logs.rotation import numbered, oldest
 
@@ -23,7 +24,7 @@ def last_lines(path: Path, count: int) -> BinaryIO | None:
     wanted = count
     for each in reversed(numbered(path)):
         try:
-            file = each.open("rb")
+            file = open_regular(each)
         except FileNotFoundError:
             continue
         start, found = _start(file, wanted)

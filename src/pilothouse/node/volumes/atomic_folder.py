@@ -14,13 +14,22 @@ files or all new ones, and whoever watches sees one event. A crash leaves a fold
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import msgspec
 
+from pilothouse.node.directory_handles import (
+    DIRECTORY,
+    make_directories,
+    open_beneath,
+    open_directory,
+    open_regular_beneath,
+    remove_tree,
+    walk,
+)
 from pilothouse.node.volumes.payloads import File
 
 DATA: Final = "..data"
@@ -39,43 +48,60 @@ class Owner(msgspec.Struct, frozen=True):
 def replace(folder: Path, files: Mapping[str, File], owner: Owner, stamp: str) -> bool:
     """Have these files and no others; False if they were there already. ``stamp`` names this exchange, unlike any before."""
     folder.mkdir(parents=True, exist_ok=True)
-    current = folder / DATA
-    wanted = {path: (file.content, _mode(file, owner)) for path, file in files.items()}
-    names = {PurePosixPath(path).parts[0] for path in files}
-    if current.is_symlink() and wanted == _present(current):
-        _link(folder, names)  # Whoever exchanged them may not have come this far.
-        return False
-    fresh = folder / f"..{stamp}"
-    if fresh.exists():
-        shutil.rmtree(fresh)
-    fresh.mkdir(mode=0o755)
-    fresh.chmod(0o755)
-    for path, file in files.items():
-        _write(fresh, path, file, owner)
-    following = folder / _NEXT
-    following.unlink(missing_ok=True)
-    following.symlink_to(fresh.name)
-    following.rename(current)
-    _link(folder, names)
-    for left in folder.glob("..*"):
-        if left.name not in (DATA, fresh.name):
-            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+    with open_directory(folder) as top:
+        names = {PurePosixPath(path).parts[0] for path in files}
+        if _is_present(top, files, owner):
+            _link(top, names)  # Whoever exchanged them may not have come this far.
+            return False
+        fresh = f"..{stamp}"
+        remove_tree(top, fresh)
+        os.mkdir(fresh, 0o755, dir_fd=top)
+        root = open_beneath(top, fresh, DIRECTORY)
+        try:
+            os.fchmod(root, 0o755)
+            for path, file in files.items():
+                _write(root, path, file, owner)
+        finally:
+            os.close(root)
+        remove_tree(top, _NEXT)
+        os.symlink(fresh, _NEXT, dir_fd=top)
+        os.rename(_NEXT, DATA, src_dir_fd=top, dst_dir_fd=top)
+        _link(top, names)
+        for left in os.listdir(top):
+            if left.startswith("..") and left not in (DATA, fresh):
+                remove_tree(top, left)
     return True
 
 
-def _present(current: Path) -> dict[str, tuple[bytes, int]]:
-    root = current.resolve()
-    return {
-        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mode & 0o777)
-        for path in root.rglob("*")
-        if path.is_file()
-    }
+def _is_present(top: int, files: Mapping[str, File], owner: Owner) -> bool:
+    try:
+        current = os.readlink(DATA, dir_fd=top)
+        root = open_beneath(top, current, DIRECTORY)
+    except OSError:
+        return False  # There is nothing yet, or something that is not ours.
+    try:
+        if sum(not entry.is_directory for entry in walk(root)) != len(files):
+            return False
+        return all(_is_same(root, path, file, owner) for path, file in files.items())
+    except OSError:
+        return False
+    finally:
+        os.close(root)
 
 
-def _write(root: Path, path: str, file: File, owner: Owner) -> None:
-    target = root / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _is_same(root: int, path: str, file: File, owner: Owner) -> bool:
+    with open_regular_beneath(root, path) as found:
+        mode = stat.S_IMODE(os.fstat(found.fileno()).st_mode)
+        return mode == _mode(file, owner) and found.read(len(file.content) + 1) == file.content
+
+
+def _write(root: int, path: str, file: File, owner: Owner) -> None:
+    *above, name = PurePosixPath(path).parts
+    folder = make_directories(root, above)
+    try:
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
     with os.fdopen(handle, "wb") as out:
         out.write(file.content)
         uid = owner.uid if file.secret else None
@@ -92,12 +118,17 @@ def _mode(file: File, owner: Owner) -> int:
     return mode | 0o440 if owner.gid is not None else mode
 
 
-def _link(folder: Path, names: set[str]) -> None:
+def _link(top: int, names: set[str]) -> None:
     """Links for what is there, and none for what is not."""
-    for name in names:
-        link = folder / name
-        if not link.is_symlink():
-            link.symlink_to(f"{DATA}/{name}")
-    for left in folder.iterdir():
-        if not left.name.startswith("..") and left.name not in names:
-            left.unlink()
+    for name in os.listdir(top):
+        if not name.startswith("..") and (name not in names or not _leads_to_data(top, name)):
+            remove_tree(top, name)
+    for name in names - set(os.listdir(top)):
+        os.symlink(f"{DATA}/{name}", name, dir_fd=top)
+
+
+def _leads_to_data(top: int, name: str) -> bool:
+    try:
+        return os.readlink(name, dir_fd=top) == f"{DATA}/{name}"
+    except OSError:
+        return False

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from pilothouse.node.directory_handles import make_directory
 from pilothouse.node.volumes.keeping import KeepingError
 
 
@@ -27,7 +28,7 @@ class Directories:
 
     async def bring(self, folder: Path) -> Path:
         inner = folder / self.inner
-        if not inner.is_dir():
+        if inner.is_symlink() or not inner.is_dir():
             raise KeepingError(f"{inner}, where its files were, is gone from this node")
         return inner
 
@@ -42,7 +43,6 @@ class Directories:
 
 
 def _make(inner: Path) -> None:
-    inner.mkdir(parents=True, exist_ok=True)
+    make_directory(inner.parent, 0o711)
     # Whoever runs in the pod may write, as in an emptyDir; what is in it is for those alone who have it mounted.
-    inner.chmod(0o777)
-    inner.parent.chmod(0o711)
+    make_directory(inner, 0o777)

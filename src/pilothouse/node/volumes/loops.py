@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from pilothouse.aio.commands import CommandError, available, run
+from pilothouse.node.directory_handles import set_mode
 from pilothouse.node.volumes.filesystems import KNOWN, FilesystemError, chosen
 from pilothouse.node.volumes.keeping import KeepingError, amount_text, free_bytes
 from pilothouse.node.volumes.machine import at, mounts, unmount
@@ -68,7 +69,7 @@ class Loops:
                 await filesystem.make(str(draft))
                 draft.rename(disk)
                 # Whoever runs in the pod may write, as in an emptyDir.
-                (await self._mounted(folder)).chmod(0o777)
+                set_mode(await self._mounted(folder), 0o777)
         except CommandError as problem:
             draft.unlink(missing_ok=True)
             raise KeepingError(str(problem), elsewhere=True) from None
@@ -163,7 +164,7 @@ def _is_sparse(parameters: Mapping[str, str]) -> bool:
 def _extend(file: Path, size: int, sparse: bool) -> None:
     """Have a file be so large."""
     size = -(-size // _BLOCK) * _BLOCK
-    handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if sparse:
             os.ftruncate(handle, size)

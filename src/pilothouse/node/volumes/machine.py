@@ -23,6 +23,7 @@ BIND: Final = 4096
 NO_SUID: Final = 2
 NO_DEVICES: Final = 4
 _LAZY: Final = 2
+_NO_FOLLOW: Final = 8
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -53,7 +54,7 @@ def mount(source: str, target: Path, kind: str = "", flags: int = 0, options: st
 def unmount(target: Path, *, lazily: bool = False) -> None:
     """Raises OSError. ``lazily``: out of sight at once, though somebody may still have a file open there."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.umount2(os.fsencode(target), _LAZY if lazily else 0) != 0:
+    if libc.umount2(os.fsencode(target), _NO_FOLLOW | (_LAZY if lazily else 0)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(target))
 

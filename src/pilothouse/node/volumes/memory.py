@@ -5,30 +5,41 @@
     memory.sized(pod_uid, "cache", 64 << 20)                # one that holds so much and no more
 
 Root mounts a tmpfs of its own in the data folder, and another for each folder with a limit. Who may not mount uses a folder in the machine's own
-tmpfs (``/dev/shm``); there, limits are watched and not enforced.
+tmpfs (``/dev/shm``); there, limits are watched and not enforced. Every user of the machine can make folders there. Ours is one that we have made, or
+that is our user's and closed to all others; if somebody else has its name, we take a random one and write that down in the data folder.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import logging
 import os
+import secrets
+import stat
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from pilothouse.node.directory_handles import open_directory
 from pilothouse.node.volumes.machine import NO_DEVICES, NO_SUID, at, mount, mounts
 from pilothouse.node.volumes.removing import remove
 
 _SHARED: Final = Path("/dev/shm")
 
+log = logging.getLogger(__name__)
+
 
 class Memory:
     """Where folders in memory are."""
 
-    def __init__(self, top: Path, *, mounts: bool) -> None:
-        """``mounts`` says whether we may mount."""
+    def __init__(self, top: Path, *, mounts: bool, elsewhere: Path | None = None) -> None:
+        """``mounts`` says whether we may mount. ``elsewhere``: the file that has another name of the folder, if it needs one."""
         self._top = top
         self._mounts = mounts
+        self._elsewhere = elsewhere
+        if elsewhere is not None and elsewhere.is_file():
+            self._top = top.with_name(Path(elsewhere.read_text()).name)
         self._turn = Lock()
         """Whoever lets go of the last folder must not do so under one that is being made."""
 
@@ -51,14 +62,51 @@ class Memory:
     def release(self, pod_uid: str) -> None:
         """Let go of all that a pod has in memory; with the last pod, of the memory itself."""
         with self._turn:
+            if not self._mounts and not is_own(self._top):
+                return
             remove(self._top / pod_uid)
             if self._top.exists() and not any(self._top.iterdir()):
                 remove(self._top)
 
     def _made(self) -> None:
-        self._top.mkdir(parents=True, exist_ok=True, mode=0o755 if self._mounts else 0o700)
-        if self._mounts and at(mounts(), self._top) is None:
+        if not self._mounts:
+            self._make_own()
+            return
+        self._top.mkdir(parents=True, exist_ok=True, mode=0o755)
+        if at(mounts(), self._top) is None:
             mount("tmpfs", self._top, "tmpfs", NO_SUID | NO_DEVICES, "mode=755")
+
+    def _make_own(self) -> None:
+        """A folder beside those of other users."""
+        while True:
+            try:
+                self._top.mkdir(mode=0o700)
+            except FileExistsError:
+                if is_own(self._top):
+                    return
+                log.warning("%s is not this user's alone; another name is taken", self._top)
+                self._rename()
+            else:
+                return
+
+    def _rename(self) -> None:
+        if self._elsewhere is None:
+            raise OSError(errno.EEXIST, "belongs to another user, or is open to others", str(self._top))
+        self._top = self._top.with_name(f"pilothouse-{os.getuid()}-{secrets.token_hex(16)}")
+        self._elsewhere.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._elsewhere.with_suffix(".draft")
+        draft.write_text(self._top.name)
+        draft.replace(self._elsewhere)
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder is a folder, belongs to our user, and lets nobody else in."""
+    try:
+        with open_directory(folder) as handle:
+            found = os.fstat(handle)
+    except OSError:
+        return False
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
 def memory_of(data: Path, *, root: bool) -> Memory:
@@ -66,4 +114,5 @@ def memory_of(data: Path, *, root: bool) -> Memory:
     if root:
         return Memory(data / "memory", mounts=True)
     mark = hashlib.sha256(os.fsencode(data.absolute())).hexdigest()[:16]
-    return Memory(_SHARED / f"pilothouse-{os.getuid()}-{mark}", mounts=False)
+    usual = _SHARED / f"pilothouse-{os.getuid()}-{mark}"
+    return Memory(usual, mounts=False, elsewhere=data / "memory.name")

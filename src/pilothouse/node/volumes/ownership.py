@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pilothouse.api.objects import Object
+from pilothouse.node.directory_handles import ANY, change_mode, change_owner, open_directory, walk
 
 _FILE: Final = 0o660
 _FOLDER: Final = 0o2770
@@ -40,23 +41,29 @@ def _user(container: Mapping[str, Any], context: Mapping[str, Any]) -> int | Non
 
 
 def give(volume: Path, group: int, *, only_on_mismatch: bool = False) -> None:
-    """Have a volume's files belong to a group. Raises OSError."""
-    top = volume.lstat()
-    if only_on_mismatch and top.st_gid == group and top.st_mode & _FOLDER == _FOLDER:
-        return
-    for folder, names, files in os.walk(volume, topdown=False):
-        for name in (*names, *files):
-            _give(os.path.join(folder, name), group)
-    # Last, so that a volume on which this was cut short is not taken for one where it was done.
-    _give(str(volume), group)
+    """Have a volume's files belong to a group. Raises OSError.
+
+    The volume is its pod's to write, also while this runs: files are changed by their handles, and no link is followed.
+    """
+    with open_directory(volume, follow=True) as top:
+        found = os.fstat(top)
+        if only_on_mismatch and found.st_gid == group and found.st_mode & _FOLDER == _FOLDER:
+            return
+        for entry in walk(top):
+            try:
+                handle = os.open(entry.name, ANY, dir_fd=entry.folder)
+            except FileNotFoundError:
+                continue  # Another user of the volume has removed it meanwhile.
+            try:
+                _give(handle, group)
+            finally:
+                os.close(handle)
+        # Last, so that a volume on which this was cut short is not taken for one where it was done.
+        _give(top, group)
 
 
-def _give(path: str, group: int) -> None:
-    try:
-        found = os.lstat(path)
-        os.chown(path, -1, group, follow_symlinks=False)
-        if not stat.S_ISLNK(found.st_mode):
-            more = _FOLDER if stat.S_ISDIR(found.st_mode) else _FILE
-            os.chmod(path, stat.S_IMODE(found.st_mode) | more)
-    except FileNotFoundError:
-        return  # Whoever else uses the volume has removed it meanwhile.
+def _give(handle: int, group: int) -> None:
+    mode = os.fstat(handle).st_mode
+    change_owner(handle, -1, group)
+    if not stat.S_ISLNK(mode):
+        change_mode(handle, stat.S_IMODE(mode) | (_FOLDER if stat.S_ISDIR(mode) else _FILE))

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +35,7 @@ from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node import parts
+from pilothouse.node.directory_handles import open_directory
 from pilothouse.node.environment import CONFIG_MAP, Source
 from pilothouse.node.footprints import Footprint, footprint, size_of
 from pilothouse.node.parts import VolumeNotReady
@@ -227,10 +230,12 @@ class Volumes:
             path = self._memory.sized(pod.uid, name, limit)
         else:
             path = self._settings.pods / pod.uid / "volumes" / name
-        if make and not path.exists():
-            path.mkdir(parents=True)
-        if make and path.stat().st_mode & 0o777 != 0o777:
-            path.chmod(path.stat().st_mode | 0o777)
+        if make:
+            path.mkdir(parents=True, exist_ok=True)
+            with open_directory(path) as handle:
+                mode = stat.S_IMODE(os.fstat(handle).st_mode)
+                if mode & 0o777 != 0o777:
+                    os.fchmod(handle, mode | 0o777)
         return path
 
     async def _files(self, pod: Object, volume: Tree, fetch: Fetch) -> dict[str, File]:

@@ -255,7 +255,8 @@ def _write(name: str, text: str) -> None:
 
 def _write_file(name: str, content: bytes) -> None:
     """Raises OSError with its name, which a failing write would not have."""
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o600)
     try:
         if os.write(descriptor, content) < len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)

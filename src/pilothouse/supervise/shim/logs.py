@@ -81,7 +81,8 @@ class Files:
 
     def open(self) -> None:
         """Raises OSError."""
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self._path, flags, 0o640)
         found = os.fstat(self._descriptor)
         self._size = found.st_size
         if not stat.S_ISREG(found.st_mode):

@@ -1,0 +1,425 @@
+"""Every act on the filesystem by a path, in the code that runs as root beside pods: where it is, and why it may be.
+
+A path that leads through what a pod can write is a pod's to choose. Such acts go by handles (``node.directory_handles``); those in this
+list go by paths through folders that pods can't change. A new one fails this test until it is in the list, with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+SOURCE: Final = Path(__file__).parents[2] / "src" / "pilothouse"
+PACKAGES: Final = ("node", "supervise")
+OF_OS: Final = frozenset({
+    "chmod", "chown", "lchown", "link", "listdir", "makedirs", "mkdir", "mkfifo", "mknod", "open", "remove", "removedirs", "rename",
+    "renames", "replace", "rmdir", "scandir", "symlink", "truncate", "unlink", "utime", "walk",
+})  # fmt: skip
+OF_SHUTIL: Final = frozenset({
+    "chown", "copy", "copy2", "copyfile", "copymode", "copystat", "copytree", "move", "rmtree", "unpack_archive",
+})  # fmt: skip
+OF_PATHS: Final = frozenset({
+    "chmod", "extractall", "glob", "hardlink_to", "iterdir", "lchmod", "mkdir", "rename", "rglob", "rmdir", "symlink_to", "touch",
+    "unlink", "walk", "write_bytes", "write_text",
+})  # fmt: skip
+BY_HANDLE: Final = frozenset({"dir_fd", "src_dir_fd"})
+REASONS: Final = {
+    "handle": "it is given a handle, or the name that the kernel has for one",
+    "top": "the beginning of a walk by handles: its parents are nobody's but root's",
+    "data": "the node's data folder: pods don't see it",
+    "pod": "the folders of pods and containers: their volumes and files are mounted one by one, and the folders that hold them are not",
+    "images": "the image store: root's alone, and read-only where a pod sees an image",
+    "tier": "the folder of a volume: pods see a folder in it, and not itself",
+    "memory": "the node's own tmpfs, or a folder in /dev/shm that was found to be ours: pods see folders in it, and not itself",
+    "kernel": "a filesystem of the kernel (/proc, /sys, /dev), where nobody makes links",
+    "operator": "a file that the operator names, with the rights of who runs the command",
+    "view": "in the container's own mount namespace, where the machine's tree is covered, and a folder of it gets a mirror before anything is made in it",
+    "source": "what is mounted, by its path on the machine: volumes, as in pod, tier and memory; and hostPath, which admission decides on",
+}
+LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
+    "handle": {
+        "node/directory_handles": {
+            "_Level.files": ("os.scandir",),
+            "change_mode": ("os.chmod",),
+        },
+        "node/images/unpacking": {
+            "_listed": ("os.listdir",),
+        },
+        "node/volumes/atomic_folder": {
+            "_link": ("os.listdir",),
+            "replace": ("os.listdir",),
+        },
+    },
+    "top": {
+        "node/directory_handles": {
+            "make_directory": (
+                "Path.mkdir",
+                "os.mkdir",
+            ),
+            "open_directory": ("os.open",),
+            "open_regular": ("os.open",),
+        },
+        "node/volumes/host_paths": {
+            "_make": ("os.open",),
+        },
+    },
+    "data": {
+        "node/addresses/ledger": {
+            "Ledger.write": ("Path.mkdir",),
+        },
+        "node/agent": {
+            "Agent.run": ("Path.mkdir",),
+            "_sole": (
+                "Path.mkdir",
+                "Path.open",
+            ),
+        },
+        "node/volumes/memory": {
+            "Memory._rename": (
+                "Path.mkdir",
+                "Path.replace",
+                "Path.write_text",
+            ),
+        },
+    },
+    "pod": {
+        "node/addresses/pod_files": {
+            "PodFiles.revise": ("os.open",),
+            "PodFiles.write": (
+                "Path.mkdir",
+                "os.open",
+            ),
+        },
+        "node/folders": {
+            "ContainerFolder.attempts": ("Path.iterdir",),
+            "ContainerFolder.begin": (
+                "Path.mkdir",
+                "os.open",
+            ),
+            "ContainerFolder.pause": ("Path.mkdir",),
+            "PodFolder.containers": ("Path.iterdir",),
+            "PodFolder.remember": (
+                "Path.mkdir",
+                "Path.rename",
+            ),
+            "PodFolder.remove": ("Path.rename",),
+            "pod_folders": ("Path.iterdir",),
+            "write_whole": (
+                "Path.replace",
+                "Path.unlink",
+                "Path.write_bytes",
+            ),
+        },
+        "node/logs/rotation": {
+            "numbered": ("Path.glob",),
+        },
+        "node/storing": {
+            "measured": ("Path.iterdir",),
+        },
+        "node/volumes/atomic_folder": {
+            "replace": ("Path.mkdir",),
+        },
+        "node/volumes/mounting": {
+            "_held": (
+                "Path.mkdir",
+                "Path.touch",
+            ),
+        },
+        "node/volumes/preparing": {
+            "Volumes._empty_dir": ("Path.mkdir",),
+        },
+        "supervise/attaching": {
+            "attach": ("os.open",),
+        },
+        "supervise/containers": {
+            "_spawn_shim": ("Path.open",),
+        },
+        "supervise/records": {
+            "prepare": ("Path.mkdir",),
+            "shim_absent": ("os.open",),
+            "write": (
+                "Path.replace",
+                "open",
+                "os.open",
+            ),
+        },
+        "supervise/shim/following": {
+            "Program.__init__": ("os.unlink",),
+            "_write_exit": (
+                "os.open",
+                "os.rename",
+            ),
+            "follow": ("os.unlink",),
+        },
+        "supervise/shim/life": {
+            "_child": ("os.makedirs",),
+            "_start": ("os.unlink",),
+            "_write": ("os.rename",),
+            "_write_file": ("os.open",),
+            "main": ("os.open",),
+        },
+        "supervise/shim/logs": {
+            "Files._rotate": (
+                "os.replace",
+                "os.unlink",
+            ),
+            "Files.open": ("os.open",),
+        },
+    },
+    "images": {
+        "node/images/library": {
+            "Library._sweep": ("Path.glob",),
+            "Library._write": (
+                "Path.mkdir",
+                "Path.open",
+                "Path.rename",
+            ),
+            "Library.add": (
+                "Path.mkdir",
+                "Path.rename",
+            ),
+            "Library.list": ("Path.glob",),
+            "Library.remove": ("Path.unlink",),
+            "Library.turn": (
+                "Path.mkdir",
+                "Path.open",
+            ),
+            "_synced": ("os.open",),
+        },
+        "node/images/unpacking": {
+            "_Taking.__enter__": ("os.open",),
+        },
+    },
+    "tier": {
+        "node/volumes/keeping": {
+            "write_record": (
+                "Path.open",
+                "Path.rename",
+                "os.open",
+            ),
+        },
+        "node/volumes/loops": {
+            "Loops._mounted_now": ("Path.mkdir",),
+            "Loops.make": (
+                "Path.rename",
+                "Path.unlink",
+            ),
+            "_extend": ("os.open",),
+            "_made": ("Path.mkdir",),
+        },
+        "node/volumes/sweeping": {
+            "folders": ("Path.iterdir",),
+            "mark": ("Path.touch",),
+        },
+    },
+    "memory": {
+        "node/volumes/memory": {
+            "Memory._made": ("Path.mkdir",),
+            "Memory._make_own": ("Path.mkdir",),
+            "Memory.folder": ("Path.mkdir",),
+            "Memory.release": ("Path.iterdir",),
+            "Memory.sized": ("Path.mkdir",),
+        },
+    },
+    "kernel": {
+        "node/figures/processes": {
+            "table": ("os.listdir",),
+        },
+        "node/images/library": {
+            "mounted_by": ("Path.iterdir",),
+        },
+        "node/machine": {
+            "room": ("os.listdir",),
+        },
+        "node/volumes/loops": {
+            "_node": ("os.mknod",),
+        },
+        "supervise/cgroups": {
+            "Group._why_not": ("Path.write_text",),
+            "Group.kill": ("Path.write_text",),
+            "Group.make": ("Path.mkdir",),
+            "_below": ("os.walk",),
+            "_hand_down": ("Path.write_text",),
+            "_leave_to_leaf": (
+                "Path.mkdir",
+                "Path.write_text",
+            ),
+            "_removed": ("Path.rmdir",),
+            "release_processors": ("Path.write_text",),
+        },
+        "supervise/entering": {
+            "_Ends.__init__": ("os.open",),
+        },
+        "supervise/reaping": {
+            "awaited": ("os.listdir",),
+        },
+        "supervise/shim/becoming": {
+            "join": ("open",),
+        },
+        "supervise/shim/descending": {
+            "children": ("os.listdir",),
+            "kill_session": ("os.listdir",),
+        },
+        "supervise/shim/entering": {
+            "_enter": ("os.open",),
+        },
+        "supervise/shim/following": {
+            "Program._open_streams": ("os.open",),
+        },
+        "supervise/shim/life": {
+            "_score": ("open",),
+        },
+        "supervise/shim/namespaces": {
+            "_enter_user_namespace": ("open",),
+        },
+    },
+    "operator": {
+        "node/images/airgap": {
+            "pack": (
+                "Path.open",
+                "Path.rename",
+                "Path.unlink",
+            ),
+        },
+    },
+    "view": {
+        "supervise/shim/mounting": {
+            "look_like": (
+                "os.chmod",
+                "os.chown",
+            ),
+            "make_devices": (
+                "os.mkdir",
+                "os.open",
+                "os.symlink",
+            ),
+            "overlay": (
+                "os.mkdir",
+                "os.rmdir",
+            ),
+        },
+        "supervise/shim/view": {
+            "_Tree._bind_all": (
+                "os.listdir",
+                "os.mkdir",
+                "os.open",
+                "os.symlink",
+            ),
+            "_Tree._cover": (
+                "os.listdir",
+                "os.open",
+            ),
+            "_Tree._make_target": (
+                "os.makedirs",
+                "os.mkdir",
+                "os.open",
+            ),
+            "_Tree.begin": (
+                "os.mkdir",
+                "os.open",
+            ),
+            "_Tree.finish": ("os.rmdir",),
+        },
+    },
+    "source": {
+        "supervise/shim/view": {
+            "_open_source": ("os.open",),
+        },
+    },
+}
+
+
+class Acts(ast.NodeVisitor):
+    """The acts by path of a module: the function that they are in, and what is called."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self.found: set[tuple[str, str]] = set()
+
+    def _scope(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        self._names.append(node.name)
+        self.generic_visit(node)
+        self._names.pop()
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _scope
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if (act := self._act(node)) and not BY_HANDLE & {each.arg for each in node.keywords}:
+            self.found.add((".".join(self._names) or "module", act))
+        self.generic_visit(node)
+
+    def _act(self, node: ast.Call) -> str:
+        called = node.func
+        if isinstance(called, ast.Name):
+            return "open" if called.id == "open" and _writes(node, 1) else ""
+        if not isinstance(called, ast.Attribute):
+            return ""
+        owner = called.value.id if isinstance(called.value, ast.Name) else ""
+        if owner == "os":
+            return f"os.{called.attr}" if called.attr in OF_OS else ""
+        if owner == "shutil":
+            return f"shutil.{called.attr}" if called.attr in OF_SHUTIL else ""
+        if called.attr == "open" and _writes(node, 0):
+            return "Path.open"
+        if called.attr == "replace" and len(node.args) == 1 and not node.keywords:
+            return "Path.replace"
+        return f"Path.{called.attr}" if called.attr in OF_PATHS else ""
+
+
+def _writes(call: ast.Call, place: int) -> bool:
+    """Whether a file is opened for more than reading, by the mode that is written there."""
+    given = [each.value for each in call.keywords if each.arg == "mode"] + call.args[place : place + 1]
+    return any(
+        isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wax+")
+        for mode in given
+    )
+
+
+def acts() -> Iterator[tuple[str, str, str]]:
+    for package in PACKAGES:
+        for file in sorted((SOURCE / package).rglob("*.py")):
+            visitor = Acts()
+            visitor.visit(ast.parse(file.read_text()))
+            name = str(file.relative_to(SOURCE)).removesuffix(".py")
+            yield from ((name, function, act) for function, act in visitor.found)
+
+
+def left() -> Iterator[tuple[str, str, str]]:
+    for modules in LEFT.values():
+        for module, functions in modules.items():
+            yield from ((module, function, act) for function, several in functions.items() for act in several)
+
+
+def test_every_act_by_path_has_its_reason() -> None:
+    new = sorted(set(acts()) - set(left()))
+    assert new == [], "go by handles (node.directory_handles), or say in LEFT why no pod can change the path"
+
+
+def test_no_reason_is_for_an_act_that_is_gone() -> None:
+    assert sorted(set(left()) - set(acts())) == []
+
+
+def test_every_reason_is_said_and_each_act_has_one() -> None:
+    assert LEFT.keys() == REASONS.keys()
+    assert len(list(left())) == len(set(left()))
+
+
+def test_an_act_by_path_is_noticed() -> None:
+    visitor = Acts()
+    visitor.visit(
+        ast.parse(
+            "def one(path, top):\n"
+            "    os.chown(path, 0, 0); os.chown('a', 0, 0, dir_fd=top); shutil.rmtree(path); path.write_text('x')\n"
+            "    open(path, 'w'); open(path); path.open('ab'); path.open('rb'); path.replace(other); 'a'.replace('b', 'c')\n"
+        )
+    )
+    assert {act for _, act in visitor.found} == {
+        "os.chown",
+        "shutil.rmtree",
+        "Path.write_text",
+        "open",
+        "Path.open",
+        "Path.replace",
+    }
