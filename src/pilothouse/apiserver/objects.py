@@ -25,6 +25,7 @@ from pilothouse.store.interface import (
     Entry,
     Guard,
     GuardFailed,
+    NoSpace,
     Store,
     StoreError,
     TooLarge,
@@ -234,6 +235,8 @@ def _told(problem: StoreError) -> Exception:
             return problem
         case TooLarge():
             return errors.too_large(str(problem))
+        case NoSpace():
+            return errors.insufficient_storage(str(problem))
         case Unavailable():
             return errors.unavailable(f"the store does not answer: {problem}")
     return errors.internal(str(problem))
