@@ -22,6 +22,7 @@ from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import (
     Conflict,
+    Damaged,
     Entry,
     Guard,
     GuardFailed,
@@ -237,6 +238,8 @@ def _told(problem: StoreError) -> Exception:
             return errors.too_large(str(problem))
         case NoSpace():
             return errors.insufficient_storage(str(problem))
+        case Damaged():
+            return errors.internal(str(problem))
         case Unavailable():
             return errors.unavailable(f"the store does not answer: {problem}")
     return errors.internal(str(problem))

@@ -18,6 +18,8 @@ class Condition(msgspec.Struct, frozen=True):
     """The disk is full: nothing but deletions and small updates are taken."""
     damage: str = ""
     """What is damaged, and what to do. Reads of the present go on; writes are refused."""
+    failure: str = ""
+    """Why the last commit failed; empty if it did not."""
 
     @property
     def problem(self) -> str:
@@ -29,7 +31,7 @@ class Condition(msgspec.Struct, frozen=True):
                 "the disk is full: objects can be read, deleted, and changed without growing much; "
                 "all else is refused until there is room"
             )
-        return ""
+        return f"the last write failed: {self.failure}" if self.failure else ""
 
 
 @runtime_checkable

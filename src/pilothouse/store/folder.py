@@ -76,7 +76,9 @@ class Folder:
             os.close(handle)
 
     def release(self) -> None:
-        os.ftruncate(self._lock, 0)
+        # A disk that has died keeps nobody from stopping.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._lock, 0)
         os.close(self._lock)
 
 

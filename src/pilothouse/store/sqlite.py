@@ -48,6 +48,7 @@ from pilothouse.store.interface import (
     Change,
     Compacted,
     Conflict,
+    Damaged,
     Entry,
     FutureRevision,
     Guard,
@@ -92,7 +93,7 @@ class SqliteStore:
         self._log = log
         self._reader = reader
         self._space = space
-        self._damage = ""
+        self._damage = self._failure = ""
         self._clock = clock
         self._largest = largest
         self._entries: dict[str, Entry] = {}
@@ -168,8 +169,8 @@ class SqliteStore:
 
     @property
     def condition(self) -> Condition:
-        """Whether the disk is full, or the file damaged."""
-        return Condition(self._space.full, self._damage)
+        """Whether the disk is full or fails, or the file is damaged."""
+        return Condition(self._space.full, self._damage, self._failure)
 
     @property
     def current(self) -> int:
@@ -288,7 +289,7 @@ class SqliteStore:
             await self._settled(busy)
         self._check_open()
         if self._damage:
-            raise Unavailable(self._damage)
+            raise Damaged(self._damage)
         for each in guard.every() if guard is not None else ():
             if self._stands_at(each.key) != each.revision:
                 raise GuardFailed(each)
@@ -349,17 +350,20 @@ class SqliteStore:
         deletion.add_done_callback(again)
 
     def _commit(self, rows: Sequence[Row]) -> None:
-        if self._in_doubt:
-            # These writes were decided before the truth was known: find it out, and let them fail too.
-            self._read_truth()
-            raise Unavailable("the writes before it had failed")
         try:
-            self._space.within(lambda: self._log.append(rows))
-        except Exception as error:
-            self._note_damage(error)
-            self._in_doubt = True
-            with contextlib.suppress(apsw.Error):
+            if self._in_doubt:
+                # These writes were decided before the truth was known: find it out, and let them fail too.
                 self._read_truth()
+                raise Unavailable("the writes before it had failed")
+            try:
+                self._space.within(lambda: self._log.append(rows))
+            except Exception:
+                self._in_doubt = True
+                with contextlib.suppress(apsw.Error):
+                    self._read_truth()
+                raise
+        except DAMAGE as error:
+            self._note_damage(error)
             raise
         self._space.written(rows)
         self._durable = rows[-1].revision
@@ -387,6 +391,7 @@ class SqliteStore:
                     self._expirations.add(key, revision, expiry)
             changes.append(Change(key, revision, value))
         self._revision = rows[-1].revision
+        self._failure = ""
         self._watchers.publish(changes, self._revision)
         self._settle([row.key for row in rows])
         if self._log.wants_checkpoint:
@@ -397,6 +402,7 @@ class SqliteStore:
         landed, self._landed = self._landed, []
         if landed:
             self._applied(landed)
+        self._failure = str(error)
         self._settle(list(self._busy))
 
     def _has_room(self, key: str, value: bytes) -> bool:
