@@ -25,6 +25,7 @@ from pilothouse.apiserver.measuring import Requests, Series
 from pilothouse.apiserver.shares import Band, Lane, Shares
 from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
 from pilothouse.meta.errors import StatusError
+from pilothouse.store.condition import condition_of
 from pilothouse.store.interface import StoreError
 from pilothouse.store.timing import Timed, grouping
 
@@ -203,6 +204,13 @@ def store_families(store: Timed) -> Iterator[str]:
         "pilothouse_store_call_duration_seconds",
         "How long the store took.",
         [(labels(operation=call), seconds) for call, seconds in store.seconds.items()],
+    )
+    condition = condition_of(store)
+    yield gauge("pilothouse_store_full", "Whether the store's disk is full.", [("", int(condition.full))])
+    yield gauge(
+        "pilothouse_store_damaged",
+        "Whether the store's file is damaged.",
+        [("", int(bool(condition.damage)))],
     )
     if (groups := grouping(store)) is not None:
         yield histogram(

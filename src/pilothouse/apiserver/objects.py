@@ -22,9 +22,11 @@ from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import (
     Conflict,
+    Damaged,
     Entry,
     Guard,
     GuardFailed,
+    NoSpace,
     Store,
     StoreError,
     TooLarge,
@@ -234,6 +236,10 @@ def _told(problem: StoreError) -> Exception:
             return problem
         case TooLarge():
             return errors.too_large(str(problem))
+        case NoSpace():
+            return errors.insufficient_storage(str(problem))
+        case Damaged():
+            return errors.internal(str(problem))
         case Unavailable():
             return errors.unavailable(f"the store does not answer: {problem}")
     return errors.internal(str(problem))

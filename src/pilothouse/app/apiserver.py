@@ -43,6 +43,7 @@ from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.pki.pinning import PAGE as AUTHORITIES
+from pilothouse.store.condition import condition_of
 from pilothouse.store.interface import Store, StoreError
 from pilothouse.store.timing import Timed
 
@@ -207,7 +208,11 @@ def _watch_over(health: Health, store: Store, core: Core) -> None:
             return str(problem)
         return ""
 
+    async def store_is_well() -> str:
+        return condition_of(store).problem
+
     health.add("store", store_answers)
+    health.add("store-condition", store_is_well)
     health.add("cache", core.cache.problem)
     health.add("background", core.background_problem)
 

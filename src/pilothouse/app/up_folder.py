@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -154,7 +155,7 @@ def running(folder: Path) -> Report | None:
 def _lock_file(folder: Path) -> Iterator[int | None]:
     """Open; None where there never was an ``up``."""
     try:
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = _opened(folder / _LOCK)
     except FileNotFoundError:
         yield None
         return
@@ -164,6 +165,16 @@ def _lock_file(folder: Path) -> Iterator[int | None]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _opened(lock: Path) -> int:
+    """For writing where that is possible, which network filesystems want of those that lock."""
+    try:
+        return os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as problem:
+        if problem.errno != errno.EROFS:
+            raise
+        return os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _locked(descriptor: int, how: int) -> bool:

@@ -202,6 +202,11 @@ def unavailable(message: str, retry_after: int = 1) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message, retry_after=retry_after)
 
 
+def insufficient_storage(message: str) -> StatusError:
+    """507: it helps to delete something, and not to try again."""
+    return StatusError(507, "InsufficientStorage", message)
+
+
 def timeout(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> StatusError:
     return StatusError(504, "Timeout", f"Timeout: {message}", causes=causes, retry_after=retry_after)
 

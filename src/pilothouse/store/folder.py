@@ -11,6 +11,7 @@ it touches anything.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -49,8 +50,10 @@ class Folder:
                     f"{path} is in use by the process with pid {pid}; "
                     "a store has one owner: stop that process, or choose another folder"
                 ) from error
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            # Only to be shown: a full disk is no reason not to start.
+            with contextlib.suppress(OSError):
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             _check_format(path / "format")
         except BaseException:
             os.close(lock)
@@ -73,7 +76,9 @@ class Folder:
             os.close(handle)
 
     def release(self) -> None:
-        os.ftruncate(self._lock, 0)
+        # A disk that has died keeps nobody from stopping.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._lock, 0)
         os.close(self._lock)
 
 

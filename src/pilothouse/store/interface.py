@@ -130,6 +130,14 @@ class Unavailable(StoreError):
     """The store can't be reached or can't write. A write may or may not have happened."""
 
 
+class Damaged(Unavailable):
+    """What the store keeps is damaged; trying again does not help. The message says what does."""
+
+
+class NoSpace(StoreError):
+    """The store has no room for a write, which has not happened. What deletes is still taken."""
+
+
 class TooLarge(StoreError):
     """The value is larger than the store takes."""
 

@@ -65,6 +65,8 @@ FIRST_REVISION = 1
 """Where an empty store stands. 0 is a reserved word in the protocol."""
 
 _CHECKPOINT_PAGES = 4096
+_FRUGAL_CHECKPOINT_PAGES = 256
+"""On a full disk: the write-ahead log is used over and over instead of growing."""
 _CHECKPOINT_BY_FORCE_PAGES = 16 * _CHECKPOINT_PAGES
 
 _ROW = "(?,?,?,?,?,?)"
@@ -88,6 +90,17 @@ class RevisionLog:
     def __init__(self, path: Path, *, vfs: str = "") -> None:
         self._connection = _connect(path, vfs)
         self._wal_pages = 0
+        self.compacted = self._swept = 0
+        self.frugal = False
+        """Whether to take as little of the disk as possible."""
+        try:
+            self._prepare()
+        except BaseException:
+            # Another try in this process would meet what is left of this one.
+            self._connection.close()
+            raise
+
+    def _prepare(self) -> None:
         execute = self._connection.execute
         # The log is on disk before a commit returns. In WAL mode that is FULL, and EXTRA is the same; but going over
         # to WAL deletes a journal, which after a power cut could be back, and undo everything, were its folder not
@@ -114,7 +127,13 @@ class RevisionLog:
 
     @property
     def wants_checkpoint(self) -> bool:
-        return self._wal_pages >= _CHECKPOINT_PAGES
+        return self._wal_pages >= (_FRUGAL_CHECKPOINT_PAGES if self.frugal else _CHECKPOINT_PAGES)
+
+    @property
+    def free_bytes(self) -> int:
+        """What the database can take without growing."""
+        free = _number(self._connection, "PRAGMA freelist_count")
+        return free * _number(self._connection, "PRAGMA page_size")
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write rows in one transaction; they are on disk when this returns.

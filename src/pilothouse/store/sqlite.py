@@ -16,6 +16,9 @@ A key with a write under way is *busy*: further writes to it, or guarded by it, 
 then decided on what is durable. So nobody is ever told of a value that could still be lost, and a write's place in the
 log is settled the moment it is decided.
 
+On a full disk deletions and compaction go on (``space``). In a file that turns out to be damaged nothing is written any more, and
+reads of the present go on from memory (``damage``).
+
 When a commit fails, every write under way ends with ``Unavailable``, the writing thread reads from disk what is really
 there, and the loop takes that for the truth. Their revisions are not used again.
 """
@@ -36,6 +39,8 @@ import apsw
 
 from pilothouse.aio.group_commit import Closed, GroupCommit
 from pilothouse.base.histogram import Histogram
+from pilothouse.store.condition import Condition
+from pilothouse.store.damage import DAMAGE, at_start, while_running
 from pilothouse.store.expiring import Expirations
 from pilothouse.store.folder import Folder
 from pilothouse.store.interface import (
@@ -43,10 +48,12 @@ from pilothouse.store.interface import (
     Change,
     Compacted,
     Conflict,
+    Damaged,
     Entry,
     FutureRevision,
     Guard,
     GuardFailed,
+    NoSpace,
     Page,
     StoreError,
     TooLarge,
@@ -54,6 +61,7 @@ from pilothouse.store.interface import (
 )
 from pilothouse.store.keys import SortedKeys, end_of, start_of
 from pilothouse.store.revision_log import LogReader, RevisionLog, Row
+from pilothouse.store.space import Space, opened_log
 from pilothouse.store.watching import Watchers
 
 _log = logging.getLogger(__name__)
@@ -61,6 +69,8 @@ _log = logging.getLogger(__name__)
 _R = TypeVar("_R")
 
 FILE = "store.db"
+_LOOK_SECONDS = 5.0
+"""How often a full disk is looked at, whether there is room again."""
 
 
 class SqliteStore:
@@ -71,14 +81,19 @@ class SqliteStore:
         folder: Folder,
         log: RevisionLog,
         reader: LogReader,
+        latest: Iterable[Row],
+        space: Space,
         *,
         clock: Callable[[], float],
         largest: int,
         progress_every: float,
+        reserve_after: float,
     ) -> None:
         self._folder = folder
         self._log = log
         self._reader = reader
+        self._space = space
+        self._damage = self._failure = ""
         self._clock = clock
         self._largest = largest
         self._entries: dict[str, Entry] = {}
@@ -89,7 +104,7 @@ class SqliteStore:
         self._in_doubt = False
         self._landed: list[Row] = []
         self._expirations = Expirations(self._expire, clock=clock)
-        for row in log.latest():
+        for row in latest:
             self._entries[row.key] = Entry(row.key, row.value or b"", row.revision, row.created)
             if row.expiry is not None:
                 self._expirations.add(row.key, row.revision, row.expiry)
@@ -101,7 +116,10 @@ class SqliteStore:
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._untidy = asyncio.Event()
         self._untidy.set()
-        self._housekeeper = asyncio.create_task(self._keep_house(), name="store-housekeeping")
+        self._tasks = (
+            asyncio.create_task(self._keep_house(), name="store-housekeeping"),
+            asyncio.create_task(self._keep_space(reserve_after), name="store-space"),
+        )
 
     @classmethod
     async def open(
@@ -112,22 +130,27 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
         largest: int = 8 << 20,
         progress_every: float = 5.0,
+        reserve_after: float = 10.0,
         vfs: str = "",
     ) -> SqliteStore:
         """Own the folder and read what is in it.
 
         ``restored`` says that its files were brought back from an earlier time by other means than ``copy_to``: the
-        store then goes on far above any revision that clients may have seen. ``vfs`` names SQLite's way to files.
+        store then goes on far above any revision that clients may have seen. ``reserve_after`` is for how many seconds a
+        store has to be open before disk space is kept back. ``vfs`` names SQLite's way to files.
         """
 
-        def blocking() -> tuple[Folder, RevisionLog, LogReader]:
+        def blocking() -> tuple[Folder, RevisionLog, LogReader, list[Row], Space]:
             folder = Folder.claim(path)
             try:
                 file = folder.private_file(FILE)
-                log = RevisionLog(file, vfs=vfs)
+                log, full = opened_log(file, vfs)
                 if restored:
                     log.leap()
-                return folder, log, LogReader(file, vfs=vfs)
+                return folder, log, LogReader(file, vfs=vfs), log.latest(), Space(file, log, full=full)
+            except DAMAGE as error:
+                folder.release()
+                raise StoreError(at_start(path / FILE, error)) from error
             except apsw.Error as error:
                 folder.release()
                 raise StoreError(f"{path / FILE} can't be opened: {error}") from error
@@ -135,8 +158,19 @@ class SqliteStore:
                 folder.release()
                 raise
 
-        folder, log, reader = await asyncio.to_thread(blocking)
-        return cls(folder, log, reader, clock=clock, largest=largest, progress_every=progress_every)
+        opened = await asyncio.to_thread(blocking)
+        return cls(
+            *opened,
+            clock=clock,
+            largest=largest,
+            progress_every=progress_every,
+            reserve_after=reserve_after,
+        )
+
+    @property
+    def condition(self) -> Condition:
+        """Whether the disk is full or fails, or the file is damaged."""
+        return Condition(self._space.full, self._damage, self._failure)
 
     @property
     def current(self) -> int:
@@ -202,8 +236,9 @@ class SqliteStore:
         if revision <= self._compacted:
             return
         try:
-            await self._commits.between(lambda: self._log.compact(revision))
+            await self._commits.between(lambda: self._space.within(lambda: self._log.compact(revision)))
         except (Closed, apsw.Error) as error:
+            self._note_damage(error)
             raise Unavailable(f"can't compact: {error or 'the store is closed'}") from error
         self._compacted = max(self._compacted, revision)
         self._untidy.set()
@@ -221,8 +256,9 @@ class SqliteStore:
             return
         self._closed = True
         self._expirations.stop()
-        self._housekeeper.cancel()
-        await asyncio.gather(self._housekeeper, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._commits.close()
         self._settle(list(self._busy))
         self._watchers.close(Unavailable("the store is closed"))
@@ -247,9 +283,13 @@ class SqliteStore:
         if not key.isascii():
             # A key with no UTF-8 form fails here, alone, rather than with its whole group.
             key.encode()
+        if value is not None and not self._has_room(key, value):
+            await self._look_for_room(key, value)
         while busy := self._busy_among(key, guard):
             await self._settled(busy)
         self._check_open()
+        if self._damage:
+            raise Damaged(self._damage)
         for each in guard.every() if guard is not None else ():
             if self._stands_at(each.key) != each.revision:
                 raise GuardFailed(each)
@@ -296,7 +336,7 @@ class SqliteStore:
                     waiter.set_result(None)
 
     def _expire(self, key: str, revision: int) -> None:
-        if self._stands_at(key) != revision:
+        if self._stands_at(key) != revision or self._damage:
             return
         if key in self._busy:
             self._expirations.add(key, revision, self._clock() + 1)
@@ -310,17 +350,22 @@ class SqliteStore:
         deletion.add_done_callback(again)
 
     def _commit(self, rows: Sequence[Row]) -> None:
-        if self._in_doubt:
-            # These writes were decided before the truth was known: find it out, and let them fail too.
-            self._read_truth()
-            raise Unavailable("the writes before it had failed")
         try:
-            self._log.append(rows)
-        except Exception:
-            self._in_doubt = True
-            with contextlib.suppress(apsw.Error):
+            if self._in_doubt:
+                # These writes were decided before the truth was known: find it out, and let them fail too.
                 self._read_truth()
+                raise Unavailable("the writes before it had failed")
+            try:
+                self._space.within(lambda: self._log.append(rows))
+            except Exception:
+                self._in_doubt = True
+                with contextlib.suppress(apsw.Error):
+                    self._read_truth()
+                raise
+        except DAMAGE as error:
+            self._note_damage(error)
             raise
+        self._space.written(rows)
         self._durable = rows[-1].revision
 
     def _read_truth(self) -> None:
@@ -346,6 +391,7 @@ class SqliteStore:
                     self._expirations.add(key, revision, expiry)
             changes.append(Change(key, revision, value))
         self._revision = rows[-1].revision
+        self._failure = ""
         self._watchers.publish(changes, self._revision)
         self._settle([row.key for row in rows])
         if self._log.wants_checkpoint:
@@ -356,27 +402,65 @@ class SqliteStore:
         landed, self._landed = self._landed, []
         if landed:
             self._applied(landed)
+        self._failure = str(error)
         self._settle(list(self._busy))
+
+    def _has_room(self, key: str, value: bytes) -> bool:
+        old = self._entries.get(key)
+        return self._space.admits(len(value), replaced=None if old is None else len(old.value))
+
+    async def _look_for_room(self, key: str, value: bytes) -> None:
+        """See whether the disk is still full. Raises ``NoSpace``."""
+        with contextlib.suppress(Closed, apsw.Error):
+            await self._commits.between(self._space.look)
+        if not self._has_room(key, value):
+            raise NoSpace(f"{key} was not written: {self.condition.problem}")
+
+    def _note_damage(self, error: Exception) -> None:
+        if isinstance(error, DAMAGE) and not self._damage:
+            self._damage = while_running(error)
+            _log.critical("%s: %s", self._folder.path / FILE, self._damage)
 
     async def _keep_house(self) -> None:
         """Compact and checkpoint, in short calls between commits."""
-        while True:
+        between, within = self._commits.between, self._space.within
+        while not self._damage:
             await self._untidy.wait()
             self._untidy.clear()
             try:
+                swept = False
                 while self._log.wants_compacting:
-                    await self._commits.between(self._log.sweep)
+                    await between(lambda: within(self._log.sweep))
+                    swept = True
+                    if self._log.frugal and self._log.wants_checkpoint:
+                        # What is swept makes room for it, if there is none yet.
+                        with contextlib.suppress(apsw.FullError):
+                            await between(self._space.checkpoint)
                 if self._log.wants_checkpoint:
-                    await self._commits.between(self._log.checkpoint)
+                    await between(self._space.checkpoint)
+                if swept:
+                    await between(self._space.swept)
             except apsw.Error as error:
+                self._note_damage(error)
                 _log.warning("housekeeping is put off: %s", error)
                 await asyncio.sleep(1)
                 self._untidy.set()
+
+    async def _keep_space(self, after: float) -> None:
+        """Keep disk space back; once it was needed, as soon as there is room again."""
+        await asyncio.sleep(after)
+        await self._commits.between(self._space.keep_back)
+        while not self._damage:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._space.full:
+                with contextlib.suppress(apsw.Error):
+                    await self._commits.between(self._space.look)
 
     async def _read(self, read: Callable[[], _R]) -> _R:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._reading, read)
         except apsw.Error as error:
+            self._note_damage(error)
             raise Unavailable(f"history can't be read: {error}") from error
         except RuntimeError as error:
             raise Unavailable("the store is closed") from error
