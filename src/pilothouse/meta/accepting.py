@@ -21,7 +21,7 @@ import msgspec
 
 from pilothouse.meta.formats import FORMATS, INTEGER_RANGES, portable_pattern
 from pilothouse.meta.pruning import IDENTITY
-from pilothouse.meta.regular_expressions import MAX_STEPS, size_at_most
+from pilothouse.meta.regular_expressions import MAX_STEPS, size_of
 from pilothouse.meta.schema import Schema
 from pilothouse.meta.schema_plan import Plan, make_plan
 
@@ -124,7 +124,7 @@ class _Translation:
         """A node that says what exists: its type is binding, and so is the list of its properties."""
         said = self.limits(schema)
         if schema.pattern:
-            self._largest = max(self._largest, size_at_most(schema.pattern))
+            self._largest = max(self._largest, size_of(schema.pattern))
         said["type"] = _types(schema)
         if schema.type == "object":
             properties = {name: self.node(child) for name, child in schema.properties.items()}
@@ -151,7 +151,7 @@ class _Translation:
         """A node inside ``allOf`` and its kin: it only limits what the structural nodes allow."""
         said = self.limits(schema)
         if schema.pattern:
-            self._in_junctors += size_at_most(schema.pattern)
+            self._in_junctors += size_of(schema.pattern)
         if schema.type or schema.int_or_string:
             said["type"] = _types(schema)
         if schema.properties:

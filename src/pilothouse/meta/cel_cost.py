@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pilothouse.meta import cel_ast as ast
 from pilothouse.meta.cel_functions import FUNCTIONS
-from pilothouse.meta.regular_expressions import size_at_most
+from pilothouse.meta.regular_expressions import rough_size, size_of
 from pilothouse.meta.schema import Schema
 
 CALL_LIMIT: Final = 1_000_000
@@ -40,6 +40,8 @@ _ROOTS: Final = {"self": 16, "oldSelf": 16}
 """What it costs to look up a value that was handed in from Python."""
 _OWN: Final = 100
 """A call of a function that is written in Python."""
+_LARGEST_PATTERN: Final = 200_000
+"""The evaluator refuses what is larger."""
 _SEARCH_LIMIT: Final = 200_000
 """More than what ``findAll`` does before it stops by itself; see ``regular_expressions``."""
 
@@ -58,6 +60,11 @@ class Extent:
     count: int = 1
     weight: int = 1
     text: bool = False
+
+    @property
+    def pattern_size(self) -> int:
+        """How large it is as a regular expression, with repetitions written out."""
+        return min(self.length * 10_000, _LARGEST_PATTERN)
 
     def field(self, name: str) -> Extent:
         """Of the value of a field."""
@@ -131,6 +138,11 @@ class _OfValues(Extent):
         )
 
     @cached_property
+    def pattern_size(self) -> int:
+        texts = [value for value in self._values if isinstance(value, str)]
+        return min(max(map(rough_size, texts), default=0), _LARGEST_PATTERN)
+
+    @cached_property
     def _fields(self) -> dict[str, Extent]:
         return {}
 
@@ -182,16 +194,23 @@ class _OfSchema(Extent):
             self.length = min(self.length, _given(schema.max_properties, self.length))
         self.count = self.weight = 1 if self.text else otherwise
 
+    @property
+    def pattern_size(self) -> int:
+        return self.length  # As small as it can be: nobody has written an object yet.
+
     def field(self, name: str) -> Extent:
         schema = self._schema.properties.get(name, self._schema.additional)
-        return _Uniform(self._otherwise) if schema is None else _OfSchema(schema, self._otherwise)
+        return _OfSchema(schema or _ANYTHING, self._otherwise)
 
     def element(self) -> Extent:
         schema = self._schema.items or self._schema.additional
-        return _Uniform(self._otherwise) if schema is None else _OfSchema(schema, self._otherwise)
+        return _OfSchema(schema or _ANYTHING, self._otherwise)
 
     def key(self) -> Extent:
         return self.element() if self._schema.type == "array" else _text(self._otherwise)
+
+
+_ANYTHING: Final = Schema(preserve_unknown=True)
 
 
 def _given(limit: int | None, otherwise: int) -> int:
@@ -450,12 +469,7 @@ def _format(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
 def _regular(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> int:
     """A search by a regular expression: it is compiled, then run over the text."""
     pattern = ast.literal_text(nodes[1])
-    if pattern is None:
-        length = extents[1].length
-        return (
-            min(length * 40_000, CALL_LIMIT * 4 // 5) + extents[0].length * min(length * 1000, 200_000) // 4
-        )
-    size = size_at_most(pattern)
+    size = extents[1].pattern_size if pattern is None else size_of(pattern)
     return 4 * size + 100 + extents[0].length * size // 4
 
 

@@ -104,12 +104,9 @@ def rough_size(pattern: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def size_at_most(pattern: str) -> int:
-    """An upper bound of an expression's size: by its length if that is short and it repeats little, else by compiling it."""
-    bound = rough_size(pattern)
-    if bound <= 512:
-        return bound
+def size_of(pattern: str) -> int:
+    """The size of an expression; of one that can't be compiled, an upper bound."""
     try:
         return compile_expression(pattern).size
     except ExpressionError:
-        return bound
+        return rough_size(pattern)

@@ -21,11 +21,14 @@ import msgspec
 
 from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.formats import FORMATS, INTEGER_RANGES, compile_pattern
-from pilothouse.meta.regular_expressions import MAX_STEPS, size_at_most
+from pilothouse.meta.regular_expressions import MAX_STEPS, size_of
 from pilothouse.meta.schema import UNSET, Schema
 
 MAX_DEPTH: Final = 256
 """How deeply an object may be nested."""
+
+_SHOWN: Final = 100
+"""So many characters are shown of a text that is too long."""
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
@@ -161,9 +164,10 @@ class _Faults:
 
     def pattern(self, pattern: str, value: str, path: str) -> Iterable[FieldError]:
         """Matching takes time by the product of text and pattern, which is limited for the object as a whole."""
-        self.steps += 4 * len(value) * size_at_most(pattern)
+        self.steps += (len(value) if value.isascii() else len(value.encode())) * size_of(pattern)
         if self.steps > MAX_STEPS:
-            yield _invalid(path, f"{path} in body is too long to be matched with '{pattern}'", value)
+            shown = value[:_SHOWN] + "..." if len(value) > _SHOWN else value
+            yield _invalid(path, f"{path} in body is too long to be matched with '{pattern}'", shown)
         elif not compile_pattern(pattern).matches(value):
             yield _invalid(path, f"{path} in body should match '{pattern}'", value)
 
