@@ -113,7 +113,7 @@ class Values:
         before = None if old is UNSET else _part(old, reads)
         now = _part(value, reads)
         self._now, self._before = now, before
-        self.size = len(_encode(now)) + len(_encode(before))
+        self.size = len(_encode(now)) + (4 if before is None else len(_encode(before)))
         """How many bytes they take as JSON."""
         data = {
             "self": now,
