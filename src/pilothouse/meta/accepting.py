@@ -17,9 +17,11 @@ from dataclasses import fields
 from typing import Any
 
 import jsonschema_rs
+import msgspec
 
 from pilothouse.meta.formats import FORMATS, INTEGER_RANGES, portable_pattern
 from pilothouse.meta.pruning import IDENTITY
+from pilothouse.meta.regular_expressions import MAX_STEPS, size_of
 from pilothouse.meta.schema import Schema
 from pilothouse.meta.schema_plan import Plan, make_plan
 
@@ -35,6 +37,9 @@ _PLAIN_DATE_TIME = (
 )
 """The usual date-times, of which every object has some, without a call back into Python for each."""
 _ANY_BUT_NULL = ["object", "array", "string", "number", "boolean"]
+
+
+_encode = msgspec.json.encode
 
 
 class Acceptor:
@@ -53,7 +58,12 @@ class Acceptor:
         )
         self._keyed = make_plan(schema, lambda node: node.list_type == "map" and bool(node.list_map_keys))
 
+        self._patterns = translation.pattern_size
+        """The size of what any text can be matched with at most; see ``regular_expressions``."""
+
     def accepts(self, obj: Any) -> bool:
+        if self._patterns and self._patterns * len(_encode(obj)) > MAX_STEPS:
+            return False
         return self._validator.is_valid(obj) and (self._keyed is None or _keys_unique(self._keyed, obj))
 
 
@@ -92,6 +102,12 @@ class _Translation:
         self.definitions: dict[str, Any] = {}
         self._names: dict[int, str] = {}
         self._kept: list[Schema] = []
+        self._largest = 0
+        self._in_junctors = 0
+
+    @property
+    def pattern_size(self) -> int:
+        return self._largest + self._in_junctors
 
     def node(self, schema: Schema) -> dict[str, Any]:
         component = schema.component or schema
@@ -107,6 +123,8 @@ class _Translation:
     def structural(self, schema: Schema) -> dict[str, Any]:
         """A node that says what exists: its type is binding, and so is the list of its properties."""
         said = self.limits(schema)
+        if schema.pattern:
+            self._largest = max(self._largest, size_of(schema.pattern))
         said["type"] = _types(schema)
         if schema.type == "object":
             properties = {name: self.node(child) for name, child in schema.properties.items()}
@@ -132,6 +150,8 @@ class _Translation:
     def junctor(self, schema: Schema) -> dict[str, Any]:
         """A node inside ``allOf`` and its kin: it only limits what the structural nodes allow."""
         said = self.limits(schema)
+        if schema.pattern:
+            self._in_junctors += size_of(schema.pattern)
         if schema.type or schema.int_or_string:
             said["type"] = _types(schema)
         if schema.properties:

@@ -4,7 +4,8 @@
     rule.evaluate(Values({"replicas": 3}, {"replicas": 2}))     # True
 
 Compiling finds syntax errors, unknown functions, wrong types as far as they are known, and fields that the schema
-doesn't have. Evaluating has a budget: an expression that iterates too often is stopped (``BudgetExceeded``).
+doesn't have, and what would cost too much however small its operands are. Evaluating has a budget: an expression that could
+cost too much for the values at hand is not run, and one that iterates too often is stopped (``BudgetExceeded``).
 
 What there is: CEL itself; optionals (``self.?a.orValue(1)``); ``cel.bind``; the string, math and encoder extensions; and
 the functions in ``cel_functions``. What Kubernetes has beyond that (``format.*``, ``semver``, the authorizer, two-variable
@@ -14,21 +15,33 @@ comprehensions) is refused when the schema is created, as an undeclared referenc
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, cached_property
 from typing import Any
 
+import msgspec
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from pilothouse.meta import cel_ast as ast
+from pilothouse.meta import cel_cost
 from pilothouse.meta.cel_fields import Place, resolve
 from pilothouse.meta.cel_functions import FUNCTIONS, Signature
 from pilothouse.meta.schema import UNSET, Schema
+
+_encode = msgspec.json.encode
 
 _OLD = "oldSelf"
 _WRAPPED = "wrapped_old_self"
 """Stands for the bare old value where a rule sees ``oldSelf`` as an optional."""
 _HAS_OLD = "has_old_self"
+
+MAX_SOURCE = 10_000
+"""As many characters an expression may have: compiling takes about 10 ms for each thousand."""
+_CHEAP = 10_000
+"""What costs less than this for any value of its size isn't worked out for the value itself."""
+_SMALL = 16
+"""An expression has to be affordable where no text, list or map that its schema leaves unlimited is longer than this."""
 
 _TYPES = {
     "bool": cel.Type.BOOL,
@@ -53,14 +66,34 @@ class BudgetExceeded(CelError):
 class Expression:
     """A compiled expression over ``self`` and ``oldSelf``."""
 
-    def __init__(self, source: str, compiled: Any, *, uses_old: bool, reads: frozenset[str] | None) -> None:
+    def __init__(
+        self, source: str, tree: ast.Node, compiled: Any, *, uses_old: bool, reads: frozenset[str] | None
+    ) -> None:
         self.source = source
         self.uses_old = uses_old
         self.reads = reads
         """The fields of ``self`` and ``oldSelf`` that it reads; None if it uses either as a whole."""
+        self._tree = tree
         self._compiled = compiled
+        self._known: dict[int, int] = {}
 
-    def evaluate(self, values: Values) -> Any:
+    def cost(self, values: Values) -> int:
+        """What evaluating costs at most, in the units of ``cel_cost``."""
+        magnitude = values.size.bit_length()
+        known = self._known.get(magnitude)
+        if known is None:
+            any_value = cel_cost.of_bytes(1 << magnitude)
+            known = cel_cost.cost(self._tree, dict.fromkeys(("self", _OLD, _WRAPPED), any_value))
+            self._known[magnitude] = known
+        return known if known <= _CHEAP else min(known, cel_cost.cost(self._tree, values.extents))
+
+    def evaluate(self, values: Values, cost: int | None = None) -> Any:
+        """The result; an expression that could cost more than ``cel_cost.CALL_LIMIT`` isn't run.
+
+        ``cost`` is what ``cost()`` returned, if it was asked already.
+        """
+        if (self.cost(values) if cost is None else cost) > cel_cost.CALL_LIMIT:
+            raise BudgetExceeded("operation cancelled: actual cost limit exceeded")
         try:
             result = self._compiled.eval(values.activation)
         except RuntimeError as error:
@@ -78,13 +111,31 @@ class Values:
 
     def __init__(self, value: Any, old: Any = UNSET, reads: frozenset[str] | None = None) -> None:
         before = None if old is UNSET else _part(old, reads)
+        now = _part(value, reads)
+        self._now, self._before = now, before
+        self.size = len(_encode(now)) + (4 if before is None else len(_encode(before)))
+        """How many bytes they take as JSON."""
         data = {
-            "self": _part(value, reads),
+            "self": now,
             _OLD: before,
             _WRAPPED: before,
             _HAS_OLD: old is not UNSET,
         }
         self.activation = _environment().Activation(data)
+
+    @cached_property
+    def extents(self) -> Mapping[str, cel_cost.Extent]:
+        """How large they are, part by part."""
+        before = cel_cost.of_value(self._before)
+        return {"self": cel_cost.of_value(self._now), _OLD: before, _WRAPPED: before}
+
+    @cached_property
+    def conversion_cost(self) -> int:
+        """What it costs at most to hand them to the evaluator, in the units of ``cel_cost``."""
+        if self.size <= 256:
+            return self.size
+        counts = [cel_cost.weigh(each) for each in (self._now, self._before)]
+        return sum(32 * count + weight // 16 for count, weight in counts)
 
 
 def _part(value: Any, reads: frozenset[str] | None) -> Any:
@@ -104,6 +155,8 @@ def compile_message(source: str, schema: Schema, *, optional_old: bool = False) 
 
 
 def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Expression:
+    if len(source) > MAX_SOURCE:
+        raise CelError(f"must not be longer than {MAX_SOURCE} characters")
     environment = _environment()
     text = source
     scope: dict[str, Place | None] = {"self": Place(schema), _OLD: Place(schema)}
@@ -123,8 +176,20 @@ def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Ex
     resolved, problems = resolve(tree, scope)
     if problems:
         raise CelError("; ".join(dict.fromkeys(problems)))
+    small = cel_cost.of_schema(schema, _SMALL)
+    least = cel_cost.cost(resolved, dict.fromkeys(("self", _OLD, _WRAPPED), small))
+    if least > cel_cost.CALL_LIMIT:
+        raise CelError(_too_dear(least / cel_cost.CALL_LIMIT))
     runs = checked if resolved == tree else environment.deserialize(ast.write(resolved))
-    return Expression(source, runs, uses_old=ast.mentions(plain, _OLD), reads=_reads(resolved))
+    return Expression(source, resolved, runs, uses_old=ast.mentions(plain, _OLD), reads=_reads(resolved))
+
+
+def _too_dear(factor: float) -> str:
+    by = "more than 100x" if factor > 100 else f"factor of {factor:.1f}x"
+    return (
+        f"estimated rule cost exceeds budget by {by} (try simplifying the rule, or adding maxItems, maxProperties, and "
+        "maxLength where arrays, maps, and strings are declared)"
+    )
 
 
 def _reads(tree: ast.Node) -> frozenset[str] | None:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from pilothouse.base.quantity import DECIMAL, NANO, Quantity, parse_quantity
-from pilothouse.meta.formats import compile_pattern
+from pilothouse.meta.regular_expressions import compile_expression
 
 
 class Signature(NamedTuple):
@@ -65,41 +63,11 @@ def _intersects(items: list[Any], others: list[Any]) -> bool:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = _expression(pattern).search(text)
-    return found.group(0) if found else ""
+    return compile_expression(pattern).find(text)
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [match.group(0) for match in _expression(pattern).finditer(text)]
-    return found if limit < 0 else found[:limit]
-
-
-@lru_cache(maxsize=256)
-def _expression(pattern: str) -> re.Pattern[str]:
-    """Python's matcher backtracks, so a pattern that could take exponential time is refused."""
-    compile_pattern(pattern)
-    if _nests_repetition(pattern):
-        raise ValueError(
-            f"{pattern!r} repeats a group that itself repeats or has alternatives; find can't run it in bounded time"
-        )
-    return re.compile(pattern, re.ASCII)
-
-
-def _nests_repetition(pattern: str) -> bool:
-    bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "x", pattern)
-    risky = [False]
-    for index, char in enumerate(bare):
-        if char == "(":
-            risky.append(False)
-        elif char == ")" and len(risky) > 1:
-            inside = risky.pop()
-            repeated = bare[index + 1 : index + 2] in ("*", "+", "{")
-            if inside and repeated:
-                return True
-            risky[-1] = risky[-1] or inside or repeated
-        elif char in "*+{|":
-            risky[-1] = True
-    return False
+    return compile_expression(pattern).find_all(text, limit)
 
 
 def _quantity(text: str) -> str:

@@ -21,11 +21,13 @@ import jsonschema_rs
 
 _CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_GO_DURATION = re.compile(r"[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
+_GO_DURATION = re.compile(r"[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 _WORD_DURATION = re.compile(
     r"\d+\s*(?:ns|nanos?|nanoseconds?|us|µs|micros?|microseconds?|ms|millis?|milliseconds?"
     r"|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?)"
 )
+_LONGEST_DURATION = 1000
+"""Characters; the matcher takes a few hundred bytes for each part of a duration."""
 _LABEL = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 _MAC = re.compile(
     r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2}){5,19}|[0-9a-fA-F]{4}(?:\.[0-9a-fA-F]{4}){2,9}"
@@ -60,6 +62,8 @@ def is_date(text: str) -> bool:
 
 def is_duration(text: str) -> bool:
     """``1h30m`` as Go writes it, or ``22 seconds`` in words."""
+    if len(text) > _LONGEST_DURATION:
+        return False
     return _GO_DURATION.fullmatch(text) is not None or _WORD_DURATION.fullmatch(text) is not None
 
 

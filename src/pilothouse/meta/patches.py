@@ -50,7 +50,8 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
     copied = 0
     try:
         for index, operation in enumerate(operations):
-            if operation.get("op") == "copy":
+            _check(operation, index)
+            if operation["op"] == "copy":
                 copied += _size(result, operation, index)
                 if copied > MOST_COPIED:
                     raise _failed(index, operation, f"the patch copies more than {MOST_COPIED} bytes")
@@ -84,8 +85,8 @@ def _merged(target: Any, patch: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _applied(document: Any, operation: dict[str, Any], index: int) -> Any:
-    name, path = operation.get("op"), operation.get("path")
+def _check(operation: dict[str, Any], index: int) -> None:
+    name = operation.get("op")
     if name not in _OPERATIONS:
         raise _failed(
             index, operation, f"unknown operation {name!r}: expected one of {', '.join(_OPERATIONS)}"
@@ -93,7 +94,12 @@ def _applied(document: Any, operation: dict[str, Any], index: int) -> Any:
     for pointer in ("path", "from") if name in ("move", "copy") else ("path",):
         if type(operation.get(pointer)) is not str:
             raise _failed(index, operation, f"{pointer!r} must be a JSON pointer such as /spec/replicas")
-    if name == "test" and not _present(document, path):
+        if operation[pointer].count("/") > DEEPEST:
+            raise _failed(index, operation, f"{pointer!r} leads deeper than {DEEPEST} levels")
+
+
+def _applied(document: Any, operation: dict[str, Any], index: int) -> Any:
+    if operation["op"] == "test" and not _present(document, operation["path"]):
         raise _failed(index, operation, "there is nothing to test")
     try:
         return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)

@@ -13,10 +13,10 @@ error says so. Rules are compiled when they are first run, and once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pilothouse.meta import fields
+from pilothouse.meta import cel_cost, fields
 from pilothouse.meta.cel import BudgetExceeded, CelError, Expression, Values, compile_message, compile_rule
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.schema import UNSET, Rule, Schema
@@ -29,6 +29,9 @@ _NOT_CHECKED = (
     "correct the existing errors to complete validation"
 )
 _MAX_MESSAGE = 5 * 1024
+_EACH = 100
+"""What any evaluation costs, in the units of ``cel_cost``."""
+_MUCH = 100_000
 
 
 class _Compiled(NamedTuple):
@@ -67,54 +70,113 @@ class Rules:
             return [FieldError.invalid("<nil>", "null", _NOT_CHECKED)]
         broken: list[FieldError] = []
         try:
-            self._node(self._plan, obj, old, "", broken)
+            _Run(self._group, broken).node(self._plan, obj, old, "")
         except _Exhausted as stop:
             broken.append(stop.fault)
         return broken
-
-    def _node(self, plan: Plan, value: Any, old: Any, path: str, broken: list[FieldError]) -> None:
-        if value is None:
-            return
-        if plan.wanted:
-            self._run(
-                self._group(plan.schema), plan.schema, value, UNSET if old is None else old, path, broken
-            )
-        if isinstance(value, dict):
-            before = old if isinstance(old, dict) else {}
-            for name, inner in plan.properties:
-                if name in value:
-                    self._node(inner, value[name], before.get(name, UNSET), child(path, name), broken)
-            if plan.additional is not None:
-                for name, item in value.items():
-                    if name not in plan.schema.properties:
-                        self._node(plan.additional, item, before.get(name, UNSET), entry(path, name), broken)
-        elif isinstance(value, list) and plan.items is not None:
-            match = correlate(plan.schema, old)
-            for index, item in enumerate(value):
-                self._node(plan.items, item, match(item), element(path, index), broken)
-
-    def _run(
-        self, group: _Group, schema: Schema, value: Any, old: Any, path: str, broken: list[FieldError]
-    ) -> None:
-        what = schema.type or "object"
-        broken += [FieldError.invalid(path or "<nil>", what, failure) for failure in group.failures]
-        due = [
-            each
-            for each in group.rules
-            if old is not UNSET or not each.test.uses_old or each.rule.optional_old_self
-        ]
-        if due:
-            values = Values(value, old, group.reads)
-            for compiled in due:
-                fault = _test(compiled, schema, values, path)
-                if fault is not None and (compiled.test.uses_old or not unchanged(value, old)):
-                    broken.append(fault)
 
     def _group(self, schema: Schema) -> _Group:
         group = self._compiled.get(id(schema))
         if group is None:
             group = self._compiled[id(schema)] = _compile_all(schema)
         return group
+
+
+class _Run:
+    """The rules run over one object, and what they may still cost."""
+
+    def __init__(self, group: Callable[[Schema], _Group], broken: list[FieldError]) -> None:
+        self._group = group
+        self._broken = broken
+        self._left = cel_cost.OBJECT_LIMIT
+
+    def node(self, plan: Plan, value: Any, old: Any, path: str) -> None:
+        if value is None:
+            return
+        if plan.wanted:
+            self._rules(plan.schema, value, UNSET if old is None else old, path)
+        if isinstance(value, dict):
+            before = old if isinstance(old, dict) else {}
+            for name, inner in plan.properties:
+                if name in value:
+                    self.node(inner, value[name], before.get(name, UNSET), child(path, name))
+            if plan.additional is not None:
+                for name, item in value.items():
+                    if name not in plan.schema.properties:
+                        self.node(plan.additional, item, before.get(name, UNSET), entry(path, name))
+        elif isinstance(value, list) and plan.items is not None:
+            match = correlate(plan.schema, old)
+            for index, item in enumerate(value):
+                self.node(plan.items, item, match(item), element(path, index))
+
+    def _rules(self, schema: Schema, value: Any, old: Any, path: str) -> None:
+        group = self._group(schema)
+        what = schema.type or "object"
+        self._broken += [FieldError.invalid(path or "<nil>", what, failure) for failure in group.failures]
+        due = [
+            each
+            for each in group.rules
+            if old is not UNSET or not each.test.uses_old or each.rule.optional_old_self
+        ]
+        if due:
+            values = self._values(value, old, group.reads)
+            spent = 0
+            for compiled in due:
+                if spent > _MUCH:  # What an evaluation takes is given back with the values.
+                    values, spent = self._values(value, old, group.reads), 0
+                before = self._left
+                fault = self._test(compiled, schema, values, path)
+                spent += before - self._left
+                if fault is not None and (compiled.test.uses_old or not unchanged(value, old)):
+                    self._broken.append(fault)
+
+    def _values(self, value: Any, old: Any, reads: frozenset[str] | None) -> Values:
+        values = Values(value, old, reads)
+        self._left -= values.conversion_cost
+        return values
+
+    def _test(self, compiled: _Compiled, schema: Schema, values: Values, path: str) -> FieldError | None:
+        """What the rule finds; a rule that can't be worked out counts as broken."""
+        rule, test, _ = compiled
+        what = schema.type or "object"
+        said = (rule.message or rule.rule).strip()
+        try:
+            if self._evaluate(test, values) is True:
+                return None
+        except BudgetExceeded as error:
+            detail = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {said}"
+            raise _Exhausted(FieldError.invalid(path or "<nil>", what, detail)) from None
+        except CelError as error:
+            return FieldError.invalid(path or "<nil>", what, f"{error} evaluating rule: {said}")
+        where = path + rule.field_path if path else rule.field_path.removeprefix(".")
+        return _error(rule, where, what, self._message(compiled, values))
+
+    def _message(self, compiled: _Compiled, values: Values) -> str:
+        rule = compiled.rule
+        if compiled.message is not None:
+            try:
+                said = self._evaluate(compiled.message, values)
+            except CelError:
+                said = ""  # The rule is broken whether or not its message can be worked out; the fixed text serves.
+            if (
+                isinstance(said, str)
+                and said.strip()
+                and "\n" not in said.strip()
+                and len(said) <= _MAX_MESSAGE
+            ):
+                return said.strip()
+        return rule.message.strip() or f"failed rule: {rule.rule.strip()}"
+
+    def _evaluate(self, expression: Expression, values: Values) -> Any:
+        self._spend(_EACH)
+        cost = expression.cost(values)
+        self._spend(min(cost, cel_cost.CALL_LIMIT))
+        return expression.evaluate(values, cost)
+
+    def _spend(self, cost: int) -> None:
+        self._left -= cost
+        if self._left < 0:
+            raise BudgetExceeded("validation failed due to running out of cost budget")
 
 
 def _compile_all(schema: Schema) -> _Group:
@@ -140,37 +202,6 @@ def _compile(rule: Rule, schema: Schema) -> _Compiled:
     if rule.message_expression:
         message = compile_message(rule.message_expression, schema, optional_old=rule.optional_old_self)
     return _Compiled(rule, test, message)
-
-
-def _test(compiled: _Compiled, schema: Schema, values: Values, path: str) -> FieldError | None:
-    """What the rule finds; a rule that can't be worked out counts as broken."""
-    rule, test, _ = compiled
-    what = schema.type or "object"
-    said = (rule.message or rule.rule).strip()
-    try:
-        if test.evaluate(values) is True:
-            return None
-    except BudgetExceeded as error:
-        detail = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {said}"
-        raise _Exhausted(FieldError.invalid(path or "<nil>", what, detail)) from None
-    except CelError as error:
-        return FieldError.invalid(path or "<nil>", what, f"{error} evaluating rule: {said}")
-    where = path + rule.field_path if path else rule.field_path.removeprefix(".")
-    return _error(rule, where, what, _message(compiled, values))
-
-
-def _message(compiled: _Compiled, values: Values) -> str:
-    rule = compiled.rule
-    if compiled.message is not None:
-        try:
-            said = compiled.message.evaluate(values)
-        except CelError:
-            said = (
-                ""  # The rule is broken whether or not its message can be worked out; the fixed text serves.
-            )
-        if isinstance(said, str) and said.strip() and "\n" not in said.strip() and len(said) <= _MAX_MESSAGE:
-            return said.strip()
-    return rule.message.strip() or f"failed rule: {rule.rule.strip()}"
 
 
 def _error(rule: Rule, path: str, what: str, detail: str) -> FieldError:

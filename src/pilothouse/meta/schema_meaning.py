@@ -25,11 +25,23 @@ from pilothouse.meta.validating import faults
 _REASONS: Final = (fields.DUPLICATE, fields.FORBIDDEN, fields.INVALID, fields.REQUIRED)
 _STEP: Final = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]", re.ASCII)
 MAX_MESSAGE: Final = 2048
+MAX_SOURCES: Final = 100_000
+"""As many characters may all rules together have: compiling them takes about 500 ms."""
 
 
 def meaning_problems(schema: Schema, path: str) -> Iterator[FieldError]:
     """The problems of a structural schema's defaults and rules."""
+    if _source_size(schema) > MAX_SOURCES:
+        detail = f"the rules of a schema must not be longer than {MAX_SOURCES} characters together"
+        yield FieldError.invalid(path, "object", detail)
+        return
     yield from _node(schema, path, matched=True, root=True)
+
+
+def _source_size(schema: Schema) -> int:
+    own = sum(len(rule.rule) + len(rule.message_expression) for rule in schema.rules)
+    below = [*schema.properties.values(), schema.additional, schema.items]
+    return own + sum(_source_size(each) for each in below if each is not None)
 
 
 def _node(schema: Schema, path: str, *, matched: bool, root: bool = False) -> Iterator[FieldError]:

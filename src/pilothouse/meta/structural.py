@@ -17,12 +17,15 @@ from typing import Any, Final
 
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.formats import compile_pattern
+from pilothouse.meta.regular_expressions import MAX_SIZE, compile_expression, rough_size
 from pilothouse.meta.schema_json import INT_OR_STRING, from_json
 from pilothouse.meta.schema_keywords import keyword_problems
 from pilothouse.meta.schema_meaning import meaning_problems
 
 Raw = Mapping[str, Any]
 _SCALARS: Final = ("string", "integer", "number", "boolean")
+MAX_PATTERNS: Final = 50_000_000
+"""How large the patterns of a schema may be together, by ``rough_size``: some 500 ms to compile at worst."""
 _FORBIDDEN_IN_JUNCTOR: Final = (
     "type",
     "additionalProperties",
@@ -45,6 +48,7 @@ def structural_problems(raw: Any, path: str) -> list[FieldError]:
     found = keyword_problems(raw, path)
     if not found:
         found = list(_node(raw, path, "root"))
+        found += _patterns(raw, path)
     if not found:
         found = list(meaning_problems(from_json(raw), path))
     return found
@@ -54,7 +58,6 @@ def _node(raw: Raw, path: str, level: str) -> Iterator[FieldError]:
     yield from _type(raw, path, level)
     yield from _extensions(raw, path)
     yield from _list(raw, path)
-    yield from _pattern(raw, path)
     if raw.get("type") == "array" and raw.get("items") is None:
         yield FieldError.required(child(path, "items"), "must be specified")
     additional = raw.get("additionalProperties")
@@ -102,7 +105,6 @@ def _junctor(raw: Raw, path: str, *, int_or_string: bool = False) -> Iterator[Fi
     for forbidden in _FORBIDDEN_IN_JUNCTOR:
         if raw.get(forbidden) not in (None, "", False):
             yield FieldError.forbidden(child(path, forbidden), "must be empty to be structural")
-    yield from _pattern(raw, path)
     for name, each in (raw.get("properties") or {}).items():
         yield from _junctor(each, entry(child(path, "properties"), name))
     if raw.get("items") is not None:
@@ -253,10 +255,30 @@ def _last(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _pattern(raw: Raw, path: str) -> Iterator[FieldError]:
-    if raw.get("pattern"):
+def _patterns(raw: Raw, path: str) -> Iterator[FieldError]:
+    """The patterns that aren't regular expressions, or that are too many or too large to be compiled."""
+    left = MAX_PATTERNS
+    for where, pattern in _all_patterns(raw, path):
+        left -= rough_size(pattern)
+        if rough_size(pattern) <= MAX_SIZE and left < 0:
+            detail = "the patterns of a schema are too large together; shorten them, or repeat fewer times"
+            yield FieldError.invalid(where, pattern, detail)
+            return
         try:
-            compile_pattern(raw["pattern"])
+            compile_expression(pattern)
+            compile_pattern(pattern)
         except ValueError as error:
             detail = f"must be a valid regular expression, but isn't: {error}"
-            yield FieldError.invalid(child(path, "pattern"), raw["pattern"], detail)
+            yield FieldError.invalid(where, pattern, detail)
+
+
+def _all_patterns(raw: Raw, path: str) -> Iterator[tuple[str, str]]:
+    if raw.get("pattern"):
+        yield child(path, "pattern"), raw["pattern"]
+    for name, each in (raw.get("properties") or {}).items():
+        yield from _all_patterns(each, entry(child(path, "properties"), name))
+    for keyword in ("additionalProperties", "items"):
+        if isinstance(raw.get(keyword), dict):
+            yield from _all_patterns(raw[keyword], child(path, keyword))
+    for _, each, where in _junctors(raw, path):
+        yield from _all_patterns(each, where)

@@ -21,10 +21,14 @@ import msgspec
 
 from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.formats import FORMATS, INTEGER_RANGES, compile_pattern
+from pilothouse.meta.regular_expressions import MAX_STEPS, size_of
 from pilothouse.meta.schema import UNSET, Schema
 
 MAX_DEPTH: Final = 256
 """How deeply an object may be nested."""
+
+_SHOWN: Final = 100
+"""So many characters are shown of a text that is too long."""
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
@@ -97,6 +101,10 @@ def unchanged(value: Any, old: Any) -> bool:
 
 
 class _Faults:
+    def __init__(self) -> None:
+        self.steps = 0
+        """What matching with patterns took so far; see ``regular_expressions``."""
+
     def node(self, schema: Schema, value: Any, old: Any, path: str) -> list[FieldError]:
         """The faults of a structural node."""
         found = self.limits(schema, value, path)
@@ -142,6 +150,8 @@ class _Faults:
         match value:
             case str():
                 found += _text(schema, value, path)
+                if schema.pattern:
+                    found += self.pattern(schema.pattern, value, path)
             case bool():
                 pass
             case int() | float():
@@ -151,6 +161,15 @@ class _Faults:
             case list():
                 found += _size(path, len(value), schema.min_items, schema.max_items, "items")
         return found
+
+    def pattern(self, pattern: str, value: str, path: str) -> Iterable[FieldError]:
+        """Matching takes time by the product of text and pattern, which is limited for the object as a whole."""
+        self.steps += (len(value) if value.isascii() else len(value.encode())) * size_of(pattern)
+        if self.steps > MAX_STEPS:
+            shown = value[:_SHOWN] + "..." if len(value) > _SHOWN else value
+            yield _invalid(path, f"{path} in body is too long to be matched with '{pattern}'", shown)
+        elif not compile_pattern(pattern).matches(value):
+            yield _invalid(path, f"{path} in body should match '{pattern}'", value)
 
     def junctions(self, schema: Schema, value: Any, path: str) -> list[FieldError]:
         found: list[FieldError] = []
@@ -247,8 +266,6 @@ def _text(schema: Schema, value: str, path: str) -> Iterable[FieldError]:
         yield FieldError.too_long(path, schema.max_length)
     if schema.min_length is not None and len(value) < schema.min_length:
         yield _invalid(path, f"{path} in body should be at least {schema.min_length} chars long", value)
-    if schema.pattern and not compile_pattern(schema.pattern).matches(value):
-        yield _invalid(path, f"{path} in body should match '{schema.pattern}'", value)
     check = FORMATS.get(schema.format)
     if check is not None and not check(value):
         quoted = _canonical(value).decode()
