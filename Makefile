@@ -53,6 +53,7 @@ kubernetes: setup
 	@$(WITH_GO) scripts/tools/etcd
 	@$(WITH_GO) scripts/tools/kube
 	@$(WITH_GO) scripts/tools/kubectl
+	@$(WITH_GO) scripts/tools/pod-security-fixtures >/dev/null
 
 conformance: setup kubernetes
 	PILOTHOUSE_TARGET=kube $(PYTEST) -n auto tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py

@@ -219,3 +219,22 @@ async def test_a_subresource_that_a_custom_kind_lacks_is_not_taken_for_a_missing
     else:
         said = 'the server could not find the requested resource: regions.nav.example.io have no subresource "scale"'
         assert answer.message == said
+
+
+async def test_sharing_the_nodes_user_ids_needs_a_privileged_namespace(
+    http: Http, ns: str, real: bool
+) -> None:
+    label = {"pod-security.kubernetes.io/enforce": "baseline"}
+    (await http.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"labels": label}})).expect(200)
+    account = {"metadata": {"name": "default"}}
+    (await http.post(f"/api/v1/namespaces/{ns}/serviceaccounts", account)).expect(201, 409)
+    containers = [{"name": "a", "image": "registry.example.com/a:1"}]
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": containers, "hostUsers": True}}
+
+    answer = await http.post(f"/api/v1/namespaces/{ns}/pods", pod)
+
+    assert answer.status == (201 if real else 403)
+    if not real:
+        assert answer.message.endswith(
+            'violates PodSecurity "baseline:latest": hostUsers (pod must not set hostUsers=true)'
+        )

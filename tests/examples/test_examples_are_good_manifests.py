@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.kit.admission import admit
 from tests.kit.manifests import load
 
+from pilothouse.api.pod_security.evaluation import evaluate
+from pilothouse.api.pod_security.policy import RESTRICTED, LevelVersion
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.catalog import Catalog
 
@@ -43,3 +47,21 @@ def test_there_is_one_for_each_kind_that_a_person_writes() -> None:
         "AutopilotRule",
         "ApplicationPolicy",
     }
+
+
+def pod_specs(obj: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What pods would be made from, wherever it is in an object."""
+    for value in obj.values():
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict):
+                if "containers" in each:
+                    yield each
+                yield from pod_specs(each)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_its_pods_keep_to_the_restricted_level(path: Path) -> None:
+    for obj in load(path):
+        for spec in pod_specs(obj):
+            found = evaluate(LevelVersion(RESTRICTED), {}, spec)
+            assert found.detail == ""

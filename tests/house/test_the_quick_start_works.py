@@ -22,3 +22,4 @@ def test_each_command_succeeds_in_order(tmp_path: Path) -> None:
         for command in commands():
             done = typed(command, plane.data, seconds=90)
             assert done.returncode == 0, f"{command}: {done.stderr}"
+            assert "PodSecurity" not in done.stderr, f"{command}: {done.stderr}"

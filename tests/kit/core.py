@@ -28,6 +28,7 @@ from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
+from pilothouse.apiserver.pod_security.configuration import DEFAULT_CONFIGURATION, PodSecurityConfiguration
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import Authority
@@ -48,6 +49,8 @@ class Answered:
     body: bytes
     content_type: str = ""
     warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    """For the audit record."""
 
     @property
     def json(self) -> Any:
@@ -66,8 +69,14 @@ class Answered:
 class CoreServer:
     """A core that runs for as long as the context is open."""
 
-    def __init__(self, clock: Clock = SystemClock()) -> None:
+    def __init__(
+        self,
+        clock: Clock = SystemClock(),
+        *,
+        pod_security: PodSecurityConfiguration = DEFAULT_CONFIGURATION,
+    ) -> None:
         self.clock = clock
+        self._pod_security = pod_security
         self.authenticator = Authenticator()
         self.signing_key = SigningKey.generate()
         self.authority = Authority.make("kit", datetime.datetime.fromtimestamp(clock.now(), datetime.UTC))
@@ -121,6 +130,12 @@ class CoreServer:
         """Whose a token is; raises the 401 that its bearer would get."""
         return self._runner.run(self.authenticator.identify_surely(None, f"Bearer {token}"))
 
+    def store(self, path: str, obj: dict[str, Any]) -> None:
+        """Write an object past the server, as one of another version may have left it. ``path`` is as in ``namespaces/t``."""
+        value = json.dumps(obj, separators=(",", ":"), sort_keys=True).encode()
+        self._runner.run(self._store.create(f"/registry/{path}", value))
+        self.settle()
+
     def settle(self) -> None:
         """Let what follows from earlier requests happen."""
         self._runner.run(self._turn())
@@ -136,6 +151,7 @@ class CoreServer:
             refusals=refused_fields,
             signing_key=self.signing_key,
             authority=lambda: self.authority,
+            pod_security=self._pod_security,
         )
         await self._stack.enter_async_context(core.running())
         return core
@@ -147,9 +163,8 @@ class CoreServer:
     async def _answer(self, request: Request) -> Answered:
         async with asyncio.timeout(_PATIENCE):
             answer = await self.core.answer(request)
-        if isinstance(answer, Response):
-            return Answered(answer.status, answer.body, answer.content_type, request.warnings)
-        return Answered(answer.status, await self._beginning(answer), answer.content_type, request.warnings)
+        body = answer.body if isinstance(answer, Response) else await self._beginning(answer)
+        return Answered(answer.status, body, answer.content_type, request.warnings, request.annotations)
 
     async def _beginning(self, answer: Streaming) -> bytes:
         sink = _Kept()

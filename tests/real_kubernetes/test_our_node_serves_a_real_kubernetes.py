@@ -82,9 +82,18 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPlane]:
         image.mkdir()
         (image / "serve").write_text(SERVE)
         (image / "serve").chmod(0o755)
-        words = ["image", "import", "--data", str(plane.folder / "node"), "--entrypoint", "/opt/nginx/serve"]
+        words = [
+            "image",
+            "import",
+            "--data",
+            str(plane.folder / "node"),
+            "--entrypoint",
+            "/opt/nginx-unprivileged/serve",
+        ]
         subprocess.run(
-            [sys.executable, "-m", "pilothouse", *words, "nginx:1.27", str(image)], check=True, timeout=60
+            [sys.executable, "-m", "pilothouse", *words, "nginxinc/nginx-unprivileged:1.27", str(image)],
+            check=True,
+            timeout=60,
         )
         # `pilothouse up` makes these by itself.
         classes = json.dumps({"apiVersion": "v1", "kind": "List", "items": CLASSES})

@@ -8,6 +8,7 @@ from pilothouse.apiserver import codec
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import ROOT
 from pilothouse.apiserver.objects import Objects
+from pilothouse.apiserver.pod_security.admission import PodSecurity
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
@@ -25,26 +26,32 @@ class Admission:
     """The checks, in their order."""
 
     def __init__(
-        self, objects: Objects, refusals: Refusals, complete: Completion, checks: Iterable[WriteCheck]
+        self,
+        objects: Objects,
+        refusals: Refusals,
+        complete: Completion,
+        checks: Iterable[WriteCheck],
+        pod_security: PodSecurity,
     ) -> None:
         self._objects = objects
         self._refusals = refusals
         self._complete = complete
         self._checks = tuple(checks)
+        self._pod_security = pod_security
 
-    async def admit_create(self, call: Call, obj: Object) -> None:
-        """Nothing is born into a namespace that doesn't exist or is going away."""
-        if call.served.kind.namespaced:
-            await self._check_namespace(call, obj)
+    async def admit_create(self, call: Call, obj: Object) -> bytes | None:
+        """Nothing is born into a namespace that doesn't exist or is going away. Returns the namespace, as it is stored."""
+        namespace = await self._check_namespace(call, obj) if call.served.kind.namespaced else None
         await self._complete(call, obj)
+        return namespace
 
-    async def _check_namespace(self, call: Call, obj: Object) -> None:
+    async def _check_namespace(self, call: Call, obj: Object) -> bytes:
         kind = call.served.kind
         found = await self._objects.glance(f"{ROOT}namespaces/{call.namespace}")
         if found is None:
             raise errors.not_found("namespaces", "", call.namespace)
         if b'"phase":"Terminating"' not in found.value:
-            return
+            return found.value
         namespace = codec.decode(found.value)
         if namespace.get("status", {}).get("phase") == "Terminating":
             name = obj["metadata"].get("name") or ""
@@ -56,11 +63,18 @@ class Admission:
             )
             detail = f"unable to create new content in namespace {call.namespace} {because}"
             raise errors.forbidden(kind.plural, kind.group, name, detail, causes=[cause])
+        return found.value
 
     def admit_write(self, call: Call, new: Object, old: Object | None) -> None:
         """Nobody hands on rights that they don't have, or writes what is beyond their scope."""
         for check in self._checks:
             check(call, new, old)
+
+    def admit_pod_security(
+        self, call: Call, new: Object, old: Object | None, namespace: bytes | None
+    ) -> None:
+        """A pod keeps to the policy of its namespace. After validation, as in Kubernetes: a policy reads fields."""
+        self._pod_security.admit(call, new, old, namespace)
 
     def admit_delete(self, call: Call) -> None:
         """The namespaces that the system needs stay."""

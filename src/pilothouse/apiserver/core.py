@@ -50,6 +50,8 @@ from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.apiserver.patching import Patcher
 from pilothouse.apiserver.permitting import Permits
+from pilothouse.apiserver.pod_security.admission import PodSecurity
+from pilothouse.apiserver.pod_security.configuration import DEFAULT_CONFIGURATION, PodSecurityConfiguration
 from pilothouse.apiserver.pod_streams import NAMES_OF_STREAMS, PodStreams
 from pilothouse.apiserver.pods import Pods
 from pilothouse.apiserver.prompt_reads import PromptReads
@@ -103,6 +105,7 @@ class Core:
         nodes: Nodes = NoNodes(),
         service_addresses: IPv4Network = SERVICE_RANGE,
         history: float = 300.0,
+        pod_security: PodSecurityConfiguration = DEFAULT_CONFIGURATION,
     ) -> None:
         self._clock = clock
         self._uids = uids
@@ -128,7 +131,8 @@ class Core:
         requests = RequestRights(self._authorizer)
         checks = [self._restriction.check, escalation.check, requests.check]
         accounts = ServiceAccounts(self.catalog, self._objects, clock, random, uids)
-        admission = Admission(self._objects, refusals, accounts.complete, checks)
+        self.pod_security = PodSecurity(pod_security, self.cache, clock)
+        admission = Admission(self._objects, refusals, accounts.complete, checks, self.pod_security)
         self._writer = Writer(self._objects, admission, clock, random, uids, self._may_create)
         self._patcher = Patcher(self._writer, clock, self._may_create)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
@@ -249,6 +253,8 @@ class Core:
             await namespaces.check_deletion(call, self.catalog, self.cache)
         answer = await self._dispatch(call)
         await self.cache.fresh()
+        if call.request.late_warnings is not None:
+            call.request.warnings += await call.request.late_warnings()
         return answer
 
     async def _dispatch(self, call: Call) -> Answer:

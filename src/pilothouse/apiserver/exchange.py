@@ -57,6 +57,10 @@ class Request(msgspec.Struct):
     """Who authenticated, where ``user`` is somebody else whom they impersonate."""
     verdict: Verdict | None = None
     """Set by whoever authorizes."""
+    annotations: dict[str, str] = {}
+    """What admission has to say in the audit record."""
+    late_warnings: Callable[[], Awaitable[list[str]]] | None = None
+    """Looks for further warnings once a write has been decided, where that may take some time."""
     crashed: bool = False
     """The answer is that of a handler that broke."""
 

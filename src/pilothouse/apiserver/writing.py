@@ -131,9 +131,9 @@ class Writer:
         if tracked:
             self._track(call, None, obj, chosen)
         kind.complete(obj, None)
-        await self._admission.admit_create(call, obj)
+        namespace = await self._admission.admit_create(call, obj)
         self._admission.admit_write(call, obj, None)
-        self._validate(kind, obj, None)
+        self._validate(call, obj, None, namespace)
         name = obj["metadata"]["name"]
         try:
             key = call.served.key(call.namespace, name)
@@ -163,7 +163,7 @@ class Writer:
             kind.complete(new, live)
             lifecycle.advance(kind, new, live)
         self._admission.admit_write(call, new, live)
-        self._validate(kind, new, live)
+        self._validate(call, new, live, None)
         return Removal(new) if lifecycle.ends(kind, new, live) else new
 
     async def delete(self, call: Call) -> Response:
@@ -225,8 +225,16 @@ class Writer:
         self, call: Call, change: Callable[[Object], Any], chosen: WriteOptions
     ) -> Coroutine[Any, Any, Outcome]:
         """Change the object of a call; see ``Objects.amend``."""
+        warnings = call.request.warnings
+        before = len(warnings)
+
+        def attempt(live: Object) -> Any:
+            # What was said of an attempt that did not hold says nothing of the next.
+            del warnings[before:]
+            return change(live)
+
         return self._objects.amend(
-            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
+            call.served, call.namespace, call.name, attempt, fence=call.fence, dry_run=chosen.dry_run
         )
 
     def _pinned(self, kind: Kind, sent: Object) -> str:
@@ -257,7 +265,8 @@ class Writer:
             convert=codec.versions_of(call.served.resource),
         )
 
-    def _validate(self, kind: Kind, new: Object, live: Object | None) -> None:
+    def _validate(self, call: Call, new: Object, live: Object | None, namespace: bytes | None) -> None:
+        kind = call.served.kind
         problems = names.validate_object_meta(
             new["metadata"],
             namespaced=kind.namespaced,
@@ -272,6 +281,7 @@ class Writer:
         if not problems:
             problems += kind.validate(new, live)
         if not problems:
+            self._admission.admit_pod_security(call, new, live, namespace)
             problems += self._admission.refusals(kind, new)
         if problems:
             raise ingest.invalid(kind, new, problems)

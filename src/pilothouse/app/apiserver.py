@@ -29,7 +29,7 @@ from pilothouse.apiserver.http import Edge
 from pilothouse.apiserver.instances import Instance
 from pilothouse.apiserver.live_tls import LiveContext
 from pilothouse.apiserver.node_calls import NodeCalls
-from pilothouse.app import addresses, auditing, memory
+from pilothouse.app import addresses, admission_control, auditing, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
 from pilothouse.app.keeping import key_store, opened_store, serve_maintenance, warn_of_missing_keys
@@ -89,6 +89,7 @@ class ApiServer:
 async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
     """A server that is ready within the context. Left without ``finish``, it cuts off whoever is connected."""
     options.check()
+    pod_security = admission_control.pod_security(options.admission_control_config_file)
     folder = DataFolder.open(options.data)
     authenticator = Authenticator(_tokens(options.token_auth_file), anonymous=options.anonymous_auth)
     health = Health()
@@ -116,6 +117,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 nodes=NodeCalls(identity.towards_nodes),
                 service_addresses=options.service_addresses,
                 history=options.compaction_interval,
+                pod_security=pod_security,
             )
             _watch_over(health, store, core)
             serve_maintenance(core, store, keys, clock)

@@ -56,6 +56,7 @@ class Monitoring:
             fanout=core.reader.fanout,
             store=self._store,
         )
+        page.add(core.pod_security.counts.families)
         if trail is not None:
             page.add(lambda: audit_families(trail.counts))
         core.serve(metrics.PATH, page.answer)

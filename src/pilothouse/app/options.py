@@ -75,6 +75,7 @@ class ApiServerOptions:
     encryption_key_file: Path | None = None
     """Seals secrets in the store."""
     audit: AuditOptions = field(default_factory=AuditOptions)
+    admission_control_config_file: Path | None = None
     max_requests_in_flight: int = 400
     max_mutating_requests_in_flight: int = 200
     compaction_interval: float = 300.0

@@ -43,6 +43,9 @@ LOGS_SECONDS = 60.0
 GRACE = {"node": 150.0, "controller-manager": 20.0, "apiserver": 40.0}
 """Seconds to stop in, in order of stopping. Pods have their own time to end, within the node's."""
 
+ADMISSION = Path(__file__).with_name("up_admission.yaml")
+"""What the server admits, unless told otherwise."""
+
 Say = Callable[[str], None]
 
 

@@ -16,7 +16,7 @@ from pilothouse.app.options import (
 from pilothouse.cli.lifeline import lifeline_flag
 from pilothouse.cli.parameters import FILE, Duration, Listen, Network
 from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
-from pilothouse.cli.store_flags import data_flag, etcd_flags, etcd_options
+from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, etcd_options
 
 
 @click.command()
@@ -78,6 +78,7 @@ from pilothouse.cli.store_flags import data_flag, etcd_flags, etcd_options
     show_default=True,
     help="Days that they are kept; 0 is for ever.",
 )
+@admission_flag("AdmissionConfiguration of apiserver.config.k8s.io/v1, for Pod Security.")
 @click.option(
     "--service-account-signing-key-file",
     type=FILE,
@@ -169,6 +170,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
             max_backups=flags["audit_log_maxbackup"],
             max_days=flags["audit_log_maxage"],
         ),
+        admission_control_config_file=flags["admission_control_config_file"],
         max_requests_in_flight=flags["max_requests_inflight"],
         max_mutating_requests_in_flight=flags["max_mutating_requests_inflight"],
         compaction_interval=flags["compaction_interval"],

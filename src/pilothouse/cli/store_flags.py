@@ -34,6 +34,11 @@ etcd_flags = several(
 """``--etcd-…``; read with ``etcd_options``."""
 
 
+def admission_flag(text: str) -> Callable[[Command], Command]:
+    """``--admission-control-config-file``, with a help text."""
+    return click.option("--admission-control-config-file", type=FILE, help=text)
+
+
 def encryption_flag(command: Command) -> Command:
     """``--encryption-key-file``."""
     return click.option(

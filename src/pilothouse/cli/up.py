@@ -14,7 +14,7 @@ import click
 from pilothouse.app.options import StartError
 from pilothouse.cli.node_flags import isolation_flags, pod_cidr_flag, tier_flag
 from pilothouse.cli.parameters import Duration, Listen
-from pilothouse.cli.store_flags import data_flag
+from pilothouse.cli.store_flags import admission_flag, data_flag
 
 if TYPE_CHECKING:
     from pilothouse.app.data_folder import DataFolder
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where the controller-manager's metrics can be read, without TLS; port 0 takes a free one at each start.",
 )
+@admission_flag(
+    "AdmissionConfiguration of apiserver.config.k8s.io/v1; else namespaces without labels of their own enforce baseline, and "
+    "kube-system is exempt."
+)
 @click.option(
     "--liveness-period",
     type=Duration(),
@@ -65,6 +69,7 @@ def up(
     allow_host_users: bool,
     manager_listen: tuple[str, int],
     liveness_period: float,
+    admission_control_config_file: Path | None,
     keep: bool,
 ) -> None:
     """Run a whole control plane: API server, controllers, and this machine as a node.
@@ -111,12 +116,25 @@ def up(
                 *(["--allow-host-users"] if allow_host_users else []),
             ),
             liveness=Liveness(period=liveness_period),
+            server_flags=("--admission-control-config-file", str(_admission(admission_control_config_file))),
             manager_flags=("--listen", bracketed(*manager_listen)),
             began=_process_start(),
         )
         asyncio.run(run(options, say=lambda line: click.echo(line, err=True), welcome=_welcome))
     except StartError as problem:
         raise click.ClickException(str(problem)) from None
+
+
+def _admission(file: Path | None) -> Path:
+    """The file for the server. One of the user's is read here already: who made a mistake hears of it at once."""
+    from pilothouse.app.up import ADMISSION
+
+    if file is None:
+        return ADMISSION
+    from pilothouse.app.admission_control import pod_security
+
+    pod_security(file)
+    return file.absolute()
 
 
 def _welcome(report: Report, folder: DataFolder) -> None:

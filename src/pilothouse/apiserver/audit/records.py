@@ -227,7 +227,7 @@ class Recorder:
         verdict = request.verdict
         fence = request.headers.get(HEADER, "")[:_LONGEST_FENCE]
         key = fence if verdict is None else (verdict.allowed, verdict.reason, fence)
-        found = self._annotations.get(key)
+        found = self._annotations.get(key) if not request.annotations else None
         if found is None:
             notes = {INSTANCE: self._instance}
             if verdict is not None:
@@ -235,6 +235,8 @@ class Recorder:
                 notes = {_DECISION: decision, _REASON: verdict.reason, **notes}
             if fence:
                 notes[FENCE] = fence
+            if request.annotations:
+                return Raw(_encode({**notes, **request.annotations}))
             if len(self._annotations) >= _REMEMBERED:
                 self._annotations.clear()
             found = self._annotations[key] = Raw(_encode(notes))

@@ -52,7 +52,8 @@ def target(scene: Scene, pool: Pool) -> Tree | None:
     """What the pods of a pool should be made from; None if it stays as it is, since the version is refused."""
     if _beyond(scene, pool) or _no_way(scene, pool):
         return None
-    return wanted_template(scene.cluster, pool, str(scene.cluster.spec["version"]), scene.security)
+    version, stateful_set = str(scene.cluster.spec["version"]), scene.sets[pool.name]
+    return wanted_template(scene.cluster, pool, version, scene.security, stateful_set)
 
 
 def _beyond(scene: Scene, pool: Pool) -> list[Node]:
@@ -82,5 +83,5 @@ def _kept_at(scene: Scene, pool: Pool, moved: list[Node]) -> Iterator[Intent]:
     present = annotation_of(stateful_set, VERSION)
     if present and Version.parse(present) < Version.parse(version):
         because = f"{moved[0].name} was made for {version} already"
-        wanted = wanted_template(scene.cluster, pool, version, scene.security)
+        wanted = wanted_template(scene.cluster, pool, version, scene.security, stateful_set)
         yield templated(stateful_set, wanted, moved[0].ordinal, because, event="")

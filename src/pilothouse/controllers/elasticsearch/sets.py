@@ -63,7 +63,7 @@ def wanted_set(cluster: Object, pool: Pool, version: str, security: Security) ->
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         "persistentVolumeClaimRetentionPolicy": retention(cluster),
-        "template": wanted_template(cluster, pool, version, security),
+        "template": wanted_template(cluster, pool, version, security, None),
     }
     if persistence := pool.spec.get("persistence"):
         spec["volumeClaimTemplates"] = [_claim(persistence)]
@@ -82,9 +82,21 @@ def retention(cluster: Object) -> Tree:
     return {when: asked.get(when) or "Retain" for when in ("whenDeleted", "whenScaled")}
 
 
-def wanted_template(cluster: Object, pool: Pool, version: str, security: Security) -> Tree:
-    """What the pods of a pool are made from, for a version."""
+def wanted_template(
+    cluster: Object, pool: Pool, version: str, security: Security, stateful_set: Object | None
+) -> Tree:
+    """What the pods of a pool are made from, for a version. ``stateful_set`` is the set that the pool has, if it has one.
+
+    They keep to the level ``restricted`` of Kubernetes' Pod Security Standards. A set from a time when they did not is left so until
+    its version changes: nobody's nodes are restarted only for that.
+    """
     spec = _pod_spec(cluster, pool, version)
+    if (
+        stateful_set is None
+        or annotation_of(stateful_set, VERSION) != version
+        or _is_restricted(stateful_set)
+    ):
+        _restrict(spec)
     labels, annotations = pool_labels(cluster, pool), {VERSION: version}
     said = {"labels": labels, "spec": spec, "version": version}
     if security.asked:
@@ -92,6 +104,24 @@ def wanted_template(cluster: Object, pool: Pool, version: str, security: Securit
         annotations[CERTIFICATES] = said["certificates"] = security.digest
     annotations[TEMPLATE] = template_hash(said)
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _restrict(spec: Tree) -> None:
+    """Give up what a database does not need."""
+    context = spec.setdefault("securityContext", {})
+    context["seccompProfile"] = {"type": "RuntimeDefault"}
+    if context.get("runAsUser"):
+        # Else it is the image that says who runs, and it may do so by a name, of which nobody knows whether it is root's.
+        context["runAsNonRoot"] = True
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        container["securityContext"] = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def _is_restricted(stateful_set: Object) -> bool:
+    return "seccompProfile" in stateful_set.at("spec", "template", "spec", "securityContext", default={})
 
 
 def template_hash(said: Any) -> str:

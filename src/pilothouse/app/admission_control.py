@@ -1,0 +1,29 @@
+"""What a server admits, as ``--admission-control-config-file`` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pilothouse.apiserver.pod_security.configuration import DEFAULT_CONFIGURATION, PodSecurityConfiguration
+from pilothouse.apiserver.pod_security.configuration_file import (
+    AdmissionFileError,
+    read_admission_configuration,
+)
+from pilothouse.app.options import StartError, read_file
+
+
+def pod_security(file: Path | None) -> PodSecurityConfiguration:
+    """The configuration in a file; without one, Kubernetes' defaults. Raises ``StartError``."""
+    if file is None:
+        return DEFAULT_CONFIGURATION
+    try:
+        return read_admission_configuration(_read(file), file, _read)
+    except AdmissionFileError as problem:
+        raise StartError(f"the admission configuration can't be used:\n{problem}") from None
+
+
+def _read(file: Path) -> str:
+    try:
+        return read_file(file).decode()
+    except UnicodeDecodeError as problem:
+        raise StartError(f"{file} is not UTF-8: {problem}") from None

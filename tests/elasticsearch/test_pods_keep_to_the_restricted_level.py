@@ -1,0 +1,70 @@
+"""Pods of a cluster keep to `restricted`. One that was made when they did not is not restarted for that, and gets it with its next version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kit.elastic import Sea, elastic, pool, writes
+from tests.kit.upgrading_elastic import NEW, OLD, images, the_set, three_nodes
+
+from pilothouse.api.navigator.labels import TEMPLATE
+from pilothouse.api.nouns import Pod
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.pod_security.evaluation import evaluate
+from pilothouse.api.pod_security.policy import RESTRICTED, LevelVersion
+from pilothouse.controllers.elasticsearch.sets import template_hash
+
+AS_SOMEBODY = {"securityContext": {"runAsUser": 1000}}
+PILOT = {"pilotImage": {"repository": "pilothouse", "tag": "1"}}
+
+
+def complaint(pod: Object) -> str:
+    return evaluate(LevelVersion(RESTRICTED), pod.thawed()["metadata"], pod.thawed()["spec"]).detail
+
+
+@pytest.mark.parametrize("more", [{}, PILOT], ids=["plain", "with a pilot from an image"])
+def test_a_new_cluster_fits_a_restricted_namespace(more: dict[str, Any]) -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("mixed", 1, "data", "master")], **AS_SOMEBODY, **more))
+    sea.sail(test)
+    assert complaint(sea.of(Pod, "es-test-mixed-0")) == ""
+
+
+def test_who_runs_it_has_to_be_said_for_that() -> None:
+    sea = Sea()
+    test = sea.add(elastic("test", pools=[pool("mixed", 1, "data", "master")]))
+    sea.sail(test)
+    assert complaint(sea.of(Pod, "es-test-mixed-0")) == (
+        'runAsNonRoot != true (pod or container "elasticsearch" must set securityContext.runAsNonRoot=true)'
+    )
+
+
+def unrestricted(tree: Tree) -> Tree:
+    """A template as it was made before, with the hash that it had."""
+    spec, labels = tree["spec"], tree["metadata"]["labels"]
+    spec.pop("securityContext")
+    for container in spec["containers"]:
+        container.pop("securityContext")
+    tree["metadata"]["annotations"][TEMPLATE] = template_hash(
+        {"labels": labels, "spec": spec, "version": OLD}
+    )
+    return tree
+
+
+def test_a_cluster_from_before_is_restarted_only_when_its_version_changes() -> None:
+    sea, test = three_nodes()
+    stateful_set = the_set(sea)
+    old = unrestricted(stateful_set.thawed()["spec"]["template"])
+    sea.change(stateful_set, lambda tree: tree["spec"].update(template=old))
+    for ordinal in range(3):
+        hashed = {TEMPLATE: old["metadata"]["annotations"][TEMPLATE]}
+        pod = sea.of(Pod, f"es-test-data-{ordinal}")
+        sea.change(pod, lambda tree, hashed=hashed: tree["metadata"]["annotations"].update(hashed))
+    assert writes(sea.decided(test), "StatefulSet") == []
+    assert writes(sea.decided(test), "Pod") == []
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert images(sea) == [NEW] * 3
+    assert "seccompProfile" in the_set(sea).at("spec", "template", "spec", "securityContext")
+    assert writes(sea.decided(test), "StatefulSet") == []
