@@ -13,6 +13,7 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +23,21 @@ import msgspec
 import pytest
 from tests.kit.waiting import eventually
 
+import pilothouse
 from pilothouse.supervise.containers import Container, adopt, start
-from pilothouse.supervise.launching import Launch, LogPolicy, View
+from pilothouse.supervise.launching import Launch, LogPolicy, Mount, View
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
 PLAIN_VIEW = View(hostname="box")
+REPOSITORY = str(Path(__file__).parents[2])
+INSTALLATION = (
+    sys.prefix,
+    sys.base_prefix,
+    sys.executable,
+    str(Path(pilothouse.__file__).parent),
+    REPOSITORY,
+)
+"""What a program of a test needs to import this project and its tests."""
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="it mounts a filesystem or becomes another user, which only root may"
@@ -129,7 +140,8 @@ def zombies_of(pid: int) -> list[int]:
 @pytest.fixture(params=["plain", "view"])
 async def box(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Box]:
     """Every test of what holds for any container runs twice: on the bare machine, and in a view of its own."""
-    box = Box(tmp_path, PLAIN_VIEW if request.param == "view" else None)
+    inside = with_mounts(PLAIN_VIEW, machine=INSTALLATION, mounts=(Mount(str(tmp_path), str(tmp_path)),))
+    box = Box(tmp_path, inside if request.param == "view" else None)
     yield box
     await box.clear()
 

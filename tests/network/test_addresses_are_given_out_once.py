@@ -12,9 +12,8 @@ from pilothouse.node.addresses.ranges import BLOCK, LOOPBACK, BadRange, Loopback
 
 
 def test_two_agents_on_one_machine_have_blocks_of_their_own(tmp_path: Path) -> None:
-    seed = str(tmp_path)
-    first = LoopbackBlock.claim(preferred="", seed=seed)
-    second = LoopbackBlock.claim(preferred="", seed=seed)
+    first = LoopbackBlock.claim(preferred="", data=tmp_path)
+    second = LoopbackBlock.claim(preferred="", data=tmp_path)
     try:
         assert not first.network.overlaps(second.network)
         for block in (first, second):
@@ -26,10 +25,10 @@ def test_two_agents_on_one_machine_have_blocks_of_their_own(tmp_path: Path) -> N
 
 
 def test_an_agent_that_comes_back_has_its_block_again(tmp_path: Path) -> None:
-    first = LoopbackBlock.claim(preferred="", seed=str(tmp_path))
-    other = LoopbackBlock.claim(preferred="", seed=str(tmp_path))
+    first = LoopbackBlock.claim(preferred="", data=tmp_path)
+    other = LoopbackBlock.claim(preferred="", data=tmp_path)
     other.close()
-    again = LoopbackBlock.claim(preferred=str(other.network), seed=str(tmp_path))
+    again = LoopbackBlock.claim(preferred=str(other.network), data=tmp_path)
     try:
         assert again.network == other.network
     finally:

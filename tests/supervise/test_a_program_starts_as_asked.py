@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.kit.containers import Box, needs_ordinary_user, needs_root
+from tests.kit.containers import PLAIN_VIEW, Box, needs_ordinary_user, needs_root, with_mounts
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise.containers import Container, adopt, start
-from pilothouse.supervise.launching import LaunchError, LogPolicy, User
+from pilothouse.supervise.launching import LaunchError, LogPolicy, Mount, User
 
 
 async def test_its_exit_code_is_told(box: Box) -> None:
@@ -231,7 +231,11 @@ async def test_who_the_kernel_kills_first_is_set(box: Box) -> None:
 
 @needs_ordinary_user
 async def test_an_ordinary_user_looks_like_the_user_asked_for(views: Box, tmp_path: Path) -> None:
-    container = await views.shell(f"id -u; id -g; touch {tmp_path}/made", user=User(uid=1234, gid=2345))
+    container = await views.shell(
+        "id -u; id -g; touch /made/made",
+        user=User(uid=1234, gid=2345),
+        view=with_mounts(PLAIN_VIEW, mounts=(Mount(str(tmp_path), "/made"),)),
+    )
     await container.exited()
     assert views.output(container) == ["1234", "2345"]
     assert (tmp_path / "made").stat().st_uid == os.getuid()

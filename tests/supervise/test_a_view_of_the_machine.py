@@ -124,7 +124,7 @@ async def test_what_lies_beside_a_mount_stays_as_it_is(views: Box, volume: Path)
         + who
         + "$NF}}' | grep -v -e ^total -e pilothouse-test"
     )
-    for folder in ("/etc", "/usr/bin", "/var"):
+    for folder in ("/usr", "/usr/bin", "/usr/share"):
         script = listing.format(folder)
         outside = do("/bin/sh", "-c", script)
         inside = await look(views, script, Mount(str(volume), f"{folder}/pilothouse-test"))
@@ -132,9 +132,75 @@ async def test_what_lies_beside_a_mount_stays_as_it_is(views: Box, volume: Path)
         assert inside
 
 
-async def test_the_root_has_what_the_machines_has(views: Box) -> None:
-    inside = await look(views, "ls -A /")
-    assert set(inside) == set(os.listdir("/"))
+async def test_of_the_machine_it_sees_programs_and_nothing_else(views: Box, tmp_path: Path) -> None:
+    inside = await look(
+        views,
+        f"ls -A /; ls -A /tmp /var/lib /home /root /run/lock /mnt /opt /srv; ls -d {tmp_path}; ls -A {Path.home()}",
+    )
+    listing, rest = inside[: inside.index("/home:")], inside[inside.index("/home:") :]
+    own = {"dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var"}
+    assert set(listing) - {""} <= own | {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
+    assert {line for line in rest if line and not line.endswith(":")} == {
+        f"ls: cannot access '{tmp_path}': No such file or directory"
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/shadow",
+        "/etc/gshadow",
+        "/etc/sudoers",
+        "/etc/ssl/private",
+        "/etc/ssh",
+        "/etc/subuid",
+        "/etc/pam.d",
+        "/boot",
+        "/lost+found",
+    ],
+)
+async def test_what_is_not_on_the_list_is_not_there(views: Box, path: str) -> None:
+    assert await look(views, f"test -e {path} && echo there") == []
+
+
+async def test_what_it_sees_of_the_machine_is_read_only_and_gives_no_privileges(views: Box) -> None:
+    said = await look(
+        views,
+        "for d in /usr /usr/bin /etc/alternatives; do touch $d/x 2>/dev/null && echo $d; done; "
+        "awk '$2 ~ /^.(usr|bin|lib|etc|tmp|var|home|root)/ && $4 !~ /nosuid/ {print $2}; "
+        "$2 ~ /^.(usr|bin|lib|etc|tmp|var|home|root)/ && $4 !~ /nodev/ {print $2}' /proc/mounts",
+    )
+    assert said == []
+
+
+async def test_its_own_folders_can_be_written_and_are_not_the_machines(views: Box) -> None:
+    folders = ("/tmp", "/var/tmp", "/run/lock") + (
+        ("/var/lib", "/home", "/root", "/run") if os.geteuid() == 0 else ()
+    )
+    script = "; ".join(f"touch {folder}/pilothouse-test && echo fine" for folder in folders)
+    assert await look(views, script) == ["fine"] * len(folders)
+    assert not any(there(f"{folder}/pilothouse-test") for folder in folders)
+
+
+async def test_its_home_is_made_for_it(views: Box) -> None:
+    container = await views.shell(
+        "touch ~/x && echo $HOME", env={"HOME": "/home/someone", "PATH": "/usr/bin:/bin"}
+    )
+    await container.exited()
+    assert views.output(container) == ["/home/someone"]
+
+
+async def test_more_of_the_machine_is_shown_when_asked_for(views: Box, tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    (shown / "deep").mkdir(parents=True)
+    (shown / "deep/file").write_text("of the machine\n")
+    (tmp_path / "link").symlink_to("shown/deep")
+    said = await look(
+        views,
+        f"cat {tmp_path}/link/file; touch {shown}/deep/x 2>/dev/null || echo closed; ls {tmp_path}",
+        machine=(str(tmp_path / "link"),),
+    )
+    assert said == ["of the machine", "closed", "link", "shown"]
 
 
 @pytest.mark.parametrize(
@@ -205,10 +271,11 @@ async def test_a_folder_that_is_covered_keeps_what_is_mounted_in_it(
         Mount(str(volume), f"{crowded}/entry-0"),
         Mount(str(volume), f"{crowded}/new/deep"),
         Mount(str(tmp_path / "inner"), f"{crowded}/entry-0/in/side"),
+        machine=(str(crowded),),
         read_only_root=read_only_root,
     )
     assert said[:3] == ["from the volume", "from the volume", str(entries + 1)]
-    assert said[3:] == (["read-only"] if read_only_root else [])
+    assert said[3:] == (["read-only"] if read_only_root or entries < 256 else [])
     assert {"a", "b"} <= set(os.listdir(volume))
     assert os.listdir(tmp_path / "inner") == ["c"]
     assert not there(f"{crowded}/new")
@@ -225,7 +292,12 @@ async def test_what_the_machine_has_mounted_in_a_covered_folder_is_there(
     do("mount", "-t", "tmpfs", "pilothouse-test", crowded / "entry-0")
     try:
         (crowded / "entry-0/file").write_text("mounted\n")
-        said = await look(views, f"cat {crowded}/entry-0/file", Mount(str(volume), f"{crowded}/new"))
+        said = await look(
+            views,
+            f"cat {crowded}/entry-0/file",
+            Mount(str(volume), f"{crowded}/new"),
+            machine=(str(crowded),),
+        )
         assert said == ["mounted"]
     finally:
         do("umount", crowded / "entry-0")
@@ -308,23 +380,29 @@ async def test_a_read_only_root_leaves_the_mounts_writable(views: Box, volume: P
 
 
 async def test_hidden_folders_look_empty(views: Box, volume: Path, tmp_path: Path) -> None:
-    script = f"ls -A {tmp_path}; touch {tmp_path}/x; cat /data/file"
-    said = await look(views, script, Mount(str(volume), "/data"), hidden=(str(tmp_path), "/no/such/folder"))
-    assert len(said) == 2
-    assert "Read-only" in said[0]
-    assert said[1] == "from the volume"
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden/secret").touch()
+    script = f"ls -A {tmp_path}/hidden /whole/hidden; touch {tmp_path}/hidden/x; cat /data/file"
+    said = await look(
+        views,
+        script,
+        Mount(str(volume), "/data"),
+        Mount(str(tmp_path), "/whole"),
+        machine=(str(tmp_path),),
+        hidden=(str(tmp_path / "hidden"), "/no/such/folder"),
+    )
+    assert said[:3] == ["/whole/hidden:", "", f"{tmp_path}/hidden:"] or said[:3] == [
+        f"{tmp_path}/hidden:",
+        "",
+        "/whole/hidden:",
+    ]
+    assert "Read-only" in said[3]
+    assert said[4:] == ["from the volume"]
 
 
 @needs_ordinary_user
-async def test_all_of_home_can_be_hidden(views: Box) -> None:
-    said = await look(views, f"ls -A {Path.home()}; echo fine", hidden=(str(Path.home()),))
-    assert said == ["fine"]
-
-
-async def test_a_volume_may_lie_over_a_hidden_folder(views: Box, volume: Path, tmp_path: Path) -> None:
-    script = f"cat {tmp_path.parent}/file; ls -d {tmp_path}"
-    said = await look(views, script, Mount(str(volume), str(tmp_path.parent)), hidden=(str(tmp_path),))
-    assert said[0] == "from the volume"
+async def test_a_folder_that_is_closed_to_us_is_in_nobodys_way(views: Box) -> None:
+    assert await look(views, f"ls -A {Path.home()} 2>/dev/null; echo fine") == ["fine"]
 
 
 @needs_root
@@ -334,7 +412,7 @@ async def test_a_volume_that_is_unmounted_outside_is_let_go(views: Box, tmp_path
     other.mkdir()
     do("mount", "-t", "tmpfs", "pilothouse-test", other)
     try:
-        container = await views.shell("sleep 1000", view=with_mounts(PLAIN_VIEW, hidden=(str(tmp_path),)))
+        container = await views.shell("sleep 1000")
         assert f"{other} ".encode() not in (content(f"/proc/{container.pid}/mountinfo") or b"")
     finally:
         do("umount", other)

@@ -36,7 +36,10 @@ def test_a_mount_in_a_closed_folder_is_in_nobodys_way(work: Path) -> None:
     inside.parent.chmod(0o700)
     subprocess.run(["mount", "-t", "tmpfs", "pilothouse-test", inside], check=True)
     try:
-        run_as_nobody(work, "tests/supervise/test_a_view_of_the_machine.py::test_all_of_home_can_be_hidden")
+        run_as_nobody(
+            work,
+            "tests/supervise/test_a_view_of_the_machine.py::test_a_folder_that_is_closed_to_us_is_in_nobodys_way",
+        )
     finally:
         subprocess.run(["umount", inside], check=True)
 

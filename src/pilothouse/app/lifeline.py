@@ -2,15 +2,22 @@
 
 await_word(descriptor)                  # before the loop: whoever looks after us says when
 stop_when_closed(stop, descriptor)      # within it: whoever looks after us is gone
+
+From then on the loop answers the parent's questions whether it still runs (``liveness``), and SIGUSR2 has the stacks of all threads
+written to the log, which works in a process whose loop is stuck too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import faulthandler
 import logging
 import os
+import signal
 from collections.abc import Callable
 
+from pilothouse.app.liveness import ANSWER, ASK
 from pilothouse.app.stopping import Stop
 
 ALONE_SECONDS = 5.0
@@ -33,9 +40,22 @@ def stop_when_closed(stop: Stop, descriptor: int) -> None:
 def when_closed(descriptor: int, then: Callable[[], None]) -> None:
     """Have something done when the other end is closed."""
     loop = asyncio.get_running_loop()
+    # No program that this process starts holds the line too.
+    os.set_inheritable(descriptor, False)
+    os.set_blocking(descriptor, False)
+    faulthandler.register(signal.SIGUSR2)
 
     def heard() -> None:
-        if not os.read(descriptor, 64):
+        try:
+            said = os.read(descriptor, 64)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            said = b""
+        if ASK in said:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                os.write(descriptor, ANSWER)
+        if not said:
             loop.remove_reader(descriptor)
             loop.call_later(ALONE_SECONDS, _leave)
             then()

@@ -181,6 +181,8 @@ def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random)
         return Network.open(settings, api, clock, rng)
     except (BadRange, BadLedger, NoBlock) as problem:
         raise StartError(str(problem)) from None
+    except OSError as problem:
+        raise StartError(f"{settings.data} can't be written: {explain(problem)}") from None
 
 
 async def _announce(agent: Agent, settings: NodeSettings, announce: Callable[[str], None]) -> None:

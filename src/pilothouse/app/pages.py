@@ -3,11 +3,14 @@
     async with serving("127.0.0.1", 0, {"/healthz": lambda: Page(200, "ok")}) as port:
         …
 
-For loopback addresses and networks that are trusted: whoever reaches it may read. Nothing can be changed by it.
+Anybody who reaches the port may read, pods on the same machine too, so that pages hold nothing but health and counts: no names of
+objects, no values. Nothing can be changed by it. Idle connections can't use up the process's files: with ``MOST_CONNECTIONS`` open,
+the oldest makes room for the next.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +20,7 @@ from aiohttp import web
 from pilothouse.app.options import StartError, explain
 
 TEXT = "text/plain; charset=utf-8"
+MOST_CONNECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,16 @@ class Page:
     status: int
     text: str
     content_type: str = TEXT
+
+
+class _BoundedServer(web.Server):
+    """Closes its oldest connection when there are too many."""
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        for oldest in self.connections[:-MOST_CONNECTIONS]:
+            if oldest.transport is not None:
+                oldest.transport.close()
 
 
 @asynccontextmanager
@@ -41,7 +55,7 @@ async def serving(host: str, port: int, pages: Mapping[str, Callable[[], Page]])
             return _response(Page(405, "pages can be read, with GET, and nothing else\n"))
         return _response(make())
 
-    runner = web.ServerRunner(web.Server(answer))
+    runner = web.ServerRunner(_BoundedServer(answer))
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)

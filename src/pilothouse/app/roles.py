@@ -8,8 +8,11 @@
 
 A role that ends unasked is started again, after a pause that grows, and that is told. Its stderr and what it says goes to a log.
 It runs in a process group of its own, so that Ctrl-C at the terminal reaches only whoever looks after it. It holds the other
-end of a pipe, its *lifeline*: a byte in it says "begin", and its end that nobody looks after the role any more, so that it
+end of a socket pair, its *lifeline*: a byte in it says "begin", and its end that nobody looks after the role any more, so that it
 stops by itself. That is how nothing is left running when we are killed.
+
+By the same socket pair a role is asked whether it still runs (``liveness``): one that hangs writes the stacks of its threads to its
+log if it can, is killed, and is started again as if it had ended by itself.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pilothouse.app.liveness import Heartbeat, Liveness
 from pilothouse.base.backoff import Backoff
 
 PAUSES = Backoff(first=0.5, factor=2.0, longest=30.0)
@@ -31,11 +36,13 @@ STEADY = 60.0
 """Seconds after which a role that ends has not failed "again"."""
 PAGES = "health and metrics are at "
 """With this a controller-manager says where it can be looked at."""
+HUNG_SECONDS = 5.0
+"""How long a role that hangs has to end by itself before it is killed."""
 LARGEST_LOG = 10 * 1024 * 1024
 _TAIL = 2000
 
 Argv = Callable[[], tuple[str, ...]]
-"""The command, asked for at each start. ``{lifeline}`` in it stands for the number of the pipe's end."""
+"""The command, asked for at each start. ``{lifeline}`` in it stands for the number of the lifeline's end."""
 
 
 class RoleFailed(Exception):
@@ -54,6 +61,9 @@ class Role:
     """Whether it is started before it is told, so that it has loaded its program by then."""
     inherits: tuple[int, ...] = ()
     """Descriptors that it holds as long as it lives."""
+    liveness: Liveness = field(default_factory=Liveness)
+    asked_to_end: int = signal.SIGTERM
+    """The signal for one that hangs: it must not do, when it wakes, what only an orderly stop should do."""
 
 
 @dataclass
@@ -67,6 +77,8 @@ class Health:
     state: str = "starting"
     lines: list[str] = field(default_factory=list)
     """What the process that runs has said on stdout."""
+    last_end: str = ""
+    """How the process before this one ended; empty if there was none."""
 
 
 class Keeper:
@@ -81,11 +93,12 @@ class Keeper:
         self._say = say
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
-        self._line = -1
+        self._line: socket.socket | None = None
         self._told = asyncio.Event()
         if not role.waits:
             self._told.set()
         self._ready = asyncio.Event()
+        self._silence = ""
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -103,6 +116,7 @@ class Keeper:
                 ending = last_words = f"can't be started ({problem.strerror})"
             if self._stopping.is_set():
                 break
+            self.health.last_end = f"hung: {self._silence}" if self._silence else ending
             if not self._ready.is_set():
                 self._note("failed")
                 raise RoleFailed(f"{self.role.name}: {last_words or f'it {ending}'}")
@@ -120,9 +134,9 @@ class Keeper:
     def begin(self) -> None:
         """What the role needs is there, now and from now on."""
         self._told.set()
-        if self._line >= 0:
-            with contextlib.suppress(BrokenPipeError):
-                os.write(self._line, b"!")
+        if self._line is not None:
+            with contextlib.suppress(ConnectionError):
+                self._line.send(b"!")
 
     async def ready(self) -> str:
         """The first line that it said."""
@@ -168,34 +182,54 @@ class Keeper:
     async def _live(self) -> int:
         """One process, from its start to its end; its status."""
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        theirs, ours = os.pipe()
+        theirs, ours = socket.socketpair()
+        ours.setblocking(False)
         self.health.lines.clear()
-        try:
-            try:
-                with self._log.open("ab") as log:
-                    self._process = process = await asyncio.create_subprocess_exec(
-                        *(each.replace("{lifeline}", str(theirs)) for each in self.role.argv()),
-                        stdin=asyncio.subprocess.DEVNULL,
-                        stdout=asyncio.subprocess.PIPE,
-                        stderr=log,
-                        pass_fds=(theirs, *self.role.inherits),
-                        process_group=0,
-                    )
-            finally:
-                os.close(theirs)
+        self._silence = ""
+        with ours:
+            with theirs, self._log.open("ab") as log:
+                self._process = process = await asyncio.create_subprocess_exec(
+                    *(each.replace("{lifeline}", str(theirs.fileno())) for each in self.role.argv()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                    pass_fds=(theirs.fileno(), *self.role.inherits),
+                    process_group=0,
+                )
             self._line = ours
             if self._told.is_set():
-                os.write(ours, b"!")
+                ours.send(b"!")
             self.health.pid, self.health.since = process.pid, time.time()
             self.health.starts += 1
             self._note("starting")
             if self._stopping.is_set():
                 self._signal(signal.SIGTERM)
-            await self._listen(process)
-            return await process.wait()
-        finally:
-            self._line = -1
-            os.close(ours)
+            watching = asyncio.create_task(self._end_if_hung(process, ours))
+            try:
+                await self._listen(process)
+                return await process.wait()
+            finally:
+                self._line = None
+                watching.cancel()
+
+    async def _end_if_hung(self, process: asyncio.subprocess.Process, line: socket.socket) -> None:
+        await self._told.wait()
+        heartbeat = Heartbeat(line, self.role.liveness, lambda: self.health.state == "starting")
+        silence = await heartbeat.hung()
+        if self._stopping.is_set():
+            # It takes its time, which it has; the stop kills it in the end.
+            return
+        self._silence = f"no answer for {silence:g} s"
+        self._note("hung")
+        self._say(
+            f"{self.role.name} has not answered for {silence:g} s, though its process {process.pid} exists: "
+            f"it is killed; what it was doing is in {self._log}"
+        )
+        for number, patience in (signal.SIGUSR2, 1.0), (self.role.asked_to_end, HUNG_SECONDS):
+            self._signal(number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), patience)
+        self._signal(signal.SIGKILL)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         """Keep what it says, until it says no more."""

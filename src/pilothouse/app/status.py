@@ -33,7 +33,7 @@ class Seen:
 
     headline: str
     roles: tuple[Row, ...] = ()
-    """Name, state, process, age, restarts, memory."""
+    """Name, state, process, age, restarts, memory, and how the process before it ended."""
     nodes: tuple[Row, ...] = ()
     """Name, status, pods, age."""
     pods: tuple[Row, ...] = ()
@@ -75,14 +75,14 @@ def _items(path: Path, what: str) -> list[dict[str, Any]]:
 
 def _roles(report: Report, now: float) -> tuple[Row, ...]:
     found: list[Row] = [
-        ("up", "running", str(report.pid), human_age(now - report.since), "0", memory(report.pid))
+        ("up", "running", str(report.pid), human_age(now - report.since), "0", memory(report.pid), "")
     ]
     for role in report.roles:
-        alive = role.state in ("starting", "running", "stopping")
+        alive = role.state in ("starting", "running", "hung", "stopping")
         age = human_age(max(0.0, now - role.since)) if alive else ""
         pid = str(role.pid) if alive else ""
         used = memory(role.pid) if alive else ""
-        found.append((role.name, role.state, pid, age, str(max(0, role.starts - 1)), used))
+        found.append((role.name, role.state, pid, age, str(max(0, role.starts - 1)), used, role.last_end))
     return tuple(found)
 
 

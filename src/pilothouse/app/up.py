@@ -21,10 +21,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 from pilothouse.app import memory, up_folder
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.default_classes import make_default_classes
+from pilothouse.app.liveness import Liveness
 from pilothouse.app.options import StartError
 from pilothouse.app.roles import PAGES, Keeper, Role, RoleFailed, keep_small
 from pilothouse.app.stopping import Stop
@@ -57,6 +59,8 @@ class UpOptions:
     node_flags: tuple[str, ...] = ()
     server_flags: tuple[str, ...] = ()
     manager_flags: tuple[str, ...] = ()
+    liveness: Liveness = field(default_factory=Liveness)
+    """When a process that does not answer is started again."""
     began: float = field(default_factory=time.time)
     """When the process was started."""
 
@@ -95,6 +99,13 @@ class _Wishes:
     keep: bool
 
 
+class _Common(TypedDict):
+    """What is the same for all roles."""
+
+    inherits: tuple[int, ...]
+    liveness: Liveness
+
+
 class _Up:
     """The roles of one control plane, and what is told of them."""
 
@@ -106,11 +117,13 @@ class _Up:
         self._port = options.port
         self._url = ""
         self._ready = 0.0
+        common: _Common = {"inherits": (lock,), "liveness": options.liveness}
         roles = (
-            Role("apiserver", self._server_argv, inherits=(lock,)),
+            Role("apiserver", self._server_argv, **common),
             # Not before the server answers: until then the other two need the processor, and nobody needs decisions.
-            Role("controller-manager", self._manager_argv, waits=True, loads=False, inherits=(lock,)),
-            Role("node", self._node_argv, waits=True, inherits=(lock,)),
+            Role("controller-manager", self._manager_argv, waits=True, loads=False, **common),
+            # One that wakes up after all leaves its pods running, for the next to take up.
+            Role("node", self._node_argv, waits=True, asked_to_end=signal.SIGUSR1, **common),
         )
         self._keepers = {
             role.name: Keeper(role, self._log(role.name), say, self._write_report) for role in roles
@@ -240,7 +253,8 @@ class _Up:
             keep=self._wishes.keep,
             ready=self._ready,
             roles=tuple(
-                RoleReport(each.name, each.state, each.pid, each.since, each.starts) for each in healths
+                RoleReport(each.name, each.state, each.pid, each.since, each.starts, each.last_end)
+                for each in healths
             ),
             manager=self._manager_address(),
         )

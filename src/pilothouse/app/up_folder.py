@@ -42,6 +42,8 @@ class RoleReport:
     pid: int
     since: float
     starts: int
+    last_end: str = ""
+    """How the process before this one ended; empty if there was none."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,10 @@ def _shown(seen: Seen) -> Group:
 
     parts: list[Text | Table] = [Text(seen.headline, style="bold" if seen.up else "")]
     if seen.roles:
-        parts.append(_table(("ROLE", "STATE", "PID", "AGE", "RESTARTS", "MEMORY"), seen.roles, state=1))
+        columns: Row = ("ROLE", "STATE", "PID", "AGE", "RESTARTS", "MEMORY", "LAST END")
+        # Where every process is the first of its kind, there is nothing to say.
+        shown = len(columns) if any(row[-1] for row in seen.roles) else len(columns) - 1
+        parts.append(_table(columns[:shown], tuple(row[:shown] for row in seen.roles), state=1))
     if seen.problem:
         parts.append(Text(f"The server can't be asked: {seen.problem}", style="red"))
     if seen.nodes:

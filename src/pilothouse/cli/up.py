@@ -13,7 +13,7 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.cli.node_flags import pod_cidr_flag, tier_flag
-from pilothouse.cli.parameters import Listen
+from pilothouse.cli.parameters import Duration, Listen
 from pilothouse.cli.store_flags import data_flag
 
 if TYPE_CHECKING:
@@ -43,6 +43,14 @@ if TYPE_CHECKING:
     help="Where the controller-manager's metrics can be read, without TLS; port 0 takes a free one at each start.",
 )
 @click.option(
+    "--liveness-period",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="How often each process is asked whether it still runs. One that misses three in a row is killed and started "
+    "again; 0s asks none.",
+)
+@click.option(
     "--keep", is_flag=True, help="Leave pods running when told to stop; the next `up` takes them up."
 )
 def up(
@@ -52,6 +60,7 @@ def up(
     pod_cidr: str,
     tiers: tuple[tuple[str, Path], ...],
     manager_listen: tuple[str, int],
+    liveness_period: float,
     keep: bool,
 ) -> None:
     """Run a whole control plane: API server, controllers, and this machine as a node.
@@ -62,6 +71,7 @@ def up(
 
     from pilothouse.app.addresses import bracketed
     from pilothouse.app.data_folder import DataFolder
+    from pilothouse.app.liveness import Liveness
     from pilothouse.app.node_names import check_node_name, default_node_name, kept_node_name
     from pilothouse.app.up import UpOptions, run
 
@@ -91,6 +101,7 @@ def up(
                 *(("--pod-cidr", pod_cidr) if pod_cidr else ()),
                 *(f"--tier={tier}={folder}" for tier, folder in tiers),
             ),
+            liveness=Liveness(period=liveness_period),
             manager_flags=("--listen", bracketed(*manager_listen)),
             began=_process_start(),
         )

@@ -258,7 +258,8 @@ def _sole(settings: NodeSettings) -> Iterator[None]:
     """Nobody else has the data folder meanwhile. Raises ``DataInUse``."""
     settings.data.mkdir(parents=True, exist_ok=True)
     lock = settings.data / "agent.lock"
-    with lock.open("a") as file:
+    # For us alone: whoever can open a file can also lock it.
+    with open(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -30,6 +30,8 @@ from pilothouse.supervise.launching import Exit, LaunchError
 
 STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
 _HEADER = struct.Struct(">BI")
+_CREDENTIALS = struct.Struct("iII")
+"""Of the other end of a socket: process, user, group."""
 
 
 class Attached:
@@ -91,15 +93,9 @@ class Attached:
 
 
 async def attach(folder: Path) -> Attached:
-    """Raises LaunchError (NotRunning) when nothing runs there."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    """Raises LaunchError: NotRunning when nothing runs there, MachineRefused when another user's process listens there."""
+    connection = connect(folder, records.ATTACH)
     try:
-        # A socket's address holds 108 bytes, which a folder's path soon exceeds.
-        held = os.open(folder, os.O_PATH | os.O_CLOEXEC)
-        try:
-            connection.connect(f"/proc/self/fd/{held}/{records.ATTACH}")
-        finally:
-            os.close(held)
         connection.setblocking(False)
         out = connection.dup()
         out.setblocking(False)
@@ -109,6 +105,23 @@ async def attach(folder: Path) -> Attached:
             out.close()
             raise
         return Attached(reader, writer, out)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def connect(folder: Path, name: str) -> socket.socket:
+    """A connection to one of the sockets of a container's shim. Raises LaunchError as `attach` does."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # A socket's address holds 108 bytes, which a folder's path soon exceeds.
+        held = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{held}/{name}")
+        finally:
+            os.close(held)
+        _check_owner(connection, folder / name)
+        return connection
     except (FileNotFoundError, ConnectionRefusedError):
         connection.close()
         raise LaunchError(
@@ -117,3 +130,14 @@ async def attach(folder: Path) -> Attached:
     except BaseException:
         connection.close()
         raise
+
+
+def _check_owner(connection: socket.socket, path: Path) -> None:
+    """See that the other end is a shim of ours. Raises LaunchError."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(peer)
+    if user not in (0, os.geteuid()):
+        raise LaunchError(
+            "MachineRefused",
+            f"{path} belongs to process {pid} of user {user}, which is no shim of this agent",
+        )

@@ -122,7 +122,9 @@ class Container:
     ) -> Entered:
         """Run one more program inside it. Raises LaunchError."""
         launch = records.read_launch(self.folder)
-        return await entering.enter(self.state.program, launch, argv, tty=tty, stdin=stdin, env=env, cwd=cwd)
+        return await entering.enter(
+            self.folder, self.state, launch, argv, tty=tty, stdin=stdin, env=env, cwd=cwd
+        )
 
     async def attach(self) -> Attached:
         """Follow its output and type its input. Raises LaunchError."""
@@ -217,7 +219,7 @@ def _signal(identity: Identity, number: int) -> None:
 def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[bytes]]:
     """The shim's first process, which ends as soon as the shim proper is on its own; and where that one answers."""
     reader, writer = os.pipe()
-    order = in_memory(msgspec.to_builtins(launch))
+    order = in_memory(msgspec.to_builtins(launch, builtin_types=(bytes,)))
     try:
         with (folder / records.SHIM_LOG).open("ab") as log:
             shim = subprocess.Popen(

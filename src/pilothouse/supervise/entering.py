@@ -1,6 +1,6 @@
 """Running one more program inside a container, as `kubectl exec` and exec probes do.
 
-    entered = await enter(identity, launch, ("pg_isready",), tty=False, stdin=False)
+    entered = await enter(folder, state, launch, ("pg_isready",), tty=False, stdin=False)
     print(await entered.stdout.read(), await entered.exited())
 
 It is in the container's namespaces and cgroups, runs as its user, and ends with the container, with us, or when told to.
@@ -12,17 +12,24 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import marshal
 import os
+import signal
+import socket
 import struct
-import subprocess
 import termios
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pilothouse.supervise.identifying import Gone, Handle, Identity
-from pilothouse.supervise.launching import Launch, LaunchError
+from pilothouse.supervise import records
+from pilothouse.supervise.attaching import connect
+from pilothouse.supervise.identifying import Gone, Handle
+from pilothouse.supervise.launching import KILLED, Launch, LaunchError
+from pilothouse.supervise.records import State
+from pilothouse.supervise.shim.terminal import receive_terminal, terminal_channel
 from pilothouse.supervise.spawning import in_memory, lean_command, read_all
 
 ENTER_SECONDS = 30.0
@@ -33,15 +40,15 @@ class Entered:
 
     def __init__(
         self,
-        helper: subprocess.Popen[bytes],
+        control: socket.socket,
         stdin: asyncio.StreamWriter | None,
         stdout: asyncio.StreamReader,
         stderr: asyncio.StreamReader | None,
         terminal: int | None,
         transports: Sequence[asyncio.BaseTransport],
     ) -> None:
-        self._helper = helper
-        self._handle = Handle.child(helper.pid)
+        self._control = control
+        self._result: asyncio.Task[int] = asyncio.ensure_future(_result(control))
         self._terminal = terminal
         self._transports = transports
         self.stdin = stdin
@@ -57,14 +64,12 @@ class Entered:
 
     async def exited(self) -> int:
         """Its exit code, 128 + n if signal n ended it. Output may still have to be read."""
-        await self._handle.wait()
-        code = self._helper.wait()
-        return code if code >= 0 else 128 - code
+        return await asyncio.shield(self._result)
 
     def kill(self) -> None:
         """End it at once; what it started itself and let go of stays, in the container."""
-        with contextlib.suppress(ProcessLookupError):
-            self._helper.terminate()
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
 
     async def close(self) -> None:
         """Kill it if it still runs, and let go of everything."""
@@ -75,11 +80,22 @@ class Entered:
         if self._terminal is not None:
             os.close(self._terminal)
             self._terminal = None
-        self._handle.close()
+        self._control.close()
+
+
+async def _result(control: socket.socket) -> int:
+    """What the helper says in the end; if it says nothing it was killed, with the container."""
+    loop = asyncio.get_running_loop()
+    heard = b""
+    with contextlib.suppress(ConnectionError):
+        while data := await loop.sock_recv(control, 16):
+            heard += data
+    return int(heard) if heard.isdigit() else KILLED + signal.SIGKILL
 
 
 async def enter(
-    program: Identity,
+    folder: Path,
+    state: State,
     launch: Launch,
     argv: Sequence[str],
     *,
@@ -90,15 +106,17 @@ async def enter(
 ) -> Entered:
     """Returns when it has been loaded. Raises LaunchError. What is not given is as the container's own program has it."""
     try:
-        held = Handle.open(program)
+        held = Handle.open(state.program)
     except Gone:
         raise LaunchError("NotRunning", "the container has ended") from None
     order: dict[str, Any] = {
-        "pid": program.pid,
+        "pid": state.pid,
         "argv": list(argv),
         "env": dict(launch.env if env is None else env),
         "cwd": launch.cwd if cwd is None else cwd,
         "user": msgspec.to_builtins(launch.user),
+        "confined": launch.view is not None,
+        "seccomp": launch.seccomp,
         "capabilities": msgspec.to_builtins(launch.capabilities),
         "cgroups": list(launch.cgroups),
         "umask": launch.umask,
@@ -108,7 +126,7 @@ async def enter(
     with contextlib.closing(held):
         ends = _Ends(tty=tty, stdin=stdin)
         try:
-            helper, answer = _spawn(order, ends)
+            control, answer = _ask(folder, state, order, ends)
         except BaseException:
             ends.close_outer()
             raise
@@ -121,10 +139,9 @@ async def enter(
             if heard:
                 reason, _, message = heard.decode(errors="replace").partition("\n")
                 raise LaunchError(reason, message)
-            return await ends.opened(helper)
+            return await ends.opened(control)
         except BaseException as error:
-            helper.terminate()
-            helper.wait()
+            control.close()
             ends.close_outer()
             if isinstance(error, TimeoutError):
                 raise LaunchError("TookTooLong", f"{argv[0]} was not loaded in {ENTER_SECONDS:g} s") from None
@@ -136,13 +153,12 @@ class _Ends:
 
     def __init__(self, *, tty: bool, stdin: bool) -> None:
         self.tty = tty
+        self._typed = stdin
         self._stdin = -1
         if tty:
-            self._stdout, slave = os.openpty()
+            self._stdout, inner = terminal_channel()
             self._stderr = -1
-            self.inner = (slave, slave, slave)
-            if stdin:
-                self._stdin = os.dup(self._stdout)
+            self.inner = (inner, inner, inner)
             return
         self._stdout, out = os.pipe()
         self._stderr, err = os.pipe()
@@ -162,14 +178,19 @@ class _Ends:
                 os.close(descriptor)
                 setattr(self, name, -1)
 
-    async def opened(self, helper: subprocess.Popen[bytes]) -> Entered:
+    async def opened(self, control: socket.socket) -> Entered:
         """As asyncio's streams, which own them from here on."""
-        terminal = os.dup(self._stdout) if self.tty else None
+        terminal = None
+        if self.tty:
+            self._stdout = receive_terminal(self._stdout)
+            terminal = os.dup(self._stdout)
+            if self._typed:
+                self._stdin = os.dup(self._stdout)
         transports: list[asyncio.BaseTransport] = []
         stdin = await self._writer("_stdin", transports)
         stdout = await self._reader("_stdout", transports)
         stderr = await self._reader("_stderr", transports) if self._stderr >= 0 else None
-        return Entered(helper, stdin, stdout, stderr, terminal, transports)
+        return Entered(control, stdin, stdout, stderr, terminal, transports)
 
     def _taken(self, name: str, mode: str) -> object:
         descriptor = getattr(self, name)
@@ -204,24 +225,26 @@ class _Reading(asyncio.StreamReaderProtocol):
         super().connection_lost(None if over else exc)
 
 
-def _spawn(order: dict[str, Any], ends: _Ends) -> tuple[subprocess.Popen[bytes], int]:
-    """The helper, and where it answers."""
+def _ask(folder: Path, state: State, order: dict[str, Any], ends: _Ends) -> tuple[socket.socket, int]:
+    """Have the shim start the helper: its control socket, and where it answers. Raises LaunchError."""
+    control, theirs = socket.socketpair()
     reading = in_memory(order)
     answer, answering = os.pipe()
     try:
-        helper = subprocess.Popen(
-            lean_command("entering", str(reading), str(answering), str(os.getpid())),
-            stdin=ends.inner[0],
-            stdout=ends.inner[1],
-            stderr=ends.inner[2],
-            pass_fds=(reading, answering),
-            start_new_session=True,
-            env={},
-        )
-    except BaseException:
+        with connect(folder, records.ENTER) as connection:
+            command = marshal.dumps(lean_command("entering", str(state.shim_pid)))
+            socket.send_fds(connection, [command], [*ends.inner, reading, answering, theirs.fileno()])
+        control.setblocking(False)
+        return control, answer
+    except BaseException as error:
         os.close(answer)
+        control.close()
+        if isinstance(error, OSError):
+            raise LaunchError(
+                "NotRunning", f"the container's shim can't be asked: {error.strerror}"
+            ) from None
         raise
     finally:
         os.close(reading)
         os.close(answering)
-    return helper, answer
+        theirs.close()

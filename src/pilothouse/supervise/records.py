@@ -5,6 +5,7 @@
     state.json     written before the program's first instruction: which processes, since when
     exit.json      how it ended
     attach.sock    see `attaching`
+    enter.sock     see `entering`
     shim.log       what went wrong with the shim itself
 
 A folder holds one run. The lock makes sure of it while the shim lives, state.json and exit.json afterwards.
@@ -29,6 +30,7 @@ STATE = "state.json"
 EXIT = "exit.json"
 SHIM_LOG = "shim.log"
 ATTACH = "attach.sock"
+ENTER = "enter.sock"
 
 
 class State(msgspec.Struct, frozen=True):

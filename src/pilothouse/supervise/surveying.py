@@ -21,9 +21,11 @@ from msgspec import Struct
 
 from pilothouse.supervise import cgroups
 from pilothouse.supervise.containers import start
-from pilothouse.supervise.launching import Launch, LaunchError, LogPolicy, Mount, View
+from pilothouse.supervise.launching import IdRange, Launch, LaunchError, LogPolicy, Mount, View
 
 SECONDS = 30.0
+_IDS = IdRange(first=0xFFFE0000)
+"""For the container that is tried; no pod is given these."""
 
 
 class Allowance(Struct, frozen=True):
@@ -49,15 +51,14 @@ class Survey(Struct, frozen=True):
 async def survey_machine(folder: Path, base: str) -> Survey:
     """`folder` is made, and removed again; `base` is where the node's cgroups are to be."""
     found = cgroups.find(base)
+    root = os.geteuid() == 0
+    ids = await _tried(folder, _IDS) if root else Allowance(False, f"{_who()}: it has no ids to give away")
     return Survey(
-        view=await _view(folder),
-        ids=_ids(),
+        view=ids if ids.allowed else await _tried(folder, None),
+        ids=ids,
         users=Allowance(True)
-        if os.geteuid() == 0
-        else Allowance(
-            False,
-            f"we are user {os.geteuid()}, not root: inside, any one number is shown for it, but no other is it",
-        ),
+        if root
+        else Allowance(False, f"{_who()}: inside, any one number is shown for it, but no other is it"),
         limits={
             each: Allowance(each not in found.unavailable, found.unavailable.get(each, ""))
             for each in cgroups.CONTROLLERS
@@ -65,9 +66,15 @@ async def survey_machine(folder: Path, base: str) -> Survey:
     )
 
 
-async def _view(folder: Path) -> Allowance:
+def _who() -> str:
+    return f"we are user {os.geteuid()}, not root"
+
+
+async def _tried(folder: Path, ids: IdRange | None) -> Allowance:
     """The program that is tried is the one we know to be there: our own interpreter."""
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    mount = Mount(str(folder), "/pilothouse-survey/here", read_only=True, mapped=ids is not None)
+    machine = (sys.prefix, sys.base_prefix, sys.executable)
     launch = Launch(
         argv=(
             sys.executable,
@@ -76,7 +83,8 @@ async def _view(folder: Path) -> Allowance:
             "-c",
             "import os; os._exit(os.getpid() != 1 or not os.path.isdir('/proc/1'))",
         ),
-        view=View(hostname="survey", mounts=(Mount(str(folder), "/pilothouse-survey/here", read_only=True),)),
+        view=View(hostname="survey", mounts=(mount,), machine=machine),
+        ids=ids,
         log=LogPolicy(str(folder / "log")),
     )
     try:
@@ -91,7 +99,3 @@ async def _view(folder: Path) -> Allowance:
     if exit.code:
         return Allowance(False, f"a container with a view of its own ended with code {exit.code}")
     return Allowance(True)
-
-
-def _ids() -> Allowance:
-    return Allowance(False, "containers have no ids of their own yet")

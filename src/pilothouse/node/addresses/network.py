@@ -106,7 +106,7 @@ class Network:
         if settings.pod_cidr:
             network, block = pod_range(settings.pod_cidr), None
         else:
-            block = LoopbackBlock.claim(preferred=ledger.network, seed=str(settings.data.absolute()))
+            block = LoopbackBlock.claim(preferred=ledger.network, data=settings.data)
             network = block.network
         return cls(settings, api, network, clock, rng, block=block, ledger=ledger)
 

@@ -1,4 +1,4 @@
-"""The last steps before a program runs: its cgroups, user, capabilities, signals; then the process *becomes* the program.
+"""The last steps before a program runs: its cgroups, user, capabilities, filters, signals; then the process *becomes* the program.
 
 Runs in the child, between fork and exec, and in those that enter a container. Every failure is a Refusal.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import _signal
 import errno
-import fcntl
 import os
-import termios
 
 from pilothouse.supervise.shim import kernel
 from pilothouse.supervise.shim.refusing import Refusal
@@ -48,25 +46,27 @@ def join(cgroups: list[str]) -> None:
             raise Refusal("CgroupRefused", f"can't enter the cgroup {folder}: {error.strerror}") from None
 
 
-def take_terminal(descriptor: int) -> None:
-    """As the leader of a session of its own, which the caller has made."""
-    fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
-
-
 def take_stdio(stdin: int, stdout: int, stderr: int) -> None:
     """None of them may be 0, 1 or 2 already."""
     for number, descriptor in enumerate((stdin, stdout, stderr)):
         os.dup2(descriptor, number)
 
 
-def become_user(user: UserShape | None, capabilities: list[str] | None, *, mapped: bool) -> None:
-    """`mapped`: we are in a user namespace that knows one user only, and are that one already."""
+def become_user(
+    user: UserShape | None, capabilities: list[str] | None, *, mapped: bool, seccomp: bytes = b""
+) -> None:
+    """`mapped`: we are in a user namespace that knows one user only, and are that one already.
+
+    `seccomp` is what may be set only while we have capabilities: for a program that may gain privileges.
+    """
     kept = _mask(capabilities)
     if kept is not None:
         kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
         for number in range(len(CAPABILITIES)):
             if not kept >> number & 1:
                 _drop(number)
+    if seccomp:
+        kernel.filter_system_calls(seccomp)
     if user is not None and not mapped:
         uid, gid, groups = user["uid"], user["gid"], user["groups"]
         if (uid, gid) != (os.getuid(), os.getgid()) or set(groups) - set(os.getgroups()) or os.getuid() == 0:
@@ -77,14 +77,22 @@ def become_user(user: UserShape | None, capabilities: list[str] | None, *, mappe
             except OSError as error:
                 raise Refusal(
                     "UserRefused",
-                    f"can't run as user {uid}, group {gid}: {error.strerror}; only root may choose another user",
+                    f"can't run as user {uid}, group {gid}: {error.strerror}; {_user_help(error)}",
                 ) from None
     if kept is not None and os.getuid() == 0:
         _limit(kept)
 
 
-def become(argv: list[str], env: dict[str, str], cwd: str, umask: int, no_new_privileges: bool) -> None:
-    """Does not return."""
+def _user_help(error: OSError) -> str:
+    if error.errno == errno.EINVAL:
+        return "a container with ids of its own has those from 0 to 65535"
+    return "only root may choose another user"
+
+
+def become(
+    argv: list[str], env: dict[str, str], cwd: str, umask: int, no_new_privileges: bool, seccomp: bytes = b""
+) -> None:
+    """Does not return. `seccomp` goes with `no_new_privileges`; it judges what we do from then on, so it comes last."""
     if not argv:
         raise Refusal("ProgramNotFound", "no program is named")
     try:
@@ -92,12 +100,14 @@ def become(argv: list[str], env: dict[str, str], cwd: str, umask: int, no_new_pr
     except OSError as error:
         raise Refusal("WorkingDirectoryRefused", f"working directory {cwd}: {error.strerror}") from None
     os.umask(umask)
-    if no_new_privileges:
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     for number in range(1, _signal.NSIG):
         if number not in (_signal.SIGKILL, _signal.SIGSTOP) and _signal.getsignal(number) is not None:
             _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    if no_new_privileges:
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        if seccomp:
+            kernel.filter_system_calls(seccomp)
     failed: OSError | None = None
     for path in _candidates(argv[0], env.get("PATH", _PATH)):
         try:

@@ -4,6 +4,8 @@ A frame is a byte that says which channel, four bytes of length, big-endian, and
 Kubernetes' streams: 0 standard input, 1 output, 2 error output, 3 how it ended (exit.json's text; the last frame), 4 the size of
 the terminal ("ROWS COLUMNS"), 5 the end of standard input (no bytes).
 
+Only processes of the shim's own user and of root are clients: the folder keeps others out, and their credentials are checked besides.
+
 A client that falls behind is waited for as long as it reads 256 KiB a second; the program does not wait for a slower one, which
 falls behind further, and is cut off in the end.
 """
@@ -28,6 +30,8 @@ LOST = 4 * 1024 * 1024
 TYPED_AHEAD = 64 * 1024
 """Bytes of standard input held for a program that does not read them; then its clients wait."""
 LONGEST_FRAME = 1024 * 1024
+_CREDENTIALS = struct.Struct("iII")
+"""Of the other end of a socket: process, user, group."""
 
 
 def frame(channel: int, data: bytes) -> bytes:
@@ -158,6 +162,10 @@ class Clients:
             return
         os.set_blocking(descriptor, False)
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, descriptor)
+        peer = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(peer)[1] not in (0, os.geteuid()):
+            connection.close()
+            return
         self._clients[descriptor] = Client(connection)
 
     def _send(self, client: Client) -> None:

@@ -1,11 +1,9 @@
 """Run one more program inside a container: the helper between it and whoever asked.
 
-Not the shim itself but its like: lean, and only there for as long as the program it runs. Standard streams are the program's.
-Arguments: a descriptor to read the order from, one to answer on, and the pid of who asked, with whom it ends. Its answer
-is empty once the program has been loaded, else one word in a line and a message. Exits with the program's code, 128 + n for a signal.
-
-On SIGTERM it kills the program, buries it, and ends. It must not end first: the program is in the container's PID namespace, but an orphan
-would come to the machine's first process, and the namespace would not end until that one has buried it.
+A child of the shim, lean like it, and only there for as long as the program it runs. Standard streams are the program's.
+Arguments: the shim's pid, with which it ends. Descriptors: 3 to read the order from, 4 to answer on, 5 the control socket of whoever asked.
+Its answer is empty once the program has been loaded, else one word in a line and a message. When the program has ended, its exit code,
+128 + n for a signal, is written to the control socket. When the other end of that is closed or says anything, or on SIGTERM, the program is killed.
 """
 
 from __future__ import annotations
@@ -13,42 +11,55 @@ from __future__ import annotations
 import _signal
 import marshal
 import os
+import select
 import sys
 
 from pilothouse.supervise.shim import becoming, kernel
+from pilothouse.supervise.shim.namespaces import enter_user_namespace
 from pilothouse.supervise.shim.refusing import Refusal
+from pilothouse.supervise.shim.terminal import open_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pilothouse.supervise.shim.shapes import EntryShape
 
 _KINDS = (
-    ("user", kernel.CLONE_NEWUSER),
     ("mnt", kernel.CLONE_NEWNS),
     ("uts", kernel.CLONE_NEWUTS),
+    ("ipc", kernel.CLONE_NEWIPC),
+    ("cgroup", kernel.CLONE_NEWCGROUP),
     ("pid", kernel.CLONE_NEWPID),
 )
+_ORDER, _ANSWER, _CONTROL = 3, 4, 5
+_USER = ("user", kernel.CLONE_NEWUSER)
 
 
 def main() -> None:
     """As the module says."""
-    order, answer, asked_by = (int(each) for each in sys.argv[1:4])
     kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGTERM)
-    if os.getppid() != asked_by:
+    if os.getppid() != int(sys.argv[1]):
         os._exit(1)
-    os.set_inheritable(answer, False)
-    with os.fdopen(order, "rb") as file:
+    for descriptor in (_ORDER, _ANSWER, _CONTROL):
+        os.set_inheritable(descriptor, False)
+    with os.fdopen(_ORDER, "rb") as file:
         entry: EntryShape = marshal.load(file)
     try:
-        code = _run(entry, answer)
+        code = _run(entry, _ANSWER)
     except Refusal as refusal:
-        os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
+        os.write(_ANSWER, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
         code = 126
-    os._exit(code)
+    try:
+        os.write(_CONTROL, b"%d" % code)
+    except OSError:  # Nobody wants to know any more.
+        pass
+    os._exit(0)
 
 
 def _run(entry: EntryShape, answer: int) -> int:
     becoming.join(entry["cgroups"])
+    if entry["confined"]:
+        # The child is in the container's PID namespace before it is its program: what it has open is not for those in there.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     mapped = _enter(entry["pid"])
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))
     pid = os.fork()
@@ -62,29 +73,57 @@ def _run(entry: EntryShape, answer: int) -> int:
     for number in (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGTERM,))
+    _wait_or_kill(pid)
     status = os.waitpid(pid, 0)[1]
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def _enter(pid: int) -> bool:
-    """Into those namespaces of a process that aren't ours already; whether one of them is a user namespace.
+def _wait_or_kill(pid: int) -> None:
+    """Until the program has ended, or nobody waits for it: then it is killed."""
+    pidfd = os.pidfd_open(pid)
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.register(_CONTROL, select.POLLIN)
+    if all(descriptor != pidfd for descriptor, _ in poller.poll()):
+        os.kill(pid, _signal.SIGKILL)
+    os.close(pidfd)
 
-    The process is held by whoever asked, so that its pid is not another's meanwhile.
+
+def _enter(pid: int) -> bool:
+    """Into those namespaces of a process that aren't ours already; whether we are in a user namespace that knows one user.
+
+    The process is held by whoever asked, so that its pid is not another's meanwhile. Root's namespaces take root's rights, so the
+    user namespace comes last; without privileges it comes first, since it is what gives us rights over the others.
     """
+    privileged = os.geteuid() == 0
+    kinds = (*_KINDS, _USER) if privileged else (_USER, *_KINDS)
     try:
         wanted = [
             (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind)
-            for name, kind in _KINDS
+            for name, kind in kinds
             if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino
         ]
+        many, mapped = _knows_many(pid), False
         for descriptor, kind in wanted:
-            kernel.setns(descriptor, kind)
+            if kind != kernel.CLONE_NEWUSER:
+                kernel.setns(descriptor, kind)
+            elif privileged and many:
+                enter_user_namespace(descriptor)
+            else:
+                kernel.setns(descriptor, kind)
+                mapped = True
             os.close(descriptor)
     except (FileNotFoundError, ProcessLookupError):
         raise Refusal("NotRunning", "the container has ended") from None
     except OSError as error:
         raise Refusal("EntryRefused", f"can't enter the container's namespaces: {error.strerror}") from None
-    return any(kind == kernel.CLONE_NEWUSER for _, kind in wanted)
+    return mapped
+
+
+def _knows_many(pid: int) -> bool:
+    """Whether a process is in a user namespace with more than one id."""
+    with open(f"/proc/{pid}/uid_map") as file:
+        return sum(int(line.split()[2]) for line in file) > 1
 
 
 def _child(entry: EntryShape, mapped: bool, answer: int) -> None:
@@ -92,10 +131,15 @@ def _child(entry: EntryShape, mapped: bool, answer: int) -> None:
     try:
         os.setsid()
         if entry["tty"]:
-            becoming.take_terminal(0)
-        becoming.become_user(entry["user"], entry["capabilities"], mapped=mapped)
+            open_terminal(0, None if mapped else entry["user"])
+        if entry["confined"]:
+            kernel.join_session_keyring()
+        late, seccomp = entry["no_new_privileges"], entry["seccomp"]
+        becoming.become_user(
+            entry["user"], entry["capabilities"], mapped=mapped, seccomp=b"" if late else seccomp
+        )
         becoming.die_with_parent()
-        becoming.become(entry["argv"], entry["env"], entry["cwd"], entry["umask"], entry["no_new_privileges"])
+        becoming.become(entry["argv"], entry["env"], entry["cwd"], entry["umask"], late, seccomp)
     except Refusal as refusal:
         os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
     except Exception as error:  # noqa: BLE001 (whatever it is, it has to be told on the other side of the fork)

@@ -13,7 +13,9 @@ import time
 from pilothouse.supervise.shim import clients as attached
 from pilothouse.supervise.shim.clients import PATIENCE, Clients, Input
 from pilothouse.supervise.shim.descending import kill_below
+from pilothouse.supervise.shim.entries import Entries
 from pilothouse.supervise.shim.logs import Files, Lines, Log, Moments
+from pilothouse.supervise.shim.terminal import receive_terminal, terminal_channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ FLUSH_SECONDS = 5.0
 """How long a disk that takes nothing may hold up the exit record."""
 FAREWELL_SECONDS = 30.0
 """How long those attached have to take what they haven't read yet, if they read at all."""
+SOCKETS = ("attach.sock", "enter.sock")
 TICK_MS = 100
 HELD_UP_MS = 5
 """How soon to look again whether the log or those attached have caught up, which no descriptor tells."""
@@ -40,17 +43,20 @@ class Program:
         self.started = 0.0
         self.oom_before = oom_kills(launch["cgroups"])
         self._open_streams(launch)
-        if os.path.exists("attach.sock"):  # Of a start that failed.
-            os.unlink("attach.sock")
+        for name in SOCKETS:
+            if os.path.exists(name):  # Of a start that failed.
+                os.unlink(name)
         self.clients = Clients("attach.sock", self.input)
+        self.entries = Entries("enter.sock")
 
     def _open_streams(self, launch: LaunchShape) -> None:
+        self.outputs: dict[int, tuple[int, Lines]]
         if launch["tty"]:
-            master, slave = os.openpty()
-            self.inner = (slave, slave, slave)
-            self.outputs = {master: (attached.STDOUT, Lines("stdout"))}
-            self.input = Input(master if launch["stdin"] else -1, once=launch["stdin_once"], terminal=True)
-            os.set_blocking(master, False)
+            self._terminal, inner = terminal_channel()
+            self._typed = launch["stdin"]
+            self.inner = (inner, inner, inner)
+            self.outputs = {}
+            self.input = Input(-1, once=launch["stdin_once"], terminal=True)
             return
         out, out_inner = os.pipe()
         err, err_inner = os.pipe()
@@ -71,6 +77,12 @@ class Program:
 
     def follows(self, pid: int) -> None:
         """In the parent: it runs, and its ends of the streams are its own."""
+        if self.input.terminal:
+            master = receive_terminal(self._terminal)
+            os.set_blocking(master, False)
+            self.outputs[master] = (attached.STDOUT, Lines("stdout"))
+            if self._typed:
+                self.input.descriptor = master
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         for descriptor in set(self.inner):
@@ -90,12 +102,15 @@ def follow(program: Program, launch: LaunchShape) -> None:
     _signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     pump = _Pump(program, log, clients, moments)
 
+    watched = (program.entries.listener.fileno(), program.pidfd, wake)
     status = None
     while status is None:
-        for descriptor, events in pump.poll([(program.pidfd, select.POLLIN), (wake, select.POLLIN)], None):
+        for descriptor, events in pump.poll([(each, select.POLLIN) for each in watched], None):
             if descriptor == wake:
                 _swallow(wake)
                 _reap_strangers(program.pid)
+            elif descriptor == watched[0]:
+                program.entries.accept()
             elif descriptor == program.pidfd:
                 status = os.waitpid(program.pid, 0)[1]
             else:
@@ -115,11 +130,12 @@ def follow(program: Program, launch: LaunchShape) -> None:
     record = _exit_record(
         status, oom_kills(launch["cgroups"]) > program.oom_before, program.started, finished
     )
-    try:
-        # First: what is known to have ended can't be attached to.
-        os.unlink("attach.sock")
-    except OSError as error:
-        os.write(2, f"attach.sock: {error.strerror}\n".encode())
+    for name in SOCKETS:
+        try:
+            # First: what is known to have ended can't be attached to.
+            os.unlink(name)
+        except OSError as error:
+            os.write(2, f"{name}: {error.strerror}\n".encode())
     _write_exit(record)
     clients.broadcast(attached.EXIT, record)
     clients.took = time.monotonic()

@@ -6,7 +6,9 @@ import ctypes
 import os
 
 CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 
@@ -21,16 +23,35 @@ MS_SLAVE = 0x80000
 MNT_DETACH = 0x2
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
-_MOUNT_ATTR_RDONLY = 0x1
+MOUNT_ATTR_RDONLY = 0x1
+MOUNT_ATTR_NOSUID = 0x2
+MOUNT_ATTR_NODEV = 0x4
+MOUNT_ATTR_NOEXEC = 0x8
+_MOUNT_ATTR_IDMAP = 0x00100000
 _AT_FDCWD = -100
+_AT_EMPTY_PATH = 0x1000
 _AT_RECURSIVE = 0x8000
-_MOUNT_SETATTR = 442
+_OPEN_TREE_CLONE = 0x1
+_OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_SECCOMP_MODE_FILTER = 2
+_LANDLOCK_CREATE_RULESET_VERSION = 0x1
+_LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 0x1
+_LANDLOCK_WITH_SCOPES = 6
+"""The first version of Landlock's interface that has scopes: Linux 6.12."""
+_KEYCTL_JOIN_SESSION_KEYRING = 1
+
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 _CAPABILITIES_V3 = 0x20080522
 
@@ -73,38 +94,137 @@ def unmount(target: str) -> None:
     _checked(_libc.umount2(os.fsencode(target), MNT_DETACH), target)
 
 
-def make_read_only(target: str) -> None:
-    """A mount and all below it; on kernels before 5.12 the mount alone."""
-    wanted = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
-    done = _libc.syscall(
-        ctypes.c_long(_MOUNT_SETATTR),
+def clone_mount(source: str, flags: int, *, user_namespace: int = -1, recursive: bool = True) -> int:
+    """A copy of a part of the tree that is mounted nowhere yet, by its descriptor. With a user namespace, owners are mapped as there.
+
+    Raises OSError; EINVAL or EPERM with a user namespace mean that a filesystem in it can't be mapped.
+    """
+    below = _AT_RECURSIVE if recursive else 0
+    tree = _called(
+        _OPEN_TREE,
         ctypes.c_int(_AT_FDCWD),
-        ctypes.c_char_p(os.fsencode(target)),
-        ctypes.c_uint(_AT_RECURSIVE),
-        ctypes.byref(wanted),
-        ctypes.c_size_t(32),
+        ctypes.c_char_p(os.fsencode(source)),
+        ctypes.c_uint(_OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | below),
+        subject=source,
     )
-    if done < 0:
-        # Flags that are locked in a user namespace must be given again, or the change is refused.
-        kept = os.statvfs(target).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+    try:
+        mapping = _MOUNT_ATTR_IDMAP if user_namespace >= 0 else 0
+        _set_attributes(tree, "", _AT_EMPTY_PATH | below, flags | mapping, max(user_namespace, 0))
+    except OSError as error:
+        os.close(tree)
+        raise OSError(error.errno, error.strerror, source) from None
+    return tree
+
+
+def attach_mount(tree: int, target: str) -> None:
+    """Mount what `clone_mount` has returned, and close it."""
+    try:
+        _called(
+            _MOVE_MOUNT,
+            ctypes.c_int(tree),
+            ctypes.c_char_p(b""),
+            ctypes.c_int(_AT_FDCWD),
+            ctypes.c_char_p(os.fsencode(target)),
+            ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH),
+            subject=target,
+        )
+    finally:
+        os.close(tree)
+
+
+def make_read_only(target: str) -> None:
+    """A mount and all below it."""
+    _set_attributes(_AT_FDCWD, target, _AT_RECURSIVE, MOUNT_ATTR_RDONLY)
+
+
+def create_files_as(uid: int, gid: int) -> None:
+    """Files that this process makes belong to these from here on; what it may do stays as it is."""
+    _libc.setfsgid(ctypes.c_uint(gid))
+    _libc.setfsuid(ctypes.c_uint(uid))
+    # A change away from root takes the rights over files out of the effective set, not out of the permitted one.
+    with open("/proc/self/status") as status:
+        permitted = next(int(line.split()[1], 16) for line in status if line.startswith("CapPrm"))
+    set_capabilities(permitted)
+
+
+def _set_attributes(folder: int, path: str, lookup: int, flags: int, user_namespace: int = 0) -> None:
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, user_namespace)
+    _called(
+        _MOUNT_SETATTR,
+        ctypes.c_int(folder),
+        ctypes.c_char_p(os.fsencode(path)),
+        ctypes.c_uint(lookup),
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+        subject=path,
+    )
 
 
 def pivot_root(new: str, old: str) -> None:
     machine = os.uname().machine
     if machine not in _PIVOT_ROOT:
         raise OSError(38, f"pivot_root is not known for {machine} machines")
+    _called(_PIVOT_ROOT[machine], ctypes.c_char_p(new.encode()), ctypes.c_char_p(old.encode()), subject=new)
+
+
+def scope_abstract_sockets() -> bool:
+    """From here on only abstract sockets of this process and its descendants can be reached; False if the kernel can't."""
+    version = _libc.syscall(
+        ctypes.c_long(_LANDLOCK_CREATE_RULESET),
+        None,
+        ctypes.c_size_t(0),
+        ctypes.c_uint(_LANDLOCK_CREATE_RULESET_VERSION),
+    )
+    if version < _LANDLOCK_WITH_SCOPES:
+        return False
+    attributes = (ctypes.c_uint64 * 3)(0, 0, _LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET)
+    ruleset = _called(
+        _LANDLOCK_CREATE_RULESET,
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+        ctypes.c_uint(0),
+    )
+    try:
+        _called(_LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
+    finally:
+        os.close(ruleset)
+    return True
+
+
+def join_session_keyring() -> None:
+    """Leave the machine's keys behind: a new, empty session keyring. Does nothing where the kernel has no keys."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is not None:
+        _libc.syscall(ctypes.c_long(number), ctypes.c_int(_KEYCTL_JOIN_SESSION_KEYRING), None)
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def filter_system_calls(program: bytes) -> None:
+    """Have the kernel ask a BPF program about every further system call."""
+    filters = _FilterProgram(len(program) // 8, program)
     _checked(
-        _libc.syscall(
-            ctypes.c_long(_PIVOT_ROOT[machine]), ctypes.c_char_p(new.encode()), ctypes.c_char_p(old.encode())
-        ),
-        new,
+        _libc.prctl(
+            PR_SET_SECCOMP,
+            _SECCOMP_MODE_FILTER,
+            ctypes.cast(ctypes.byref(filters), ctypes.c_void_p).value or 0,
+            0,
+            0,
+        )
     )
 
 
+def _called(number: int, *arguments: object, subject: str = "") -> int:
+    result = int(_libc.syscall(ctypes.c_long(number), *arguments))
+    _checked(result, subject)
+    return result
+
+
 def set_capabilities(kept: int) -> None:
-    """Effective, permitted and inheritable alike."""
+    """Effective and permitted; none is inheritable, which would only ever matter to a file with capabilities."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
     low, high = kept & 0xFFFFFFFF, kept >> 32
-    data = (ctypes.c_uint32 * 6)(low, low, low, high, high, high)
+    data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
     _checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)))

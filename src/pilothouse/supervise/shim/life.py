@@ -20,12 +20,13 @@ import time
 from pilothouse.supervise.shim import becoming, kernel, view
 from pilothouse.supervise.shim.following import Program, follow
 from pilothouse.supervise.shim.logs import Files
-from pilothouse.supervise.shim.namespaces import enter_namespaces
+from pilothouse.supervise.shim.namespaces import enter_namespaces, enter_user_namespace, make_user_namespace
 from pilothouse.supervise.shim.refusing import Refusal
+from pilothouse.supervise.shim.terminal import open_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.shapes import LaunchShape
+    from pilothouse.supervise.shim.shapes import LaunchShape, ViewShape
 
 LOCK_SECONDS = 2.0
 """Those who only look whether the folder is locked hold the lock for an instant."""
@@ -86,14 +87,19 @@ def _start(launch: LaunchShape, shim: str) -> Program:
         ) from None
     # Orphans of the program come to us, and so does the program itself from the process between us (see `namespaces`).
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    if launch["view"] is not None:
+        _leave_abstract_sockets()
     program = Program(launch, files)
+    users = make_user_namespace(launch["ids"]) if launch["ids"] is not None else -1
     told, telling = os.pipe()
     going, go = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(told)
         os.close(go)
-        _child(launch, program, telling, going)
+        _child(launch, program, users, telling, going)
+    if users >= 0:
+        os.close(users)
     os.close(telling)
     os.close(going)
     try:
@@ -120,8 +126,8 @@ def _start(launch: LaunchShape, shim: str) -> Program:
         os.close(go)
 
 
-def _child(launch: LaunchShape, program: Program, telling: int, going: int) -> None:
-    """Does not return."""
+def _child(launch: LaunchShape, program: Program, users: int, telling: int, going: int) -> None:
+    """Does not return. `users` is the user namespace that the program is to be in, or -1."""
     seen, user = launch["view"], launch["user"]
     try:
         becoming.join(launch["cgroups"])
@@ -132,14 +138,24 @@ def _child(launch: LaunchShape, program: Program, telling: int, going: int) -> N
             else False
         )
         os.setsid()
-        if launch["tty"]:
-            becoming.take_terminal(program.inner[0])
-        becoming.take_stdio(*program.inner)
+        if not launch["tty"]:
+            becoming.take_stdio(*program.inner)
+        if mapped and users >= 0:
+            raise Refusal("ViewRefused", "ids of its own: only root with all its capabilities can give them")
         if seen is not None:
-            os.makedirs("root", 0o700, exist_ok=True)
-            os.umask(0o022)
-            view.build(seen, os.path.abspath("root"))
-        becoming.become_user(user, launch["capabilities"], mapped=mapped)
+            _build_view(launch, seen, users, mapped=mapped)
+            # Before anyone in the container can see us: what we have open is not for them.
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        if users >= 0:
+            enter_user_namespace(users)
+        if launch["tty"]:
+            open_terminal(program.inner[0], None if mapped else user)
+        if seen is not None:
+            kernel.join_session_keyring()
+        late = launch["no_new_privileges"]
+        becoming.become_user(
+            user, launch["capabilities"], mapped=mapped, seccomp=b"" if late else launch["seccomp"]
+        )
         _say(telling, "ready\n")
         if os.read(going, 1) != b"+":
             os._exit(1)
@@ -151,12 +167,46 @@ def _child(launch: LaunchShape, program: Program, telling: int, going: int) -> N
             launch["cwd"],
             launch["umask"],
             launch["no_new_privileges"],
+            launch["seccomp"],
         )
     except Refusal as refusal:
         _say(telling, f"{refusal.reason}\n{refusal.message}")
     except Exception as error:  # noqa: BLE001 (whatever it is, it has to be told on the other side of the fork)
         _say(telling, f"StartFailed\n{type(error).__name__}: {error}")
     os._exit(1)
+
+
+def _leave_abstract_sockets() -> None:
+    """Of the machine and of other containers, where the kernel can tell them apart; all that we start is bound by it as we are."""
+    if os.geteuid() != 0:
+        # Or an ordinary user may not ask for it. Nothing in a view gives privileges to one whose namespace knows one id.
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.scope_abstract_sockets()
+
+
+def _build_view(launch: LaunchShape, seen: ViewShape, users: int, *, mapped: bool) -> None:
+    folder = os.getcwd()
+    os.makedirs("root", 0o700, exist_ok=True)
+    os.makedirs("own", 0o700, exist_ok=True)
+    os.umask(0o022)
+    if launch["ids"] is not None:
+        kernel.create_files_as(launch["ids"]["first"], launch["ids"]["first"])
+    view.build(seen, folder, launch["cgroups"], users)
+    _make_home(launch, mapped=mapped)
+
+
+def _make_home(launch: LaunchShape, *, mapped: bool) -> None:
+    """The folder that HOME names, if it is one of the container's own and not there yet."""
+    home, user = launch["env"].get("HOME", ""), launch["user"]
+    if not home.startswith(("/home/", "/root/", "/var/", "/tmp/")) or os.path.lexists(home):
+        return
+    try:
+        os.makedirs(home, 0o755)
+        if user is not None and not mapped:
+            first = launch["ids"]["first"] if launch["ids"] is not None else 0
+            os.chown(home, first + user["uid"], first + user["gid"], follow_symlinks=False)
+    except OSError:
+        pass  # A read-only root, say: then it has none, as in an image without one.
 
 
 def _end_if_alone(going: int) -> None:

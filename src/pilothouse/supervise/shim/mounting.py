@@ -1,4 +1,4 @@
-"""The pieces that a view is made of: devices, /proc, overlays, and what is mounted where."""
+"""The pieces that a view is made of: devices, /proc, /sys, overlays, and what is mounted where."""
 
 from __future__ import annotations
 
@@ -8,34 +8,128 @@ import stat
 
 from pilothouse.supervise.shim import kernel
 
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+# fmt: off
+_MASKED = (
+    "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
+    "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/kernel/debug",
+    "/sys/kernel/security", "/sys/kernel/tracing",
+)
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+# fmt: on
 
 _COVERS = "/.covers"
+_QUIET = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
 
 def make_devices(folder: str) -> None:
-    """The devices that every program may expect, and no others. In the machine's own folder root could remove them for all."""
+    """The devices that every program may expect, and no others; terminals and message queues of its own.
+
+    A device is bound read-only: it can be written to as ever, but not changed or removed for the whole machine.
+    """
     os.mkdir(folder)
-    kernel.mount("tmpfs", folder, "tmpfs", kernel.MS_NOSUID, "mode=755,size=64m")
+    kernel.mount("tmpfs", folder, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=64m")
     for name in DEVICES:
         if os.path.exists(f"/dev/{name}"):
             os.close(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
-            kernel.mount(f"/dev/{name}", f"{folder}/{name}", flags=kernel.MS_BIND)
-    for name in ("pts", "mqueue"):
-        if os.path.isdir(f"/dev/{name}"):
-            os.mkdir(f"{folder}/{name}")
-            kernel.mount(f"/dev/{name}", f"{folder}/{name}", flags=kernel.MS_BIND | kernel.MS_REC)
-    os.mkdir(f"{folder}/shm")
+            device = kernel.clone_mount(f"/dev/{name}", kernel.MOUNT_ATTR_RDONLY, recursive=False)
+            kernel.attach_mount(device, f"{folder}/{name}")
+    for name in ("pts", "mqueue", "shm"):
+        os.mkdir(f"{folder}/{name}")
+    _mount_if_known("devpts", f"{folder}/pts", "newinstance,ptmxmode=0666,mode=0620")
+    _mount_if_known("mqueue", f"{folder}/mqueue", "")
+    os.symlink("pts/ptmx", f"{folder}/ptmx")
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink(f"/proc/self/fd{target}", f"{folder}/{name}")
 
 
-def mount_proc(machines: str) -> None:
-    """Of our own PID namespace. Inside other containers the kernel may refuse that; then the machine's is shown."""
+def _mount_if_known(kind: str, target: str, options: str) -> None:
+    """Kernels can be built without these; the folder is empty then."""
     try:
-        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    except PermissionError:
-        kernel.mount(machines, "/proc", flags=kernel.MS_BIND | kernel.MS_REC)
+        kernel.mount(kind, target, kind, kernel.MS_NOSUID | kernel.MS_NOEXEC, options)
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+
+
+def mount_proc(target: str) -> None:
+    """Of our own PID namespace. Raises OSError where something above us does not let us."""
+    kernel.mount("proc", target, "proc", _QUIET)
+
+
+def mount_sys(target: str, cgroups: list[str]) -> None:
+    """The machine's, read-only; of its cgroups only those that the container is in, where their trees are mounted."""
+    flags = (
+        kernel.MOUNT_ATTR_RDONLY
+        | kernel.MOUNT_ATTR_NOSUID
+        | kernel.MOUNT_ATTR_NODEV
+        | kernel.MOUNT_ATTR_NOEXEC
+    )
+    trees = cgroup_trees()
+    groups = [
+        (tree, kernel.clone_mount(folder, flags, recursive=False))
+        for folder in cgroups
+        if (tree := _tree_of(folder, trees))
+    ]
+    try:
+        system = kernel.clone_mount("/sys", flags, recursive=False)
+    except OSError:  # In a user namespace what is mounted below can't be left out, only covered.
+        system = kernel.clone_mount("/sys", flags)
+    kernel.attach_mount(system, target)
+    place = f"{target}/fs/cgroup"
+    if not os.path.isdir(place):
+        for _, group in groups:
+            os.close(group)
+        return
+    kernel.mount("tmpfs", place, "tmpfs", _QUIET, "mode=755")
+    for tree, group in groups:
+        below = tree.removeprefix("/sys/fs/cgroup")
+        if below:
+            os.makedirs(place + below, exist_ok=True)
+        kernel.attach_mount(group, place + below)
+    if all(tree != "/sys/fs/cgroup" for tree, _ in groups):
+        kernel.make_read_only(place)
+
+
+def cgroup_trees() -> list[str]:
+    """Where the machine's cgroups are mounted, below /sys/fs/cgroup."""
+    found = []
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            fields, _, kind = line.partition(b" - ")
+            if kind.startswith((b"cgroup ", b"cgroup2 ")):
+                found.append(_plain(fields.split(b" ")[4]))
+    return [tree for tree in found if tree == "/sys/fs/cgroup" or tree.startswith("/sys/fs/cgroup/")]
+
+
+def _tree_of(folder: str, trees: list[str]) -> str:
+    """The tree that a cgroup is in; empty if it is in none that is mounted at its usual place."""
+    above = [tree for tree in trees if folder.startswith(tree + "/")]
+    return max(above, key=len, default="")
+
+
+def mask() -> None:
+    """Cover what speaks of the whole machine, in the root that we have by now."""
+    for path in _MASKED:
+        try:
+            if os.path.isdir(path):
+                kernel.mount("tmpfs", path, "tmpfs", _QUIET | kernel.MS_RDONLY, "size=0,mode=555")
+            elif os.path.exists(path):
+                kernel.attach_mount(
+                    kernel.clone_mount("/dev/null", kernel.MOUNT_ATTR_RDONLY, recursive=False), path
+                )
+        except FileNotFoundError:
+            continue
+    for path in _READ_ONLY:
+        if os.path.exists(path):
+            flags = (
+                kernel.MOUNT_ATTR_RDONLY
+                | kernel.MOUNT_ATTR_NOSUID
+                | kernel.MOUNT_ATTR_NODEV
+                | kernel.MOUNT_ATTR_NOEXEC
+            )
+            kernel.attach_mount(kernel.clone_mount(path, flags), path)
 
 
 def overlay(path: str) -> bool:
@@ -51,7 +145,9 @@ def overlay(path: str) -> bool:
         options = f"lowerdir={path},upperdir={_COVERS}/upper,workdir={_COVERS}/work"
         for more in ("", ",userxattr"):
             try:
-                kernel.mount("overlay", path, "overlay", options=options + more)
+                kernel.mount(
+                    "overlay", path, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options=options + more
+                )
             except OSError:
                 continue
             return True
@@ -76,17 +172,17 @@ def kept_flags(path: str) -> int:
 
 
 def mounts_below(path: str) -> list[str]:
-    """Mount points at `path` and below; the kernel writes blanks and the like in octal."""
-    found = []
+    """Mount points at `path` and below."""
     with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            point = line.split(b" ")[4]
-            for escape, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-                point = point.replace(escape, plain)
-            name = os.fsdecode(point)
-            if name == path or name.startswith(path + "/"):
-                found.append(name)
-    return found
+        points = [_plain(line.split(b" ")[4]) for line in file]
+    return [point for point in points if point == path or point.startswith(path + "/")]
+
+
+def _plain(point: bytes) -> str:
+    """A mount point without the octal escapes in which the kernel writes blanks and the like."""
+    for escape, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        point = point.replace(escape, plain)
+    return os.fsdecode(point)
 
 
 def ancestors(path: str) -> list[str]:

@@ -1,4 +1,8 @@
-"""Namespaces of a container's own: mount, UTS and PID, and where only that makes them possible, user."""
+"""Namespaces of a container's own: mount, UTS, IPC, cgroup and PID; and a user namespace.
+
+Under root the others are root's, and the program enters its user namespace last, with ids that no other pod has. Without privileges
+only a user namespace makes the others possible, so it comes first, and knows one id.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,58 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.supervise.shim.shapes import UserShape
+    from pilothouse.supervise.shim.shapes import IdsShape, UserShape
 
-NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
+NAMESPACES = (
+    kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWUTS
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWCGROUP
+    | kernel.CLONE_NEWPID
+)
+
+
+def make_user_namespace(ids: IdsShape) -> int:
+    """A user namespace in which 0, 1, … are these ids of the machine, by its descriptor. It takes root.
+
+    A process has to be in it while its ids are written; it ends right after.
+    """
+    inside, entered = os.pipe()
+    ended, end = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            os.close(end)
+            kernel.unshare(kernel.CLONE_NEWUSER)
+            os.write(entered, b"+")
+            os.read(ended, 1)  # Until its other end is closed, by us or by our death.
+        finally:
+            os._exit(0)
+    os.close(entered)
+    os.close(ended)
+    try:
+        if os.read(inside, 1) != b"+":
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        for name in ("uid_map", "gid_map"):
+            with open(f"/proc/{pid}/{name}", "w") as file:
+                file.write(f"0 {ids['first']} {ids['count']}")
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refusal(
+            "ViewRefused",
+            f"no user namespace with {ids['count']} ids from {ids['first']} on: {error.strerror}",
+        ) from None
+    finally:
+        os.close(inside)
+        os.close(end)
+        os.waitpid(pid, 0)
+
+
+def enter_user_namespace(namespace: int) -> None:
+    """Be root in it, with all capabilities over what is its own, and none over anything else."""
+    kernel.setns(namespace, kernel.CLONE_NEWUSER)
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
 
 
 def enter_namespaces(user: UserShape | None, told_by: Callable[[int], None]) -> bool:
@@ -29,7 +82,7 @@ def enter_namespaces(user: UserShape | None, told_by: Callable[[int], None]) -> 
     except OSError as error:
         if error.errno != errno.EPERM:
             raise Refusal("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
-        _enter_user_namespace(user)
+        _make_own_user_namespace(user)
         mapped = True
     known, knowing = os.pipe()
     if (pid := os.fork()) != 0:
@@ -43,7 +96,7 @@ def enter_namespaces(user: UserShape | None, told_by: Callable[[int], None]) -> 
     return mapped
 
 
-def _enter_user_namespace(user: UserShape | None) -> None:
+def _make_own_user_namespace(user: UserShape | None) -> None:
     """Ours under the number that was asked for, or our own."""
     uid, gid = os.geteuid(), os.getegid()
     inner_uid, inner_gid = (user["uid"], user["gid"]) if user is not None else (uid, gid)

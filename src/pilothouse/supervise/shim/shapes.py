@@ -14,6 +14,11 @@ class UserShape(TypedDict):
     groups: tuple[int, ...]
 
 
+class IdsShape(TypedDict):
+    first: int
+    count: int
+
+
 class LogShape(TypedDict):
     path: str
     max_bytes: int
@@ -27,6 +32,7 @@ class MountShape(TypedDict):
     read_only: bool
     size: int | None
     is_file: bool
+    mapped: bool
 
 
 class ViewShape(TypedDict):
@@ -34,6 +40,8 @@ class ViewShape(TypedDict):
     mounts: list[MountShape]
     read_only_root: bool
     hidden: list[str]
+    machine: list[str]
+    masked: bool
 
 
 class LaunchShape(TypedDict):
@@ -42,6 +50,8 @@ class LaunchShape(TypedDict):
     cwd: str
     user: UserShape | None
     view: ViewShape | None
+    ids: IdsShape | None
+    seccomp: bytes
     cgroups: list[str]
     oom_score_adj: int | None
     stdin: bool
@@ -61,6 +71,9 @@ class EntryShape(TypedDict):
     env: dict[str, str]
     cwd: str
     user: UserShape | None
+    confined: bool
+    """Whether the container has a view of its own."""
+    seccomp: bytes
     capabilities: list[str] | None
     cgroups: list[str]
     umask: int

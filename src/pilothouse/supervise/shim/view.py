@@ -1,17 +1,20 @@
-"""A container's view of the machine: the machine's own tree, with the container's mounts in it.
+"""A container's view: a root of its own, in which little of the machine is shown, and the container's mounts in it.
 
-    /            a tmpfs; every folder of the machine's root is bound into it
-    /usr, /var   the machine's
-    /proc        of the container's own PID namespace
+    /            a tmpfs, filled as `rootfs` says; nothing else of the machine can be reached
+    /proc        of the container's own PID namespace, /sys read-only, both masked as the OCI runtime specification has it
     /dev         its own, with the devices that programs expect; /dev/shm too
     /data        a mount that was asked for; the machine has no such folder, and gets none
-    /etc         likewise a mirror, if a file is to be placed in it that the machine does not have
 
-A *mirror* is what makes a mount point where there is no folder: a tmpfs over the nearest folder that exists, with all that is in it
-bound into it. A folder with very many entries gets an overlay instead, where the kernel lets us. Mount points inside a mount that was
-asked for are made in what is mounted there, as container runtimes do: a mirror would swallow what the program writes beside them.
+A *mirror* makes a mount point inside a folder of the machine: a tmpfs over the folder, with all that is in it bound into it. A folder with
+very many entries gets an overlay instead, where the kernel lets us. Mount points inside a mount that was asked for are made in
+what is mounted there, as container runtimes do.
 
-Mounts follow the machine's as slaves: a volume that is unmounted outside is let go here too, not kept busy.
+**The machine's tree is let go before anything is done by a path that the container can change.** All that will be mounted is copied
+first, as trees that are mounted nowhere (`open_tree`); then the root is exchanged; then they are put in place. So a link that another
+container of the pod puts into a shared volume leads to something of this container, or nowhere.
+
+Everything is built by the one who may: under root with the machine's own ids, and only then does the program enter its user namespace.
+It has no rights over its mounts, its name, its processes' namespace.
 """
 
 from __future__ import annotations
@@ -27,11 +30,14 @@ from pilothouse.supervise.shim.mounting import (
     kept_flags,
     look_like,
     make_devices,
+    mask,
     mount_proc,
+    mount_sys,
     mounts_below,
     overlay,
 )
 from pilothouse.supervise.shim.refusing import HELP, Refusal
+from pilothouse.supervise.shim.rootfs import DISK, OWN, READ_ONLY, links_and_ends, make_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,36 +47,43 @@ MANY = 256
 """Entries from which on a folder gets an overlay rather than a mirror."""
 
 _MACHINE = "/.machine"
-"""Where the machine's own tree is while the view is built."""
+"""Where the machine's own tree is while the root is exchanged."""
 
 OURS, MACHINES, VOLUME = "ours", "the machine's", "volume"
+_NOTHING = -1
+_TMPFS = kernel.MS_NOSUID | kernel.MS_NODEV
 
 
-def build(view: ViewShape, scratch: str) -> None:
-    """In the calling process, the first of its PID namespace, whose mount and UTS namespaces are still as the machine's."""
+def build(view: ViewShape, folder: str, cgroups: list[str], user_namespace: int = -1) -> None:
+    """In the calling process, the first of its PID namespace, whose mount and UTS namespaces are still as the machine's.
+
+    `folder` is the container's own. Mounts that are to be mapped are so by `user_namespace`.
+    """
     try:
         _socket.sethostname(view["hostname"])
     except OSError as error:
         raise Refusal(
             "ViewRefused", f"can't be named {view['hostname']}: {error.strerror}{_help(error)}"
         ) from None
-    mounts, hidden = view["mounts"], view["hidden"]
-    sources = [_open_source(each) for each in mounts]
+    mounts = view["mounts"]
+    if not any(os.path.normpath(each["target"]) == "/dev/shm" for each in mounts):
+        mounts = [_SHM, *mounts]
     tree = _Tree(read_only=view["read_only_root"])
     try:
-        tree.begin(scratch)
-        for path in hidden:
-            tree.hide(path)
+        kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
+        sources = [_copy_source(each, user_namespace) for each in mounts]
+        hiding = _Hiding(view["hidden"], mounts)
+        tree.begin(folder, view["hostname"], view["machine"], cgroups)
+        if view["masked"]:
+            mask()
     except OSError as error:
         raise Refusal(
             "ViewRefused", f"can't make its view, at {error.filename}: {error.strerror}{_help(error)}"
         ) from None
-    if not any(os.path.normpath(each["target"]) == "/dev/shm" for each in mounts):
-        mounts = [_SHM, *mounts]
-        sources = [-1, *sources]
     tree.prepare(mounts, sources)
     for each, source in zip(mounts, sources, strict=True):
         tree.place(each, source)
+    hiding.cover(tree.shown)
     tree.finish()
 
 
@@ -81,23 +94,54 @@ _SHM: MountShape = {
     "read_only": False,
     "size": None,
     "is_file": False,
+    "mapped": False,
 }
 
 
 def _help(error: OSError) -> str:
+    if error.errno == errno.ENOSYS:
+        return "; Linux 5.12 or newer is needed"
     return f"; {HELP}" if error.errno in (errno.EPERM, errno.EACCES) else ""
 
 
-def _open_source(mount: MountShape) -> int:
-    """Held open, since its path leads elsewhere once the root is another."""
+def _copy_source(mount: MountShape, user_namespace: int) -> int:
+    """A copy of what will be mounted, as a tree that is mounted nowhere yet."""
     if mount["kind"] == "tmpfs":
-        return -1
+        return _NOTHING
+    source = mount["source"]
+    mapped = mount["mapped"] and user_namespace >= 0
     try:
-        return os.open(mount["source"], os.O_PATH | os.O_CLOEXEC)
+        kind = os.stat(source).st_mode
+        flags = kernel.MOUNT_ATTR_NOSUID | (kernel.MOUNT_ATTR_RDONLY if mount["read_only"] else 0)
+        if not (stat.S_ISCHR(kind) or stat.S_ISBLK(kind)):
+            flags |= kernel.MOUNT_ATTR_NODEV
+        return kernel.clone_mount(source, flags, user_namespace=user_namespace if mapped else -1)
     except OSError as error:
-        raise Refusal(
-            "MountFailed", f"{mount['target']}: its source {mount['source']}: {error.strerror}"
-        ) from None
+        if mapped and error.errno in (errno.EINVAL, errno.EPERM):
+            raise Refusal(
+                "IdMapRefused",
+                f"{mount['target']}: the filesystem of {source}, or one that is mounted below it, can't be shown with other "
+                "owners (an id-mapped mount), which a container with ids of its own needs",
+            ) from None
+        raise Refusal("MountFailed", f"{mount['target']}: its source {source}: {error.strerror}") from None
+
+
+class _Hiding:
+    """Folders that must not be seen, wherever something above them is shown."""
+
+    def __init__(self, hidden: list[str], mounts: list[MountShape]) -> None:
+        self._hidden = [os.path.realpath(path) for path in hidden]
+        self._shown = [
+            (os.path.realpath(each["source"]), each["target"]) for each in mounts if each["kind"] == "bind"
+        ]
+
+    def cover(self, machines: list[str]) -> None:
+        for source, target in [*((path, path) for path in machines), *self._shown]:
+            for path in self._hidden:
+                if path == source or path.startswith(source.rstrip("/") + "/"):
+                    inside = os.path.normpath(target + path.removeprefix(source.rstrip("/")))
+                    if os.path.isdir(inside):
+                        kernel.mount("tmpfs", inside, "tmpfs", _TMPFS | kernel.MS_RDONLY, "mode=755")
 
 
 class _Tree:
@@ -109,43 +153,49 @@ class _Tree:
         """Whose a path, and all below it, is: one may be changed, another must not be touched."""
         self._closing: list[str] = []
         """Mounts of our own that become read-only in the end."""
-        self._hidden: dict[str, int] = {}
-        """What covers them, by its device."""
 
-    def begin(self, scratch: str) -> None:
-        """The mirror of `/`, made beside it and then put in its place."""
-        kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
-        machine = os.open("/", os.O_PATH | os.O_CLOEXEC)
-        kernel.mount("tmpfs", scratch, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
-        os.mkdir(scratch + _MACHINE, 0o700)
-        os.mkdir(scratch + "/proc", 0o555)
-        self._bind_all(machine, scratch, "", skip=("proc", "dev"))
-        make_devices(scratch + "/dev")
-        os.close(machine)
-        kernel.pivot_root(scratch, scratch + _MACHINE)
+    @property
+    def shown(self) -> list[str]:
+        """Where something of the machine is shown."""
+        return [path for path, whose in self._regions.items() if whose == MACHINES]
+
+    def begin(self, folder: str, hostname: str, machine: list[str], cgroups: list[str]) -> None:
+        """The root, made beside the machine's and then put in its place."""
+        root, own = f"{folder}/root", f"{folder}/own"
+        kernel.mount("tmpfs", root, "tmpfs", _TMPFS, "mode=755")
+        self._regions.update(dict.fromkeys(make_root(root, own, hostname), MACHINES))
+        for path in machine:
+            self._show(root, path)
+        os.mkdir(f"{root}/proc", 0o555)
+        mount_proc(f"{root}/proc")
+        os.mkdir(f"{root}/sys", 0o555)
+        mount_sys(f"{root}/sys", cgroups)
+        make_devices(f"{root}/dev")
+        os.mkdir(root + _MACHINE, 0o700)
+        kernel.pivot_root(root, root + _MACHINE)
         os.chdir("/")
-        mount_proc(f"{_MACHINE}/proc")
-        self._regions["/proc"] = MACHINES
+        kernel.unmount(_MACHINE)
+        os.rmdir(_MACHINE)
+        self._regions.update({"/proc": MACHINES, "/sys": MACHINES})
         if self._read_only:
-            self._closing.append("/")
+            self._closing += ["/", *(f"/{name}" for name, _ in DISK if "/" not in name)]
 
-    def hide(self, path: str) -> None:
-        """An empty folder there; what is mounted below is let go, or it could never be unmounted outside."""
-        path = os.path.realpath(path)
-        if not os.path.isdir(path):
-            return
-        for mounted in sorted(mounts_below(path), reverse=True):
-            try:
-                kernel.unmount(mounted)
-            except OSError as error:
-                # In a user namespace the machine's mounts can't be taken apart, only covered: those of others' folders
-                # (EACCES: what somebody else has mounted, say, where only root may look) as little as the rest.
-                if error.errno not in (errno.EINVAL, errno.EACCES):
-                    raise
-                break
-        kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
-        self._regions[path] = OURS
-        self._hidden[path] = os.stat(path).st_dev
+    def _show(self, root: str, path: str) -> None:
+        """A file or folder of the machine at its own path, read-only, and the links that lead there."""
+        for way in links_and_ends(path):
+            if self._whose(way) == MACHINES:
+                continue
+            os.makedirs(os.path.dirname(root + way), 0o755, exist_ok=True)
+            if os.path.islink(way):
+                if not os.path.lexists(root + way):
+                    os.symlink(os.readlink(way), root + way)
+                continue
+            if os.path.isdir(way):
+                os.makedirs(root + way, 0o755, exist_ok=True)
+            else:
+                os.close(os.open(root + way, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            kernel.attach_mount(kernel.clone_mount(way, READ_ONLY), root + way)
+            self._regions[way] = MACHINES
 
     def prepare(self, mounts: list[MountShape], sources: list[int]) -> None:
         """Make what will be mounted on, before anything is: folders that are covered later would be so with mounts in them."""
@@ -168,51 +218,32 @@ class _Tree:
             target = os.path.realpath(asked)
             if target == "/":
                 raise Refusal("MountFailed", f"{asked}: it would hide everything else")
-            if source < 0:
-                self._make_target(target, is_file=False)
+            self._make_target(target, is_file=_is_file(source))
+            if source == _NOTHING:
                 options = "mode=755" if mount["read_only"] else "mode=1777"
                 if mount["size"] is not None:
                     options += f",size={mount['size']}"
-                kernel.mount("tmpfs", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+                kernel.mount("tmpfs", target, "tmpfs", _TMPFS, options)
             else:
-                self._make_target(target, is_file=_is_file(source))
-                kernel.mount(f"/proc/self/fd/{source}", target, flags=kernel.MS_BIND | kernel.MS_REC)
-                os.close(source)
+                kernel.attach_mount(source, target)
             if target in self._closing:  # What is there now is another mount.
                 self._closing.remove(target)
-            if mount["read_only"] and source < 0:
+            if mount["read_only"] and source == _NOTHING:
                 self._closing.append(target)  # Once all is there that goes into it.
-            elif mount["read_only"]:
-                kernel.make_read_only(target)
             self._regions[target] = VOLUME
         except OSError as error:
-            what = "a tmpfs" if source < 0 else mount["source"]
+            what = "a tmpfs" if source == _NOTHING else mount["source"]
             raise Refusal("MountFailed", f"{asked}: can't mount {what} there: {error.strerror}") from None
 
     def finish(self) -> None:
-        kernel.unmount(_MACHINE)
-        os.rmdir(_MACHINE)
-        for path, device in self._hidden.items():
-            if VOLUME in (self._regions.get(above) for above in ancestors(path)) or not os.path.isdir(path):
-                continue  # A volume lies over it.
-            if os.stat(path).st_dev != device:
-                # An overlay over a folder above does not have what is mounted in it.
-                kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
-            self._closing.append(path)
         for path in self._closing:
-            if self._is_covered(path):
-                continue
-            kernel.mount(
-                "none", path, flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kept_flags(path)
-            )
+            if not self._is_covered(path):
+                flags = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY
+                kernel.mount("none", path, flags=flags | kept_flags(path))
 
     def _is_covered(self, path: str) -> bool:
         """Whether a mount that was asked for lies over it, as one on /tmp does over all that is in /tmp."""
-        while path != "/":
-            path = os.path.dirname(path)
-            if self._regions.get(path) == VOLUME:
-                return True
-        return False
+        return any(self._regions.get(above) == VOLUME for above in ancestors(path))
 
     def _make_target(self, target: str, *, is_file: bool) -> None:
         """See to it that there is something to mount on."""
@@ -248,9 +279,9 @@ class _Tree:
                 self._bind_mounts(machine, path, below)
             else:
                 was = os.fstat(machine)
-                kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
+                kernel.mount("tmpfs", path, "tmpfs", _TMPFS)
                 look_like(path, was)
-                self._bind_all(machine, path, path, skip=())
+                self._bind_all(machine, path)
         finally:
             os.close(machine)
         self._regions[path] = OURS
@@ -264,21 +295,14 @@ class _Tree:
             if point == path or point.startswith(done + "/"):
                 continue
             source = f"/proc/self/fd/{machine}{point.removeprefix(path)}"
-            kernel.mount(source, point, flags=kernel.MS_BIND | kernel.MS_REC)
-            self._machines(point)
+            kernel.attach_mount(kernel.clone_mount(source, OWN), point)
+            self._regions.setdefault(point, MACHINES)
             done = point
 
-    def _machines(self, path: str) -> None:
-        """It is bound from the machine's tree, if it wasn't something of ours before."""
-        if self._regions.setdefault(path, MACHINES) == MACHINES and self._read_only:
-            kernel.make_read_only(path)
-
-    def _bind_all(self, machine: int, into: str, name: str, *, skip: tuple[str, ...]) -> None:
-        """Every entry of the machine's folder bound into ours, which will be known as `name`."""
+    def _bind_all(self, machine: int, into: str) -> None:
+        """Every entry of the machine's folder, which is shown read-only, bound into ours."""
         held = f"/proc/self/fd/{machine}"
         for entry in os.listdir(held):
-            if entry in skip:
-                continue
             source, target = f"{held}/{entry}", f"{into}/{entry}"
             try:
                 mode = os.lstat(source).st_mode
@@ -289,13 +313,11 @@ class _Tree:
                     os.mkdir(target)
                 else:
                     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
-                kernel.mount(source, target, flags=kernel.MS_BIND | kernel.MS_REC)
+                kernel.attach_mount(kernel.clone_mount(source, READ_ONLY), target)
             except FileNotFoundError:  # It has gone meanwhile.
                 continue
-            self._regions.setdefault(f"{name}/{entry}", MACHINES)
-            if self._read_only:
-                kernel.make_read_only(target)
+            self._regions.setdefault(target, MACHINES)
 
 
 def _is_file(source: int) -> bool:
-    return source >= 0 and not stat.S_ISDIR(os.fstat(source).st_mode)
+    return source != _NOTHING and not stat.S_ISDIR(os.fstat(source).st_mode)

@@ -1,0 +1,120 @@
+"""What has no path: abstract sockets, System V memory, message queues, terminals, keys, cgroups, processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.kit.containers import INSTALLATION, PLAIN_VIEW, Box, with_mounts
+
+SCOPED = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 6
+"""Whether this kernel's Landlock can tell abstract sockets apart."""
+needs_scopes = pytest.mark.skipif(
+    not SCOPED, reason="abstract sockets are scoped by Landlock since Linux 6.12"
+)
+SEEN = with_mounts(PLAIN_VIEW, machine=INSTALLATION)
+
+_CONNECT = """
+import socket, sys
+try:
+    socket.socket(socket.AF_UNIX).connect("\\0" + sys.argv[1])
+except OSError as error:
+    print(error.strerror)
+else:
+    print("connected")
+"""
+_LISTEN = """
+import socket, sys, time
+listening = socket.socket(socket.AF_UNIX)
+listening.bind("\\0" + sys.argv[1])
+listening.listen()
+print("up", flush=True)
+time.sleep(1000)
+"""
+
+
+async def inside(box: Box, script: str, *arguments: str) -> list[str]:
+    container = await box.run(sys.executable, "-c", script, *arguments, view=SEEN)
+    await container.exited()
+    return box.output(container) + box.output(container, "stderr")
+
+
+@needs_scopes
+async def test_an_abstract_socket_of_the_machine_is_not_reached(views: Box, tmp_path: Path) -> None:
+    name = f"pilothouse-test-{tmp_path}"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("\0" + name)
+        listening.listen()
+        assert await inside(views, _CONNECT, name) == ["Operation not permitted"]
+
+
+@needs_scopes
+async def test_its_own_abstract_sockets_are_reached_from_all_of_it(views: Box, tmp_path: Path) -> None:
+    name = f"pilothouse-test-{tmp_path}"
+    container = await views.run(sys.executable, "-c", _LISTEN, name, view=SEEN)
+    await views.says(container, "up")
+    entered = await container.enter([sys.executable, "-c", _CONNECT, name])
+    assert await entered.stdout.read() == b"connected\n"
+    await entered.close()
+    assert await inside(views, _CONNECT, name) == ["Operation not permitted"]
+
+
+async def test_who_runs_something_inside_sees_all_of_its_program(views: Box) -> None:
+    """As debuggers and a JVM's own tools need."""
+    container = await views.run("sleep", "1000", env={"PATH": "/usr/bin:/bin", "A": "b"})
+    entered = await container.enter(
+        ["sh", "-c", "tr '\\0' ' ' < /proc/1/environ; ls /proc/1/root/ | grep usr; ls /proc/1/fd | wc -l"]
+    )
+    said = (await entered.stdout.read()).decode()
+    await entered.close()
+    assert "A=b" in said
+    assert said.split()[-2:] == ["usr", "3"]
+
+
+def do(*argv: str) -> str:
+    """What a program of the machine prints."""
+    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+async def test_shared_memory_and_queues_of_the_machine_are_not_there(views: Box) -> None:
+    number = do("ipcmk", "-M", "4096", "-p", "0666").split()[-1]
+    try:
+        container = await views.shell("ipcs -m; ls -A /dev/mqueue")
+        await container.exited()
+        assert not any(line.split()[1:2] == [number] for line in views.output(container))
+    finally:
+        do("ipcrm", "-m", number)
+
+
+async def test_terminals_of_others_are_not_there(views: Box) -> None:
+    """And its own has a name."""
+    master, slave = os.openpty()
+    try:
+        container = await views.shell("ls -A /dev/pts; tty", tty=True)
+        await container.exited()
+        assert views.output(container) == ["0  ptmx\r", "/dev/pts/0\r"]
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+async def test_it_sees_no_cgroups_but_its_own(views: Box) -> None:
+    container = await views.shell(
+        "find /sys/fs/cgroup -name cgroup.procs | wc -l; cut -d: -f3 /proc/self/cgroup | sort -u"
+    )
+    await container.exited()
+    assert views.output(container) == ["0", "/"]
+
+
+async def test_nothing_that_it_starts_with_is_open(views: Box) -> None:
+    """Of the machine's files that were open while its view was made, none is left to it."""
+    container = await views.shell(
+        "ls -l /proc/self/fd | awk 'NF > 8 {print $9, $11}' | grep -v -e pipe: -e /proc/ -e /dev/null"
+    )
+    await container.exited()
+    assert views.output(container) == []
