@@ -112,6 +112,36 @@ def test_a_tier_that_is_not_there(tmp_path, name, said):
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("opt", "write the whole path, from / on"),
+        ("/no/such/folder", "there is no such file or folder"),
+        ("/", "every container has its own"),
+        ("/etc/../etc", "every container has its own"),
+        ("/proc/self", "these are never shown to all containers"),
+        ("{tmp}/data/pki", "it would show the node's own folders"),
+        ("{tmp}", "it would show the node's own folders"),
+        ("{tmp}/link", "it would show the node's own folders"),
+    ],
+)
+def test_a_path_that_not_all_containers_may_see(tmp_path, path, said):
+    (tmp_path / "data/pki").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("data")
+    path = path.format(tmp=tmp_path)
+    done = pilothouse("up", "--data", str(tmp_path / "data"), "--expose-path", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert f"--expose-path {path}: {said}" in line
+
+
+@pytest.mark.parametrize("ids", ["100000", "1:65536", "1879048192:65535", "4294910000:65536", "a:b"])
+def test_ids_that_pods_can_not_have(tmp_path, ids):
+    done = pilothouse("up", "--data", str(tmp_path / "data"), "--user-namespace-ids", ids)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert repr(ids) in done.stderr.splitlines()[-1]
+
+
 def test_a_command_that_is_suggested_stays_in_one_line(tmp_path):
     data = tmp_path / ("long " * 20).strip()
     done = pilothouse("status", "--data", str(data))

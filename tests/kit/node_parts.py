@@ -49,6 +49,7 @@ class AnyImage:
 class PlainVolume(msgspec.Struct, frozen=True):
     path: Path
     read_only: bool = False
+    host: bool = False
 
 
 class PlainVolumes:
@@ -94,7 +95,7 @@ class PlainVolumes:
         self, pod: Object, container: Tree, prepared: Mapping[str, Prepared], env: Mapping[str, str]
     ) -> Sequence[Mount]:
         return [
-            Mount(str(prepared[each["name"]].path), each["mountPath"])
+            Mount(str(prepared[each["name"]].path), each["mountPath"], mapped=True)
             for each in container.get("volumeMounts") or ()
             if each["name"] in prepared
         ]

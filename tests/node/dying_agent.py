@@ -147,7 +147,7 @@ async def run(kubeconfig: Path, data: Path, name: str, fate: Fate) -> None:
             addresses=Doomed(Network.open(settings, api, clock, rng), "addresses", fate),
             containers=Doomed(containers, "containers", fate),
             groups=Doomed(cgroups.find(f"pilothouse-test/{name}"), "groups", fate),
-            survey=Survey(yes, yes, yes, {}),
+            survey=Survey(view=yes, ids=yes, users=yes, limits={}),
         )
         watch_system(data, fate)
         await Agent(api, settings, parts, clock, rng).run()

@@ -50,6 +50,7 @@ class RealNode:
         self.addresses = CountedAddresses()
         self.groups = cgroups.find(f"pilothouse-test-{os.getpid()}")
         self.settings = NodeSettings(name=NODE, data=folder / "node")
+        self.survey = EVERYTHING
         self.agent: Agent | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -60,7 +61,7 @@ class RealNode:
             addresses=self.addresses,
             containers=containers,
             groups=self.groups,
-            survey=EVERYTHING,
+            survey=self.survey,
         )
         api = Api(self._transport, random.Random(), manager="node")
         self.agent = Agent(api, self.settings, parts, SystemClock(), random.Random())

@@ -16,7 +16,8 @@ from pilothouse.node.environment import environment, expanded, wanted
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.parts import NotYet
 from pilothouse.node.security import Self, capabilities, no_new_privileges, user
-from pilothouse.supervise.launching import Launch, User
+from pilothouse.supervise.launching import IdRange, Launch, User
+from pilothouse.supervise.shim.becoming import CAPABILITIES
 
 ROOT, NOBODY = Self(0, 0), Self(65534, 65534)
 
@@ -257,7 +258,7 @@ def test_the_log_is_in_the_folder_of_the_instance() -> None:
 @pytest.mark.parametrize(
     ("of_pod", "own", "image", "expected"),
     [
-        ({}, {}, "", None),
+        ({}, {}, "", (0, 0)),
         ({"runAsUser": 54321}, {}, "", (54321, 0)),
         ({"runAsUser": 1000, "runAsGroup": 50}, {"runAsUser": 2000}, "", (2000, 50)),
         ({}, {}, "999:998", (999, 998)),
@@ -265,12 +266,9 @@ def test_the_log_is_in_the_folder_of_the_instance() -> None:
     ],
 )
 def test_users_are_the_containers_then_the_pods_then_the_images(
-    of_pod: dict[str, Any], own: dict[str, Any], image: str, expected: tuple[int, int] | None
+    of_pod: dict[str, Any], own: dict[str, Any], image: str, expected: tuple[int, int]
 ) -> None:
     found = user(pod(securityContext=of_pod), {"name": "app", "securityContext": own}, image, ROOT)
-    if expected is None:
-        assert found is None
-        return
     assert found is not None
     assert (found.uid, found.gid) == expected
 
@@ -288,11 +286,15 @@ def test_who_must_not_be_root_is_not() -> None:
     assert user(asked, {"name": "app", "securityContext": {"runAsUser": 7}}, "", ROOT) is not None
 
 
-def test_only_root_can_be_somebody_else() -> None:
-    asked = pod(securityContext={"runAsUser": 999})
-    with pytest.raises(NotYet, match="not root and can only run it as 65534"):
-        user(asked, {"name": "app"}, "", NOBODY)
-    assert user(pod(securityContext={"runAsUser": 65534}), {"name": "app"}, "", NOBODY) is None
+def test_an_ordinary_users_pod_is_shown_the_number_that_it_asks_for() -> None:
+    asked = pod(
+        securityContext={"runAsUser": 54321, "runAsNonRoot": True, "supplementalGroups": [7], "fsGroup": 8}
+    )
+    assert user(asked, {"name": "app"}, "", NOBODY) == User(54321, 0)
+    assert user(pod(securityContext={"runAsGroup": 50}), {"name": "app"}, "", NOBODY) == User(65534, 50)
+    assert user(pod(securityContext={"runAsNonRoot": True}), {"name": "app"}, "", NOBODY) is None
+    with pytest.raises(NotYet, match="runAsNonRoot"):
+        user(pod(securityContext={"runAsNonRoot": True, "runAsUser": 0}), {"name": "app"}, "", NOBODY)
 
 
 @pytest.mark.parametrize(
@@ -306,19 +308,61 @@ def test_only_root_can_be_somebody_else() -> None:
     ],
 )
 def test_capabilities_are_added_and_dropped(asked: dict[str, Any], has: str | None, lacks: str) -> None:
-    found = capabilities({"name": "app", "securityContext": asked}, ROOT)
-    assert found is not None
+    found = capabilities({"name": "app", "securityContext": asked})
     assert has is None or has in found
     assert lacks not in found
 
 
-def test_the_privileged_keep_all_that_the_agent_has() -> None:
-    assert capabilities({"name": "app", "securityContext": {"privileged": True}}, ROOT) is None
+def test_the_privileged_have_every_capability() -> None:
+    assert set(capabilities({"name": "app", "securityContext": {"privileged": True}})) == set(CAPABILITIES)
 
 
-def test_privileges_are_not_gained_where_that_is_refused() -> None:
-    assert no_new_privileges({"name": "app", "securityContext": {"allowPrivilegeEscalation": False}})
-    assert not no_new_privileges({"name": "app"})
+def test_all_capabilities_can_be_had_but_some() -> None:
+    asked = {"capabilities": {"add": ["ALL"], "drop": ["SYS_ADMIN"]}}
+    found = capabilities({"name": "app", "securityContext": asked})
+    assert set(found) == set(CAPABILITIES) - {"SYS_ADMIN"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, True),
+        ({"allowPrivilegeEscalation": False}, True),
+        ({"capabilities": {"add": ["SYS_TIME"]}}, True),
+        ({"allowPrivilegeEscalation": True}, False),
+        ({"privileged": True}, False),
+        ({"capabilities": {"add": ["CAP_SYS_ADMIN"]}}, False),
+    ],
+)
+def test_privileges_are_gained_only_where_that_is_asked_for(asked: dict[str, Any], expected: bool) -> None:
+    assert no_new_privileges({"name": "app", "securityContext": asked}) is expected
+    assert launched({"securityContext": asked}).no_new_privileges is expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "masked"),
+    [
+        ({}, True),
+        ({"procMount": "Default"}, True),
+        ({"procMount": "Unmasked"}, False),
+        ({"privileged": True}, False),
+    ],
+)
+def test_the_machines_own_figures_are_masked(asked: dict[str, Any], masked: bool) -> None:
+    view = launched({"securityContext": asked}).view
+    assert view is not None
+    assert view.masked is masked
+
+
+def test_owners_are_mapped_in_all_but_the_image() -> None:
+    folder = ContainerFolder(Path("/nodes/pods/u-1/containers/app"))
+    image = PlainImage(root=Path("/images/x"), mount_at="/opt/x")
+    setting = Setting(agent=ROOT, ids=IdRange(1 << 20), machine=("/opt/java",))
+    launch = compose(pod(), {"name": "app"}, image, {}, setting, folder, 0)
+    assert launch.ids == IdRange(1 << 20)
+    assert launch.view is not None
+    assert launch.view.machine == ("/opt/java",)
+    assert [mount.target for mount in launch.view.mounts if not mount.mapped] == ["/opt/x"]
 
 
 @pytest.mark.parametrize(

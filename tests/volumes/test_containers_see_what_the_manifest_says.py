@@ -245,3 +245,43 @@ async def test_what_is_missing_is_told_and_the_pod_starts_when_it_comes(node: Re
     await World(node.api).config("later", {"a": "here"})
     assert node.log(await node.until(ended, seconds=60)) == "here"
     assert await node.api.find(Pod, "web-0", "default") is not None
+
+
+async def test_a_path_above_the_nodes_own_folder_shows_nothing_of_it(node: RealNode, tmp_path: Path) -> None:
+    (tmp_path / "beside").write_text("seen")
+    (node.settings.data / "key").write_text("secret")
+    script = f"cat /v/h/beside; echo; ls -A /v/h/{node.settings.data.name}; cat /v/h/{node.settings.data.name}/key 2>&1"
+    found = await said(node, script, {"name": "h", "hostPath": {"path": str(tmp_path)}})
+    assert found.splitlines()[0] == "seen"
+    assert found.splitlines()[-1].endswith("No such file or directory")
+    assert "secret" not in found
+
+
+async def test_a_part_of_a_path_above_the_nodes_own_folder_shows_nothing_of_it(
+    node: RealNode, tmp_path: Path
+) -> None:
+    (node.settings.data / "key").write_text("secret")
+    volume = {"name": "h", "hostPath": {"path": str(tmp_path.parent)}}
+    places = [{"name": "h", "mountPath": "/host", "subPath": tmp_path.name}]
+    script = f"ls /host; ls -A /host/{node.settings.data.name}; cat /host/{node.settings.data.name}/key 2>&1"
+    found = await said(node, script, volume, container={"volumeMounts": places})
+    assert node.settings.data.name in found.split()
+    assert found.splitlines()[-1].endswith("No such file or directory")
+
+
+async def test_a_filesystem_that_can_not_show_other_owners_is_told_of(root: None, node: RealNode) -> None:
+    await node.pod(
+        {
+            "automountServiceAccountToken": False,
+            "containers": [shell("true", volumeMounts=[{"name": "h", "mountPath": "/host"}])],
+            "volumes": [{"name": "h", "hostPath": {"path": "/proc/sys"}}],
+        }
+    )
+
+    def waiting(pod: Object) -> dict[str, str]:
+        (status,) = pod.status.get("containerStatuses") or [{}]
+        return dict((status.get("state") or {}).get("waiting") or {})
+
+    pod = await node.until(lambda pod: waiting(pod).get("reason") == "IdMapRefused")
+    assert "/host" in waiting(pod)["message"]
+    assert "hostUsers: true" in waiting(pod)["message"]

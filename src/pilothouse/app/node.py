@@ -16,6 +16,7 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -154,6 +155,7 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
         clock=clock,
         rng=random.Random(),
         tiers=settings.tiers,
+        private=map(Path, settings.hidden),
         allocatable=look(settings).allocatable,
     )
 

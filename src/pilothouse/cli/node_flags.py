@@ -13,7 +13,7 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.cli.flags import several
-from pilothouse.cli.parameters import FILE, Listen, Tier
+from pilothouse.cli.parameters import FILE, IdCount, Listen, Tier
 
 if TYPE_CHECKING:
     from pilothouse.app.node import NodeOptions
@@ -76,6 +76,28 @@ tier_flag = click.option(
     metavar="NAME=FOLDER",
     help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
 )
+isolation_flags = several(
+    click.option(
+        "--expose-path",
+        "exposed",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        metavar="PATH",
+        help="A file or folder of this machine that all containers see, read-only, beside /usr: /opt, say; any number of times.",
+    ),
+    click.option(
+        "--user-namespace-ids",
+        type=IdCount(),
+        metavar="FIRST:COUNT",
+        help="The user and group ids of this machine that pods have theirs from, 65536 each, where the node is root; else "
+        "1879048192:268435456.",
+    ),
+    click.option(
+        "--allow-host-users",
+        is_flag=True,
+        help="Run pods with this machine's own user ids, root's too, where its kernel or filesystem can't give them others.",
+    ),
+)
 node_flags = several(
     click.option(
         "--listen",
@@ -105,6 +127,7 @@ node_flags = several(
         "--stop-pods", is_flag=True, help="End all pods when told to stop; else the next agent takes them up."
     ),
     tier_flag,
+    isolation_flags,
 )
 
 
@@ -129,12 +152,14 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
 def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any]) -> NodeOptions:
     from pilothouse.app.addresses import is_everywhere, outward_address
     from pilothouse.app.data_folder import DataFolder
+    from pilothouse.app.exposed_paths import checked_paths
     from pilothouse.app.node import NodeOptions
     from pilothouse.app.node_names import check_node_name, default_node_name
     from pilothouse.app.options import read_file
     from pilothouse.client.kubeconfig import load
     from pilothouse.node.identity import NodeIdentity
-    from pilothouse.node.settings import NodeSettings
+    from pilothouse.node.settings import DEFAULT_RANGE, NodeSettings
+    from pilothouse.supervise.launching import IdRange
 
     folder = DataFolder.open(flags["data"].absolute())
     identity = NodeIdentity(folder.path)
@@ -149,6 +174,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     joined = identity if identity.exists and file == identity.kubeconfig_file else None
     name = flags["name"] or (joined.name if joined is not None else "") or default_node_name()
     access = load(file)
+    tiers = dict(flags["tiers"])
     settings = NodeSettings(
         server=access.url,
         other_servers=access.others,
@@ -160,7 +186,11 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         labels=flags["node_labels"],
         taints=flags["register_with_taints"],
         stop_pods=flags["stop_pods"],
-        tiers=dict(flags["tiers"]),
+        tiers=tiers,
+        private=(folder.path,),
+        exposed=checked_paths(flags["exposed"], (folder.path, *tiers.values())),
+        user_namespace_ids=IdRange(*ids) if (ids := flags["user_namespace_ids"]) else DEFAULT_RANGE,
+        allow_host_users=flags["allow_host_users"],
     )
     return NodeOptions(
         access=access,

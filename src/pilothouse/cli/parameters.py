@@ -53,6 +53,31 @@ class Tier(click.ParamType[tuple[str, Path]]):
         return name, Path(folder)
 
 
+class IdCount(click.ParamType[tuple[int, int]]):
+    """``FIRST:COUNT``; in the program, the two."""
+
+    name = "first:count"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        first, _, count = value.partition(":")
+        if not (first.isdecimal() and count.isdecimal()):
+            self.fail(
+                f"{value!r} is no range of ids: write FIRST:COUNT, as in 1879048192:268435456", param, ctx
+            )
+        low, size = int(first), int(count)
+        if low < 65536 or size < 65536 or low + size > 2**32 - 1:
+            self.fail(
+                f"{value!r}: ids of pods are from 65536 to 4294967294, and each pod has 65536 of them",
+                param,
+                ctx,
+            )
+        return low, size
+
+
 class Listen(click.ParamType[tuple[str, int]]):
     """``HOST:PORT``; in the program, the two."""
 

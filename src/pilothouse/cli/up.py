@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.node_flags import pod_cidr_flag, tier_flag
+from pilothouse.cli.node_flags import isolation_flags, pod_cidr_flag, tier_flag
 from pilothouse.cli.parameters import Duration, Listen
 from pilothouse.cli.store_flags import data_flag
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 )
 @pod_cidr_flag
 @tier_flag
+@isolation_flags
 @click.option(
     "--manager-listen",
     type=Listen(),
@@ -59,6 +60,9 @@ def up(
     name: str,
     pod_cidr: str,
     tiers: tuple[tuple[str, Path], ...],
+    exposed: tuple[Path, ...],
+    user_namespace_ids: tuple[int, int] | None,
+    allow_host_users: bool,
     manager_listen: tuple[str, int],
     liveness_period: float,
     keep: bool,
@@ -71,6 +75,7 @@ def up(
 
     from pilothouse.app.addresses import bracketed
     from pilothouse.app.data_folder import DataFolder
+    from pilothouse.app.exposed_paths import checked_paths
     from pilothouse.app.liveness import Liveness
     from pilothouse.app.node_names import check_node_name, default_node_name, kept_node_name
     from pilothouse.app.up import UpOptions, run
@@ -87,6 +92,7 @@ def up(
                 f"the folder of {tier}, {place}, can't be written by you", param_hint="--tier"
             )
     try:
+        checked_paths(exposed, (data.absolute(), *(place for _, place in tiers)))
         kept = kept_node_name(DataFolder(data.absolute()).node_kubeconfig)
         options = UpOptions(
             data=data.absolute(),
@@ -100,6 +106,9 @@ def up(
                 f"{host}:0",
                 *(("--pod-cidr", pod_cidr) if pod_cidr else ()),
                 *(f"--tier={tier}={folder}" for tier, folder in tiers),
+                *(f"--expose-path={path}" for path in exposed),
+                *(["--user-namespace-ids={}:{}".format(*user_namespace_ids)] if user_namespace_ids else []),
+                *(["--allow-host-users"] if allow_host_users else []),
             ),
             liveness=Liveness(period=liveness_period),
             manager_flags=("--listen", bracketed(*manager_listen)),

@@ -29,13 +29,23 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.cache import Difference
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
+from pilothouse.node import seccomp
 from pilothouse.node.evicting import Candidate, memory_request, sentence, victim
 from pilothouse.node.folders import PodFolder, pod_folders
-from pilothouse.node.health import Shortage, conditions, limits_condition, problems, shortages
+from pilothouse.node.health import (
+    Shortage,
+    conditions,
+    limits_condition,
+    problems,
+    seccomp_condition,
+    shortages,
+    users_condition,
+)
+from pilothouse.node.id_ranges import IdRanges
 from pilothouse.node.keeping import Keeper, Means
 from pilothouse.node.limits import pod_group
 from pilothouse.node.machine import look, room
-from pilothouse.node.parts import Parts
+from pilothouse.node.parts import NotYet, Parts
 from pilothouse.node.registering import Registration
 from pilothouse.node.security import Self
 from pilothouse.node.settings import NodeSettings
@@ -80,6 +90,7 @@ class Agent:
             self.whereabouts,
             Self(os.getuid(), os.getgid()),
             lambda: machine.allocatable,
+            IdRanges(settings.pods, settings.user_namespace_ids),
         )
         self._supervisor = Supervisor(
             {"volumes": parts.volumes.run, "addresses": parts.addresses.run, "events": self._events.run}
@@ -99,6 +110,8 @@ class Agent:
         """Be a node until cancelled."""
         with _sole(self._settings):
             self._settings.pods.mkdir(parents=True, exist_ok=True)
+            if self._means.agent.is_root:
+                self._recover_ids()
             async with self._supervisor.running():
                 try:
                     await together(
@@ -113,6 +126,13 @@ class Agent:
                     for task in self._tasks.values():
                         task.cancel()
                     await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _recover_ids(self) -> None:
+        try:
+            self._means.id_ranges.recover()
+        except (NotYet, OSError) as problem:
+            # Pods that need ids of their own wait and say so; the others don't.
+            log.warning("the ids of pods: %s", problem)
 
     async def _keep(self) -> None:
         """Have a keeper for each pod. Nobody is an orphan before all pods are known."""
@@ -208,6 +228,7 @@ class Agent:
         await self._parts.volumes.release(folder.uid)
         await self._parts.addresses.release(folder.uid)
         folder.remove()
+        self._means.id_ranges.release(folder.uid)
 
     def _begin(self, pod: Object, *, gone: bool) -> None:
         # Known at once and not when its task begins: the next change of the pod may come before that.
@@ -250,7 +271,11 @@ class Agent:
     def _conditions(self) -> list[dict[str, str]]:
         survey = self._parts.survey
         told = conditions(room(self._settings.data), problems(survey, self._supervisor.problem))
-        return [*told, dict(self._parts.addresses.condition()), limits_condition(survey)]
+        told += [dict(self._parts.addresses.condition()), limits_condition(survey)]
+        told.append(seccomp_condition(seccomp.is_enforced()))
+        if self._means.agent.is_root:
+            told.append(users_condition(survey, self._settings.allow_host_users))
+        return told
 
 
 @contextmanager

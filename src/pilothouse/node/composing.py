@@ -3,24 +3,26 @@
     launch = compose(pod, container, image, env, setting, folder, attempt)
 
 The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments belong to the image's
-entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, and what they may see of its folders.
+entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, and its seccomp profiles.
 """
 
 from __future__ import annotations
 
 import pwd
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node import installation, security
+from pilothouse.node import security
 from pilothouse.node.environment import expanded, hostname
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.parts import Image, NotYet
+from pilothouse.node.seccomp import seccomp_filter
 from pilothouse.node.whereabouts import LOG
-from pilothouse.supervise.launching import Launch, LogPolicy, Mount, View
+from pilothouse.supervise.launching import IdRange, Launch, LogPolicy, Mount, View
 
 MESSAGE_PATH: Final = "/dev/termination-log"
 _ERROR: Final = "CreateContainerConfigError"
@@ -34,8 +36,12 @@ class Setting(msgspec.Struct, frozen=True):
     """By which names are found."""
     hidden: tuple[str, ...] = ()
     """Folders of the node itself, into which no container looks."""
-    installation: tuple[str, ...] = ()
-    """What every container's user can reach, so that it can run a pilot."""
+    machine: tuple[str, ...] = ()
+    """What it sees of the machine beside programs and libraries, so that it can run a pilot."""
+    ids: IdRange | None = None
+    """The pod's own."""
+    profiles: Path = Path("/nonexistent")
+    """Where seccomp profiles of the machine are."""
 
 
 def compose(
@@ -53,19 +59,22 @@ def compose(
     """Raises ``NotYet`` for what can't be made sense of as things are."""
     user = security.user(pod, container, image.user, setting.agent)
     env = {"HOME": _home(setting.agent.uid if user is None else user.uid), **env}
-    mounts = list(installation.mounts(setting.installation, user))
+    mounts = []
     if image.root is not None and image.mount_at:
         mounts.append(Mount(str(image.root), image.mount_at, read_only=True))
     mounts += [*setting.mounts, *volumes]
     message_path = container.get("terminationMessagePath") or MESSAGE_PATH
-    mounts.append(Mount(str(folder.last_words(attempt)), message_path, is_file=True))
+    mounts.append(Mount(str(folder.last_words(attempt)), message_path, is_file=True, mapped=True))
     own = container.get("securityContext") or {}
     view = View(
         hostname=hostname(pod),
         mounts=tuple(mounts),
         read_only_root=bool(own.get("readOnlyRootFilesystem")),
         hidden=setting.hidden,
+        machine=setting.machine,
+        masked=security.is_masked(container),
     )
+    capabilities = security.capabilities(container)
     return Launch(
         argv=_command(container, image, env),
         env=env,
@@ -78,7 +87,9 @@ def compose(
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
         no_new_privileges=security.no_new_privileges(container),
-        capabilities=security.capabilities(container, setting.agent),
+        capabilities=capabilities,
+        ids=setting.ids,
+        seccomp=seccomp_filter(pod, container, capabilities, setting.profiles),
         log=LogPolicy(str(folder.attempt(attempt) / LOG)),
     )
 

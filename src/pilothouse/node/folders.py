@@ -3,6 +3,7 @@
     pods/<uid>/pod.json                               the pod as it was last seen: for when the API no longer has it
     pods/<uid>/ending.json                            why it has to end, and by when
     pods/<uid>/boot                                   the boot of the machine in which it was last looked after
+    pods/<uid>/first-id                               the first of the machine's ids that are its own
     pods/<uid>/containers/<name>/pause.json           how long it waits before its next start
     pods/<uid>/containers/<name>/<attempt>/           one instance: shim, log, exit record, and below them
         termination-log, hooked, failed.json          its last words, whether its hook is done, why it could not be started
@@ -34,6 +35,7 @@ T = TypeVar("T")
 KEPT = 2
 """Instances of a container whose folders stay: the latest, and the one before it for ``--previous``."""
 _POD, _ENDING, _BOOT, _PAUSE = "pod.json", "ending.json", "boot", "pause.json"
+_FIRST_ID = "first-id"
 _HOOKED, _FAILED, _LAST_WORDS = "hooked", "failed.json", "termination-log"
 _MAKING = ".making-"
 
@@ -140,6 +142,15 @@ class PodFolder:
     @boot.setter
     def boot(self, boot: str) -> None:
         write_whole(self.path / _BOOT, boot.encode())
+
+    @property
+    def first_id(self) -> int | None:
+        """The first of the machine's user and group ids that are the pod's own."""
+        return _read(self.path / _FIRST_ID, int)
+
+    @first_id.setter
+    def first_id(self, first: int) -> None:
+        write_whole(self.path / _FIRST_ID, str(first).encode())
 
     def container(self, name: str) -> ContainerFolder:
         return ContainerFolder(self.path / "containers" / name)

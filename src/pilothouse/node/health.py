@@ -2,6 +2,7 @@
 
     conditions(room, problems(survey, ""))        # Ready, MemoryPressure, DiskPressure, PIDPressure
     limits_condition(survey)                        # whether limits are enforced, and if not, why
+    users_condition(survey, accepted=False)         # whether pods have user ids of their own
 
 Thresholds are kubelet's: 100 MiB of memory, a tenth of the disk (but no more than 1 GiB), a twentieth of its inodes, a tenth of the process
 ids. A node whose parts have failed, or on which containers can't have a view of their own, is not ready, and says why.
@@ -17,6 +18,8 @@ from pilothouse.node.machine import Room
 from pilothouse.supervise.surveying import Survey
 
 LIMITS: Final = "pilothouse.io/LimitsEnforced"
+USERS: Final = "pilothouse.io/UserNamespaces"
+SECCOMP: Final = "pilothouse.io/SeccompEnforced"
 LEAST_MEMORY: Final = 100 * 1024 * 1024
 LEAST_DISK: Final = 0.10
 ENOUGH_DISK: Final = 2**30
@@ -80,6 +83,32 @@ def limits_condition(survey: Survey) -> dict[str, str]:
     if missing:
         return _condition(LIMITS, False, "ControlGroupsUnavailable", "; ".join(missing))
     return _condition(LIMITS, True, "ControlGroups", "limits are enforced by control groups")
+
+
+def users_condition(survey: Survey, accepted: bool) -> dict[str, str]:
+    """Whether pods of an agent that is root have ids of their own; ``accepted`` says that they run even if not."""
+    if survey.ids.allowed:
+        return _condition(USERS, True, "UserNamespaces", "pods have user ids of their own")
+    then = (
+        "they run with the machine's own (--allow-host-users)"
+        if accepted
+        else "only pods with hostUsers: true run, unless it is started with --allow-host-users"
+    )
+    return _condition(
+        USERS,
+        False,
+        "UserNamespacesUnavailable",
+        f"pods can't have user ids of their own: {survey.ids.why}; {then}",
+    )
+
+
+def seccomp_condition(enforced: bool) -> dict[str, str]:
+    """Whether system calls of containers are filtered."""
+    if enforced:
+        return _condition(SECCOMP, True, "Seccomp", "system calls of containers are filtered")
+    return _condition(
+        SECCOMP, False, "ArchitectureUnknown", "system call filters are known for x86_64 and aarch64 alone"
+    )
 
 
 def conditions(room: Room, problems: str) -> list[dict[str, str]]:

@@ -28,6 +28,7 @@ from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.folders import ContainerFolder, PodFolder
+from pilothouse.node.id_ranges import IdRanges
 from pilothouse.node.lifecycle.deciding import ENDED, Act, Decision, End, Prepare, Start, Stop, Wait, decide
 from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
 from pilothouse.node.lifecycle.roles import Part, not_begun, parts
@@ -60,6 +61,7 @@ class Means(msgspec.Struct, frozen=True):
     whereabouts: Whereabouts
     agent: Self
     allocatable: Callable[[], Mapping[str, str]]
+    id_ranges: IdRanges
 
 
 class Keeper:
@@ -86,7 +88,7 @@ class Keeper:
         self._begun = 0.0
         images = {each["name"]: each["imageID"] for each in _container_statuses(pod) if each.get("imageID")}
         self._outfitter = Outfitter(
-            means.api, means.settings, means.parts, means.agent, means.allocatable, images
+            means.api, means.settings, means.parts, means.agent, means.allocatable, images, means.id_ranges
         )
         self._released = False
         self._told_waits: dict[str, str] = {}
@@ -129,6 +131,7 @@ class Keeper:
                 await self._publisher.flush()
                 await self._publisher.delete()
             self._folder.remove()
+            self._means.id_ranges.release(self.pod.uid)
             self._means.whereabouts.drop(self.pod.uid)
 
     async def _settle_in(self) -> bool:

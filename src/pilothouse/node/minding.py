@@ -41,6 +41,7 @@ AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
 """Between attempts at what could not begin."""
 NOT_STARTED: Final = 128
 """The exit code of an instance that could not be started."""
+_ID_MAP_ADVICE: Final = "put the volume on a filesystem that can be mounted with its ids mapped (ext4, xfs, btrfs, tmpfs), or set hostUsers: true"
 _HOOK_LIMIT: Final = 3600.0
 """Seconds that a postStart hook may take. Elsewhere it may hang for ever."""
 
@@ -208,6 +209,8 @@ class Minder:
         try:
             container = await self._containers.start(folder, launch)
         except LaunchError as problem:
+            if problem.reason == "IdMapRefused":
+                raise NotYet(problem.reason, f"{problem.message}; {_ID_MAP_ADVICE}") from None
             now = self._clock.now()
             ended = Ended(number, NOT_STARTED, began, now, reason="StartError", message=problem.message)
             self._folder.fail(ended)

@@ -1,6 +1,6 @@
 """What the containers of one pod are given to run with: image, environment, mounts, control groups.
 
-outfitter = Outfitter(api, settings, parts, agent, allocatable, images)
+outfitter = Outfitter(api, settings, parts, agent, allocatable, images, id_ranges)
 launch = await outfitter.compose(pod, part, address, prepared, folder, attempt)      # NotYet, if something is missing
 outfitter.images, outfitter.not_enforced          # what came of it, for the pod's status
 """
@@ -17,15 +17,16 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.composing import Setting, compose
 from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
-from pilothouse.node.folders import ContainerFolder
+from pilothouse.node.folders import ContainerFolder, PodFolder
+from pilothouse.node.id_ranges import UNAVAILABLE, IdRanges
 from pilothouse.node.installation import installation
 from pilothouse.node.lifecycle.roles import Part, parts
 from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, pod_group, weight_of
 from pilothouse.node.minding import told
 from pilothouse.node.parts import NotYet, Parts, Prepared
-from pilothouse.node.security import Self
+from pilothouse.node.security import Self, has_host_users
 from pilothouse.node.settings import NodeSettings
-from pilothouse.supervise.launching import Launch
+from pilothouse.supervise.launching import IdRange, Launch
 from pilothouse.supervise.limiting import Throttle
 
 
@@ -40,6 +41,7 @@ class Outfitter:
         agent: Self,
         allocatable: Callable[[], Mapping[str, str]],
         images: Mapping[str, str],
+        id_ranges: IdRanges,
     ) -> None:
         """``images`` are those that an earlier agent has told of."""
         self._api = api
@@ -49,6 +51,7 @@ class Outfitter:
         self._allocatable = allocatable
         self.images = dict(images)
         """By container, what its image was found to be."""
+        self._id_ranges = id_ranges
         self._complaints: dict[str, list[str]] = {}
         self._throttles: dict[str, tuple[Throttle, ...]] = {}
 
@@ -87,12 +90,30 @@ class Outfitter:
         setting = Setting(
             agent=self._agent,
             mounts=tuple(given.addresses.mounts(pod, address)),
-            hidden=(str(settings.data),),
-            installation=installation(),
+            hidden=settings.hidden,
+            machine=(*installation(), *map(str, settings.exposed)),
+            ids=self._ids(pod),
+            profiles=settings.data / "seccomp",
         )
         volumes = given.volumes.mounts(pod, part.spec, prepared, env)
         groups = self._limit(pod, part)
         return compose(pod, part.spec, image, env, setting, folder, attempt, volumes=volumes, cgroups=groups)
+
+    def _ids(self, pod: Object) -> IdRange | None:
+        """The machine's ids that are the pod's own. Raises ``NotYet``."""
+        if not self._agent.is_root or has_host_users(pod):
+            return None
+        survey = self._parts.survey.ids
+        if survey.allowed:
+            return self._id_ranges.claim(PodFolder(self._settings.pods / pod.uid))
+        if self._settings.allow_host_users:
+            return None
+        raise NotYet(
+            UNAVAILABLE,
+            f"pods can't have user ids of their own on this node: {survey.why}; put its data folder on a filesystem, and "
+            "the machine on a kernel, that can (Linux 5.12, ext4 or xfs), or start it with --allow-host-users to run pods "
+            "with the machine's own ids",
+        )
 
     def limit_anew(self, pod: Object) -> None:
         """Have containers that run held to the limits that their volumes have by now."""

@@ -111,6 +111,11 @@ class Prepared(Protocol):
     @property
     def read_only(self) -> bool: ...
 
+    @property
+    def host(self) -> bool:
+        """Whether it is a path of the machine, named by somebody."""
+        ...
+
 
 class Volumes(Protocol):
     """The volumes of this node's pods."""

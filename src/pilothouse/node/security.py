@@ -1,10 +1,10 @@
 """Who a container runs as, and with which rights.
 
-    user(pod, container, "999:999", Agent(uid=0, gid=0))       # User(uid=999, gid=999, groups=(2000,))
-    capabilities(container)                                      # None: all that the agent has
+    user(pod, container, "999:999", Self(uid=0, gid=0))        # User(uid=999, gid=999, groups=(2000,))
+    capabilities(container)                                      # ("AUDIT_WRITE", "CHOWN", …)
 
-The container's own word goes before the pod's, and that before the image's. Only root can become somebody else: on an agent
-that is not root, a pod that asks for another user waits and says so.
+The container's own word goes before the pod's, and that before the image's. Only root can become somebody else: under an agent that
+is not root, a container that asks for another user is shown that number for the agent's own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.parts import NotYet
 from pilothouse.supervise.launching import User
+from pilothouse.supervise.shim.becoming import CAPABILITIES
 
 _ERROR: Final = "CreateContainerConfigError"
 DEFAULT_CAPABILITIES: Final = (
@@ -52,15 +53,12 @@ class Self(msgspec.Struct, frozen=True):
 
 
 def user(pod: Object, container: Tree, image_user: str, agent: Self) -> User | None:
-    """None for the agent itself. Raises ``NotYet``."""
+    """None for the agent itself, where it isn't root. Raises ``NotYet``."""
     of_pod: Mapping[str, Any] = pod.spec.get("securityContext") or {}
     own: Mapping[str, Any] = container.get("securityContext") or {}
     image_uid, image_gid = _of_image(image_user)
     uid = _first(own.get("runAsUser"), of_pod.get("runAsUser"), image_uid)
     gid = _first(own.get("runAsGroup"), of_pod.get("runAsGroup"), image_gid)
-    groups = set(of_pod.get("supplementalGroups") or ())
-    if of_pod.get("fsGroup") is not None:
-        groups.add(of_pod["fsGroup"])
     effective = agent.uid if uid is None else uid
     if _first(own.get("runAsNonRoot"), of_pod.get("runAsNonRoot")) and effective == 0:
         raise NotYet(
@@ -71,39 +69,48 @@ def user(pod: Object, container: Tree, image_user: str, agent: Self) -> User | N
     if gid is None and uid is not None:
         gid = _group_of(uid)
     if not agent.is_root:
-        _check_same(container, agent, uid, gid)
-        return None
-    if uid is None and gid is None and not groups:
-        return None
+        # The one id that it has is shown with any number; a second one, as further groups would be, it can't have.
+        if uid is None and gid is None:
+            return None
+        return User(effective, agent.gid if gid is None else gid)
+    groups = set(of_pod.get("supplementalGroups") or ())
+    if of_pod.get("fsGroup") is not None:
+        groups.add(of_pod["fsGroup"])
     return User(effective, agent.gid if gid is None else gid, tuple(sorted(groups)))
 
 
-def capabilities(container: Tree, agent: Self) -> tuple[str, ...] | None:
-    """Those that a container may have; None for all of the agent's."""
+def capabilities(container: Tree) -> tuple[str, ...]:
+    """Those that a container may have, inside its user namespace where it has one."""
     own = container.get("securityContext") or {}
-    if own.get("privileged") or not agent.is_root:
-        return None
+    if own.get("privileged"):
+        return tuple(sorted(CAPABILITIES))
     asked = own.get("capabilities") or {}
     added = {_short(name) for name in asked.get("add") or ()}
     dropped = {_short(name) for name in asked.get("drop") or ()}
-    if "ALL" in added:
-        return None if not dropped else tuple(sorted(set(DEFAULT_CAPABILITIES) - dropped))
-    kept = set() if "ALL" in dropped else set(DEFAULT_CAPABILITIES) - dropped
-    return tuple(sorted(kept | added))
+    kept = set(CAPABILITIES if "ALL" in added else DEFAULT_CAPABILITIES)
+    if "ALL" in dropped:
+        kept = set()
+    return tuple(sorted((kept | added - {"ALL"}) - dropped))
 
 
 def no_new_privileges(container: Tree) -> bool:
-    return (container.get("securityContext") or {}).get("allowPrivilegeEscalation") is False
+    """Whether a program that it starts never has more rights than itself: unless more is asked for in so many words."""
+    own = container.get("securityContext") or {}
+    if own.get("privileged") or own.get("allowPrivilegeEscalation"):
+        return False
+    added = {_short(name) for name in (own.get("capabilities") or {}).get("add") or ()}
+    return "SYS_ADMIN" not in added
 
 
-def _check_same(container: Tree, agent: Self, uid: int | None, gid: int | None) -> None:
-    for field, asked, has in (("runAsUser", uid, agent.uid), ("runAsGroup", gid, agent.gid)):
-        if asked is not None and asked != has:
-            raise NotYet(
-                _ERROR,
-                f'container "{container["name"]}" is to run with {field} {asked}, but this node\'s agent is '
-                f"not root and can only run it as {has}; run the agent as root, or leave {field} out",
-            )
+def is_masked(container: Tree) -> bool:
+    """Whether the parts of /proc and /sys that speak of the whole machine are covered."""
+    own = container.get("securityContext") or {}
+    return not own.get("privileged") and own.get("procMount") != "Unmasked"
+
+
+def has_host_users(pod: Object) -> bool:
+    """Whether the pod has the machine's own ids. Unset means no."""
+    return pod.spec.get("hostUsers") is True
 
 
 def _of_image(text: str) -> tuple[int | None, int | None]:

@@ -11,6 +11,12 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.supervise.launching import IdRange
+
+RUN = Path("/run/pilothouse")
+"""What agents on the same machine agree on: see ``id_ranges``."""
+DEFAULT_RANGE = IdRange(0x70000000, 0x10000000)
+"""Above those that systemd has for containers, and below 2^31, which some programs take for negative: room for 4,096 pods."""
 PORT = 10250
 """Where the node's server listens unless told otherwise, as a kubelet's."""
 
@@ -43,10 +49,23 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Processes and threads that a container may have; None for as many as the machine can."""
     tiers: Mapping[str, Path] = {}
     """Folders for volumes beside the one in the data folder, by the names that storage classes have for them."""
+    private: tuple[Path, ...] = ()
+    """Folders that no pod sees, beside the data folder and the tiers: those of an API server on the same machine."""
+    exposed: tuple[Path, ...] = ()
+    """Files and folders of the machine that every container sees, read-only, beside `/usr` and the like."""
+    user_namespace_ids: IdRange = DEFAULT_RANGE
+    """The ids of the machine that pods have their own from, where the agent is root."""
+    allow_host_users: bool = False
+    """Whether pods run with the machine's own ids where the machine can't give them others."""
     unschedulable: bool = False
     """Whether the Node is cordoned when it is made."""
     stop_pods: bool = False
     """Whether an agent that is asked to stop ends its pods first; else they go on and the next agent takes them up."""
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """All that no pod sees."""
+        return tuple(str(each) for each in (self.data.absolute(), *self.private, *self.tiers.values(), RUN))
 
     @property
     def pods(self) -> Path:

@@ -4,8 +4,8 @@
     overrun(pod, kept)                       # 'Container web exceeded its local ephemeral storage limit "32Ki".', or ""
     request(pod)                             # bytes of ephemeral-storage that it asks for
 
-What counts is what goes with the pod: its emptyDir volumes that are not in memory, and the logs and records of its containers. What a
-program leaves in other places of the machine is not known to be its own.
+What counts is what goes with the pod: its emptyDir volumes that are not in memory, and the logs and records of its containers, with what
+they write to their own `/tmp`, `/var` and the like.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Kept(msgspec.Struct, frozen=True):
     """Bytes on the disk."""
 
     containers: Mapping[str, int]
-    """Of each container: logs and records."""
+    """Of each container: logs, records, and what it writes outside of volumes."""
     total: Footprint
     """Of all of them, and of the volumes."""
 

@@ -35,8 +35,11 @@ def test_what_is_not_honoured_has_a_reason(message: str) -> None:
         ({"runtimeClassName": "gvisor"}, ["spec.runtimeClassName"]),
         ({"hostPID": True}, ["spec.hostPID"]),
         ({"hostPID": False}, []),
-        ({"hostUsers": False}, ["spec.hostUsers"]),
+        ({"hostUsers": False}, []),
         ({"hostUsers": True}, []),
+        ({"hostIPC": True}, ["spec.hostIPC"]),
+        ({"shareProcessNamespace": True}, ["spec.shareProcessNamespace"]),
+        ({"containers": [{"securityContext": {"procMount": "Unmasked"}}]}, []),
         ({"os": {"name": "windows"}}, ["spec.os.name"]),
         ({"os": {"name": "linux"}}, []),
         ({"priorityClassName": "high"}, ["spec.priorityClassName"]),
@@ -48,9 +51,13 @@ def test_what_is_not_honoured_has_a_reason(message: str) -> None:
         ({"securityContext": {"fsGroup": 1, "runAsUser": 2}}, []),
         (
             {"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "x"}}},
+            [],
+        ),
+        (
+            {"securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}},
             [
-                "spec.securityContext.seccompProfile.type",
-                "spec.securityContext.seccompProfile.localhostProfile",
+                "spec.securityContext.appArmorProfile.type",
+                "spec.securityContext.appArmorProfile.localhostProfile",
             ],
         ),
         (

@@ -3,7 +3,7 @@
     refusals({"containers": [...], "runtimeClassName": "gvisor"})
     # [spec.runtimeClassName: Forbidden: our nodes can't honour this: every container is a process of the node ...]
 
-Our nodes run pods as processes: each pod has mounts and a host name of its own, each container its own process ids; the
+Our nodes run pods as processes: each pod has a file tree, a host name and user ids of its own, each container its own process ids; the
 network is the node's, with an address per pod. What follows from that is written down here once, for every field that Kubernetes
 knows; server, scheduler and node read the same table, and ``docs/pod-fields.md`` is made from it.
 
@@ -60,11 +60,14 @@ _NO_DEVICES: Final = "nodes hand out no devices"
 _NO_STORAGE: Final = "nodes mount no storage of this kind; use a persistentVolumeClaim"
 _NO_WINDOWS: Final = "nodes run Linux"
 _NO_PRIORITY: Final = "pods have no priorities and never drive each other out"
-_NO_FILTER: Final = "nodes filter no system calls: RuntimeDefault means Unconfined"
+_FILTER: Final = (
+    "unset means RuntimeDefault; Localhost profiles are in the folder seccomp of the node's data. On other architectures than "
+    "x86_64 and aarch64 nothing is filtered, and the Node says so"
+)
 _NO_APPARMOR: Final = "nodes load no profiles: RuntimeDefault means Unconfined"
 _SHARED_LIMITS: Final = (
     "cpu, memory: enforced where the node may use control groups; else the pod's status says that it is not. ephemeral-storage: emptyDir volumes "
-    "and logs are looked at three times a minute, a pod that has more is evicted; what it writes elsewhere is not counted"
+    "logs and what it writes elsewhere are looked at three times a minute; a pod that has more is evicted"
 )
 
 _SPEC: Final[dict[str, Verdict]] = {
@@ -86,8 +89,11 @@ _SPEC: Final[dict[str, Verdict]] = {
     "automountServiceAccountToken": _YES,
     "hostNetwork": _YES,
     "hostPID": _no("each container has process ids of its own"),
-    "hostIPC": _roughly("pods share the node's inter-process communication whether they ask for it or not"),
-    "hostUsers": _no("pods have the user ids of the node agent", "false", _one_of(False)),
+    "hostIPC": _no("each container has inter-process communication of its own"),
+    "hostUsers": _roughly(
+        "unset means false: under a node agent that is root each pod has 65,536 user ids of its own. Where the agent is an ordinary "
+        "user every pod has that one id, whatever is set"
+    ),
     "shareProcessNamespace": _no("each container has process ids of its own", "true"),
     "securityContext": _YES,
     "imagePullSecrets": _roughly(
@@ -145,11 +151,11 @@ _POD_SECURITY: Final[dict[str, Verdict]] = {
     "seLinuxOptions": _no("nodes set no SELinux labels", applies=_given),
     "windowsOptions": _no(_NO_WINDOWS, applies=_given),
     "runAsUser": _roughly(
-        "only a node agent that is root can change the user; else the pod waits and says so"
+        "only a node agent that is root can change the user; under another one the pod sees this number for the agent's own user"
     ),
     "runAsGroup": _roughly("as runAsUser"),
     "runAsNonRoot": _YES,
-    "supplementalGroups": _roughly("as runAsUser"),
+    "supplementalGroups": _roughly("set where the node agent is root; else a pod has one group"),
     "supplementalGroupsPolicy": _no(
         "groups of the image's own /etc/group are not looked up", "Strict", _one_of("Strict")
     ),
@@ -158,24 +164,28 @@ _POD_SECURITY: Final[dict[str, Verdict]] = {
     ),
     "sysctls": _no("kernel settings are the node's"),
     "fsGroupChangePolicy": _YES,
-    "seccompProfile": _roughly(_NO_FILTER),
+    "seccompProfile": _roughly(_FILTER),
     "appArmorProfile": _roughly(_NO_APPARMOR),
     "seLinuxChangePolicy": _no("nodes set no SELinux labels", applies=_given),
 }
 _SECURITY: Final[dict[str, Verdict]] = {
     "capabilities": _roughly(
-        "dropped where the node agent is root; none can be added beyond what the agent has"
+        "those that are added count inside the pod's user namespace; for the machine itself only with hostUsers: true, where the node "
+        "agent is root"
     ),
-    "privileged": _roughly("a container never has more rights than the node agent"),
+    "privileged": _roughly(
+        "all capabilities, no system call filter, nothing of /proc masked; more rights than inside the pod's user namespace only with "
+        "hostUsers: true, where the node agent is root. The machine's devices are not in /dev"
+    ),
     "seLinuxOptions": _POD_SECURITY["seLinuxOptions"],
     "windowsOptions": _POD_SECURITY["windowsOptions"],
     "runAsUser": _POD_SECURITY["runAsUser"],
     "runAsGroup": _POD_SECURITY["runAsGroup"],
     "runAsNonRoot": _YES,
     "readOnlyRootFilesystem": _YES,
-    "allowPrivilegeEscalation": _YES,
-    "procMount": _no("/proc is always the default one", "Unmasked", _one_of("Unmasked")),
-    "seccompProfile": _roughly(_NO_FILTER),
+    "allowPrivilegeEscalation": _roughly("unset means false"),
+    "procMount": _YES,
+    "seccompProfile": _roughly(_FILTER),
     "appArmorProfile": _roughly(_NO_APPARMOR),
 }
 _PROFILE: Final[dict[str, Verdict]] = {
@@ -185,7 +195,9 @@ _PROFILE: Final[dict[str, Verdict]] = {
 _VOLUME: Final[dict[str, Verdict]] = {
     "name": _YES,
     "emptyDir": _YES,
-    "hostPath": _YES,
+    "hostPath": _roughly(
+        "never what is the node's own: such paths are refused, and covered in folders that hold them"
+    ),
     "configMap": _YES,
     "secret": _YES,
     "projected": _YES,
@@ -229,7 +241,6 @@ SECTIONS: Final[dict[str, dict[str, Verdict]]] = {
     "api.core.v1.Container": _CONTAINER,
     "api.core.v1.PodSecurityContext": _POD_SECURITY,
     "api.core.v1.SecurityContext": _SECURITY,
-    "api.core.v1.SeccompProfile": _PROFILE,
     "api.core.v1.AppArmorProfile": _PROFILE,
     "api.core.v1.PodOS": {"name": _no(_NO_WINDOWS, "windows", _one_of("windows"))},
     "api.core.v1.ContainerPort": {
@@ -344,7 +355,6 @@ _TITLES: Final = {
     "api.core.v1.Container": ("Its containers", "spec.containers[*] and spec.initContainers[*]"),
     "api.core.v1.PodSecurityContext": ("The pod's security context", "spec.securityContext"),
     "api.core.v1.SecurityContext": ("A container's security context", "spec.containers[*].securityContext"),
-    "api.core.v1.SeccompProfile": ("Seccomp profiles", "….securityContext.seccompProfile"),
     "api.core.v1.AppArmorProfile": ("AppArmor profiles", "….securityContext.appArmorProfile"),
     "api.core.v1.PodOS": ("Operating system", "spec.os"),
     "api.core.v1.ContainerPort": ("Ports", "spec.containers[*].ports[*]"),

@@ -141,7 +141,9 @@ class Network:
             (self._files.hosts(pod.uid), "/etc/hosts"),
             (self._files.resolver(pod.uid), "/etc/resolv.conf"),
         )
-        return [Mount(str(source), target, read_only=True, is_file=True) for source, target in places]
+        return [
+            Mount(str(source), target, read_only=True, is_file=True, mapped=True) for source, target in places
+        ]
 
     def _given(self, pod: Object) -> Entry:
         ports = ports_of(pod)

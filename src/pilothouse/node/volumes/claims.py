@@ -97,7 +97,7 @@ class Claims:
         throttle = await self._throttle(volume, path, keeper)
         used = InUse(volume.name, pod.namespace, name, path, keeper, capacity, throttle)
         self._used.setdefault(pod.uid, {})[volume.name] = used
-        return Prepared(path, read_only)
+        return Prepared(path, read_only, host=not keeper)
 
     async def _volume(self, claim: Object) -> Object:
         where = f'persistentvolumeclaim "{claim.name}"'

@@ -1,8 +1,8 @@
 """Files and folders of the machine, as ``hostPath`` names them.
 
-    checked({"path": "/var/log", "type": "Directory"}, "logs")      # Path("/var/log"), or VolumeNotReady
+    checked({"path": "/var/log", "type": "Directory"}, "logs", private)      # Path("/var/log"), or VolumeNotReady
 
-Nothing is made unless the type asks for it.
+Nothing is made unless the type asks for it. What is the node's own is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from pilothouse.api.objects import Tree
 from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.volumes.private_folders import PrivateFolders
 
 _TYPES: Final[dict[str, tuple[str, Callable[[int], bool]]]] = {
     "": ("anything", lambda mode: True),
@@ -28,9 +29,14 @@ _TYPES: Final[dict[str, tuple[str, Callable[[int], bool]]]] = {
 }
 
 
-def checked(source: Tree, volume: str) -> Path:
+def checked(source: Tree, volume: str, private: PrivateFolders) -> Path:
     """The path, if it is of the type that is asked for. Raises VolumeNotReady."""
     path, kind = Path(source["path"]), source.get("type") or ""
+    if private.hold(path):
+        raise VolumeNotReady(
+            "FailedMount",
+            f'volume "{volume}": {path} is in a folder of the node itself, which no pod sees; name another path',
+        )
     try:
         if kind == "DirectoryOrCreate":
             path.mkdir(parents=True, exist_ok=True, mode=0o755)

@@ -1,6 +1,9 @@
 """Where a container sees the volumes of its pod.
 
-    mounts(container, prepared, env, held=folder)
+    mounts(container, prepared, env, held=folder, private=PrivateFolders(("/var/lib/pilothouse",)))
+
+Owners in a volume are shown as they are on disk, also to containers with ids of their own. In a path of the machine the node's own folders
+are covered by empty ones, and no part of it leads into them.
 
 A part of a volume (``subPath``) is opened without trusting what is in the volume, and then held fast: root binds what was opened to a folder of the
 node's own, so that whoever exchanges the path afterwards exchanges nothing. An agent that may not mount gives the path as it was found: its pods
@@ -22,6 +25,7 @@ from pilothouse.node.environment import expanded
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes.machine import BIND, at, mount, unmount
 from pilothouse.node.volumes.machine import mounts as mounted_now
+from pilothouse.node.volumes.private_folders import PrivateFolders
 from pilothouse.node.volumes.subpaths import SubpathError, opened
 from pilothouse.supervise.launching import Mount
 
@@ -33,6 +37,8 @@ class Prepared(msgspec.Struct, frozen=True):
 
     path: Path
     read_only: bool = False
+    host: bool = False
+    """A path of the machine that somebody has named, not a volume that the node made."""
 
 
 def mounts(
@@ -40,6 +46,7 @@ def mounts(
     prepared: Mapping[str, parts.Prepared],
     env: Mapping[str, str],
     held: Path | None,
+    private: PrivateFolders,
 ) -> list[Mount]:
     """The mounts of a container. ``held`` is the folder where parts of volumes are held fast, None if we may not. Raises VolumeNotReady."""
     found = []
@@ -47,18 +54,26 @@ def mounts(
         volume = prepared.get(each["name"])
         if volume is None:
             raise VolumeNotReady(_FAILED, f'volumeMounts[{index}]: the pod has no volume "{each["name"]}"')
-        source = volume.path
+        source = real = volume.path
         if part := _part(each, env, index):
             hold = held / str(index) if held is not None else None
-            source = _within(volume.path, part, hold)
+            source, real = _within(volume.path, part, hold)
         found.append(
             Mount(
                 source=str(source),
                 target=each["mountPath"],
                 read_only=volume.read_only or bool(each.get("readOnly")),
                 is_file=not source.is_dir(),
+                mapped=True,
             )
         )
+        if volume.host:
+            if private.hold(real):
+                raise VolumeNotReady(_FAILED, f"volumeMounts[{index}]: {real} is the node's own")
+            found += [
+                Mount("private", os.path.join(each["mountPath"], below), kind="tmpfs", read_only=True)
+                for below in private.below(real)
+            ]
     return found
 
 
@@ -73,12 +88,12 @@ def _part(each: Tree, env: Mapping[str, str], index: int) -> str:
     return part
 
 
-def _within(volume: Path, part: str, hold: Path | None) -> Path:
+def _within(volume: Path, part: str, hold: Path | None) -> tuple[Path, Path]:
+    """What to mount, and where it really is."""
     try:
         with opened(volume, part) as handle:
-            if hold is None:
-                return Path(os.readlink(f"/proc/self/fd/{handle}"))
-            return _held(handle, hold)
+            real = Path(os.readlink(f"/proc/self/fd/{handle}"))
+            return (real if hold is None else _held(handle, hold)), real
     except SubpathError as problem:
         raise VolumeNotReady(_FAILED, str(problem)) from None
     except OSError as problem:

@@ -8,7 +8,7 @@ Whether the agent is root is asked of the machine here, once; everything else is
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -25,6 +25,7 @@ from pilothouse.node.volumes.keeping import Keeper
 from pilothouse.node.volumes.loops import Loops
 from pilothouse.node.volumes.memory import memory_of
 from pilothouse.node.volumes.preparing import REFRESH, Volumes, VolumeSettings
+from pilothouse.node.volumes.private_folders import PrivateFolders
 from pilothouse.node.volumes.running_errands import Runner
 from pilothouse.node.volumes.storekeeping import Storekeeper
 from pilothouse.node.volumes.tokens import Tokens
@@ -45,14 +46,22 @@ def open_volumes(
     tiers: Mapping[str, Path] = {},
     allocatable: Mapping[str, str] = {},
     refresh: float = REFRESH,
+    private: Iterable[Path] = (),
 ) -> Volumes:
-    """``data`` is the node's own folder; ``tiers`` are folders for volumes beside the one in it, by name."""
+    """``data`` is the node's own folder; ``tiers`` are folders for volumes beside the one in it, by name; ``private`` is what else no
+    path of the machine leads to."""
     data = data.absolute()
     root = os.geteuid() == 0
     keepers: dict[str, Keeper] = {DIRECTORY: Directories(), LOOP: Loops(root=root)}
     every = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
     claims = Claims(api, node, keepers, every, root=root)
-    settings = VolumeSettings(pods=data / "pods", root=root, allocatable=allocatable, refresh=refresh)
+    settings = VolumeSettings(
+        pods=data / "pods",
+        root=root,
+        allocatable=allocatable,
+        refresh=refresh,
+        private=PrivateFolders((data, *tiers.values(), *private)),
+    )
     events = Events(api, Teller(component=COMPONENT, host=node), clock)
 
     def tell(about: Object, reason: str, message: str, warning: bool) -> None:

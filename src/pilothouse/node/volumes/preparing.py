@@ -43,6 +43,7 @@ from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.memory import Memory
 from pilothouse.node.volumes.mounting import Prepared
 from pilothouse.node.volumes.payloads import KINDS, File, needed, payload, sources_of, tokens_needed
+from pilothouse.node.volumes.private_folders import PrivateFolders
 from pilothouse.node.volumes.removing import remove
 from pilothouse.node.volumes.tokens import Tokens
 from pilothouse.node.volumes.usage import Gauge, VolumeUsage
@@ -68,6 +69,8 @@ class VolumeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The node's, which a container without limits can have."""
     refresh: float = REFRESH
     """Seconds between two looks at what files are made of."""
+    private: PrivateFolders = PrivateFolders(())
+    """What no ``hostPath`` leads to."""
 
 
 class Volumes:
@@ -121,7 +124,7 @@ class Volumes:
     ) -> Sequence[Mount]:
         """Where a container sees them; ``env`` is its environment, for ``subPathExpr``. Raises VolumeNotReady."""
         held = self._settings.pods / pod.uid / "subpaths" / container["name"] if self._settings.root else None
-        return mounting.mounts(container, prepared, env, held)
+        return mounting.mounts(container, prepared, env, held, self._settings.private)
 
     async def release(self, pod_uid: str) -> None:
         """The pod's containers have ended. Raises OSError if something can't be let go; then it is asked again."""
@@ -208,7 +211,8 @@ class Volumes:
                 await asyncio.to_thread(ownership.give, path, group, only_on_mismatch=True)
             return Prepared(path)
         if volume.get("hostPath") is not None:
-            return Prepared(host_paths.checked(volume["hostPath"], volume["name"]))
+            path = host_paths.checked(volume["hostPath"], volume["name"], self._settings.private)
+            return Prepared(path, host=True)
         if (claim := volume.get("persistentVolumeClaim")) is not None:
             return await self._claims.prepare(pod, claim["claimName"], read_only=bool(claim.get("readOnly")))
         if any(volume.get(kind) is not None for kind in KINDS):

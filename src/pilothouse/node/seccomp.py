@@ -1,0 +1,70 @@
+"""Which system calls a container may make: the filter that its ``seccompProfile`` comes to.
+
+    seccomp_filter(pod, container, ("CHOWN",), profiles=Path("/var/lib/pilothouse/node/seccomp"))
+
+The container's own profile goes before the pod's. Without one it is ``RuntimeDefault``, as a kubelet's with ``--seccomp-default``. Privileged
+containers are not confined. A ``Localhost`` profile is a JSON file below ``profiles``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from pilothouse.api.objects import Object, Tree
+from pilothouse.node.parts import NotYet
+from pilothouse.supervise.seccomp import Profile, ProfileError, compiled, parsed
+from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT
+from pilothouse.supervise.syscalls import TABLES
+
+_ERROR: Final = "CreateContainerError"
+_MACHINE: Final = os.uname().machine
+
+
+def is_enforced() -> bool:
+    """Whether filters are known for this machine's architecture."""
+    return _MACHINE in TABLES
+
+
+def seccomp_filter(pod: Object, container: Tree, capabilities: tuple[str, ...], profiles: Path) -> bytes:
+    """A program for ``Launch.seccomp``; empty for none. Raises ``NotYet`` for a profile that isn't there or is none."""
+    own = container.get("securityContext") or {}
+    asked = own.get("seccompProfile") or (pod.spec.get("securityContext") or {}).get("seccompProfile") or {}
+    kind = asked.get("type") or "RuntimeDefault"
+    if own.get("privileged") or kind == "Unconfined":
+        return b""
+    if kind == "RuntimeDefault":
+        return _compiled(RUNTIME_DEFAULT, capabilities)
+    name = asked.get("localhostProfile") or ""
+    try:
+        return _compiled(_read(profiles, name), capabilities)
+    except ProfileError as problem:
+        raise NotYet(_ERROR, f'seccomp profile "{name}" {problem}') from None
+
+
+def _read(profiles: Path, name: str) -> Profile:
+    if not name or name.startswith("/") or ".." in name.split("/"):
+        raise NotYet(
+            _ERROR,
+            f'localhostProfile "{name}" is no path below the folder {profiles}; write it without / and ..',
+        )
+    try:
+        return parsed((profiles / name).read_bytes())
+    except OSError as problem:
+        raise NotYet(
+            _ERROR,
+            f'cannot load seccomp profile "{profiles / name}": {problem.strerror}; put it on this node',
+        ) from None
+
+
+@lru_cache(maxsize=64)
+def _compiled(profile: Profile, capabilities: tuple[str, ...]) -> bytes:
+    return compiled(profile, _MACHINE, capabilities, kernel=_kernel())
+
+
+def _kernel() -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

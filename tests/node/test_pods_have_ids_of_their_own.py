@@ -1,0 +1,177 @@
+"""Each pod has 65,536 user and group ids that no other pod on the machine has, nor anybody else."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+from tests.kit.containers import needs_root
+
+from pilothouse.node.folders import PodFolder
+from pilothouse.node.health import users_condition
+from pilothouse.node.id_ranges import SIZE, IdRanges
+from pilothouse.node.parts import NotYet
+from pilothouse.supervise.launching import IdRange
+from pilothouse.supervise.surveying import Allowance, Survey
+
+FIRST = 0x70000000
+ROOM = IdRange(FIRST, 4 * SIZE)
+
+
+class Place:
+    """A machine with a folder of claims, its files of users, and agents."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.claims = folder / "run" / "ids"
+        self.users = folder / "etc"
+        self.users.mkdir()
+
+    def agent(self, name: str = "a", among: IdRange = ROOM) -> IdRanges:
+        ranges = IdRanges(self.pods(name), among, claims=self.claims, machine=self.users)
+        ranges.recover()
+        return ranges
+
+    def pods(self, name: str = "a") -> Path:
+        return self._folder / name / "pods"
+
+    def pod(self, uid: str, agent: str = "a") -> PodFolder:
+        folder = PodFolder(self.pods(agent) / uid)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_no_two_pods_have_the_same_not_even_of_two_agents(place: Place) -> None:
+    one, other = place.agent("a"), place.agent("b", IdRange(FIRST + 100, 4 * SIZE))
+    found = [
+        one.claim(place.pod("1")),
+        other.claim(place.pod("2", "b")),
+        one.claim(place.pod("3")),
+    ]
+    firsts = sorted(each.first for each in found)
+    assert all(each.count == SIZE for each in found)
+    assert all(later - earlier >= SIZE for earlier, later in itertools.pairwise(firsts))
+
+
+def test_a_pod_keeps_its_own_over_agents(place: Place) -> None:
+    first = place.agent().claim(place.pod("1"))
+    assert place.agent().claim(place.pod("1")) == first
+    assert place.agent().claim(place.pod("2")) != first
+
+
+def test_a_pod_keeps_its_own_though_the_claims_are_lost(place: Place) -> None:
+    agent = place.agent()
+    agent.claim(place.pod("1"))
+    second = agent.claim(place.pod("2"))
+    for claim in place.claims.iterdir():
+        claim.unlink()
+    assert place.agent().claim(place.pod("2")) == second
+
+
+def test_what_was_freed_is_given_again_and_nothing_else(place: Place) -> None:
+    agent = place.agent()
+    first, second = agent.claim(place.pod("1")), agent.claim(place.pod("2"))
+    agent.release("1")
+    agent.release("1")
+    agent.release("unknown")
+    assert agent.claim(place.pod("3")) == first
+    assert agent.claim(place.pod("2")) == second
+
+
+def test_what_a_killed_agent_could_not_free_is_freed_by_the_next(place: Place) -> None:
+    first = place.agent().claim(place.pod("1"))
+    place.pod("1").remove()
+    assert place.agent().claim(place.pod("2")) == first
+
+
+def test_when_all_are_taken_a_pod_waits_and_says_so(place: Place) -> None:
+    agent = place.agent()
+    for number in range(4):
+        agent.claim(place.pod(str(number)))
+    with pytest.raises(NotYet, match="--user-namespace-ids") as told:
+        agent.claim(place.pod("4"))
+    assert told.value.reason == "UserNamespaceUnavailable"
+    assert agent.claim(place.pod("3")).first == FIRST + 3 * SIZE
+
+
+def test_the_claims_of_agents_whose_data_is_gone_do_not_stay_for_ever(place: Place) -> None:
+    gone = place.agent("gone")
+    for number in range(4):
+        gone.claim(place.pod(str(number), "gone"))
+    for number in range(4):
+        place.pod(str(number), "gone").remove()
+    assert place.agent().claim(place.pod("1")).first == FIRST
+
+
+@needs_root
+def test_ids_that_something_still_runs_with_are_not_given_again(place: Place) -> None:
+    gone = place.agent("gone", IdRange(FIRST, SIZE))
+    gone.claim(place.pod("1", "gone"))
+    place.pod("1", "gone").remove()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.setuid(FIRST + 999)
+        os.read(reader, 1)
+        os._exit(0)
+    try:
+        while Path(f"/proc/{child}").stat().st_uid == 0 and os.waitpid(child, os.WNOHANG) == (0, 0):
+            os.sched_yield()
+        with pytest.raises(NotYet):
+            place.agent(among=IdRange(FIRST, SIZE)).claim(place.pod("2"))
+    finally:
+        os.close(writer)
+        os.close(reader)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("passwd", f"eve:x:{FIRST + 7}:0::/:/bin/sh"),
+        ("group", f"eve:x:{FIRST + SIZE - 1}:"),
+        ("subuid", f"eve:{FIRST - 5}:6"),
+        ("subgid", f"# a comment\n\neve:{FIRST + 1000}:{SIZE - 1001}"),
+    ],
+)
+def test_ids_of_others_are_left_to_them(place: Place, file: str, line: str) -> None:
+    (place.users / file).write_text(line + "\n")
+    assert place.agent().claim(place.pod("1")).first == FIRST + SIZE
+
+
+@needs_root
+@pytest.mark.parametrize("attack", ["others-own-it", "others-write-it", "others-write-above-it", "a-link"])
+def test_claims_that_others_could_change_are_not_believed(place: Place, attack: str) -> None:
+    place.claims.mkdir(mode=0o700, parents=True)
+    match attack:
+        case "others-own-it":
+            os.chown(place.claims, 65534, 65534)
+        case "others-write-it":
+            place.claims.chmod(0o777)
+        case "others-write-above-it":
+            place.claims.parent.chmod(0o777)
+        case "a-link":
+            place.claims.rename(place.claims.with_name("elsewhere"))
+            place.claims.symlink_to("elsewhere")
+    with pytest.raises((NotYet, OSError)):
+        place.agent().claim(place.pod("1"))
+
+
+def test_a_node_that_can_not_give_ids_says_so() -> None:
+    yes = Allowance(True)
+    lacking = Survey(view=yes, ids=Allowance(False, "Linux 5.4"), users=yes, limits={})
+    told = users_condition(lacking, accepted=False)
+    assert (told["status"], told["reason"]) == ("False", "UserNamespacesUnavailable")
+    assert "Linux 5.4" in told["message"]
+    assert "--allow-host-users" in told["message"]
+    assert (
+        users_condition(Survey(view=yes, ids=yes, users=yes, limits={}), accepted=False)["status"] == "True"
+    )
