@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.security.attacks.campaign import Loot, campaign
@@ -20,19 +22,29 @@ def _shared_folder(factory: pytest.TempPathFactory) -> Path:
     return base.parent if base.name.startswith("popen-gw") else base
 
 
-def _of_one_campaign(kind: str, folder: Path) -> dict[str, Loot] | str:
-    """Of the worker that comes first; the others wait for it. A word says why there was none."""
+def _of_one_campaign(kind: str, folder: Path) -> dict[str, Loot]:
+    """Of the worker that comes first; the others wait for it, and share its failure too."""
     told = folder / f"attacks-{kind}.json"
     with (folder / f"attacks-{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not told.exists():
+            outcome: dict[str, Any] = {"failed": "the campaign was interrupted"}
             try:
-                found: dict[str, Loot] | str = campaign(kind)
+                outcome = {"loot": campaign(kind)}
             except pytest.skip.Exception as skipped:
-                found = str(skipped)
-            told.write_text(json.dumps(found))
-        result: dict[str, Loot] | str = json.loads(told.read_text())
-        return result
+                outcome = {"skipped": str(skipped)}
+            except Exception:
+                outcome = {"failed": traceback.format_exc()}
+                raise
+            finally:
+                told.write_text(json.dumps(outcome))
+    found: dict[str, Any] = json.loads(told.read_text())
+    if "skipped" in found:
+        pytest.skip(found["skipped"])
+    if "failed" in found:
+        pytest.fail(found["failed"], pytrace=False)
+    loot: dict[str, Loot] = found["loot"]
+    return loot
 
 
 Gotten = Callable[[str], dict[str, list[str]]]
@@ -40,10 +52,7 @@ Gotten = Callable[[str], dict[str, list[str]]]
 
 
 def _gotten(way: str, kind: str, folder: Path) -> Gotten:
-    found = _of_one_campaign(kind, folder)
-    if isinstance(found, str):
-        pytest.skip(found)
-    attackers = found[way]
+    attackers = _of_one_campaign(kind, folder)[way]
 
     def of(attack: str) -> dict[str, list[str]]:
         tried = {who: attacks[attack] for who, attacks in attackers.items() if attack in attacks}
