@@ -34,6 +34,9 @@ SECONDS = 20
 FEW = 6
 """So many examples of a kind are enough."""
 
+KEYS = ("canary", "admin.kubeconfig", "node.kubeconfig")
+"""Names of files that only the node and its other pods have."""
+
 REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 """What a wall answers. Another error means that a call was let through to where its arguments are looked at."""
 
@@ -211,11 +214,7 @@ def secrets_found_by_search(targets: Targets) -> list[str]:
     for top in ("tmp", "dev", "var", "run", "home", "root", "mnt", "srv", "media", "old_root", "etc", "opt"):
         for folder, folders, files in os.walk(f"/{top}"):
             folders[:] = [name for name in folders if f"{folder}/{name}" not in targets["own"]]
-            found += [
-                f"{folder}/{name}"
-                for name in files
-                if name in ("canary", "admin.kubeconfig", "node.kubeconfig") and readable(f"{folder}/{name}")
-            ]
+            found += [f"{folder}/{name}" for name in files if name in KEYS and readable(f"{folder}/{name}")]
             if time.monotonic() > deadline or len(found) > FEW:
                 return found
     return found
@@ -249,7 +248,7 @@ def files_above_a_mount(targets: Targets) -> list[str]:
                 f"{point}: {above}{path}"
                 for path in targets["files"][:40]
                 for name in (path.lstrip("/"), os.path.basename(path))
-                if readable(above + name, dir_fd=held)
+                if ("/" in name or name in KEYS) and readable(above + name, dir_fd=held)
             ][:1]
         os.close(held)
     return found[:FEW]
@@ -304,7 +303,18 @@ def secrets_of_the_machine(targets: Targets) -> list[str]:
 
 @attack
 def homes_of_the_machine(targets: Targets) -> list[str]:
-    return [f"{path}/{name}" for path in ("/root", "/home", "/srv") for name in entries(path)][:FEW]
+    """All but the installation, which may lie in a home, and a home of our own, in which nothing lies."""
+
+    def left(path: str) -> list[str]:
+        if any(each == path for each in targets["installation"]):
+            return []
+        if path in ("/root", "/home", "/srv") or any(
+            each.startswith(f"{path}/") for each in targets["installation"]
+        ):
+            return [more for name in entries(path) for more in left(f"{path}/{name}")]
+        return [path] if os.path.isfile(path) or entries(path) else []
+
+    return [found for path in ("/root", "/home", "/srv") for found in left(path)][:FEW]
 
 
 @attack

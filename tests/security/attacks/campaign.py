@@ -190,6 +190,7 @@ class Field:
             "pids": [str(pid) for state in states for pid in (state.pid, state.shim_pid)],
             "programs": [str(program.parent), sys.prefix],
             "program_files": [str(program)],
+            "installation": [str(program.parents[1]), sys.prefix, sys.base_prefix],
             "device": device,
             "disk": f"/dev/block/{os.major(device)}:{os.minor(device)}",
             "limited": not limits or all(limit.strip() != "max" for limit in limits),
