@@ -42,6 +42,7 @@ AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
 NOT_STARTED: Final = 128
 """The exit code of an instance that could not be started."""
 _ID_MAP_ADVICE: Final = "put the volume on a filesystem that can be mounted with its ids mapped (ext4, xfs, btrfs, tmpfs), or set hostUsers: true"
+_SEEN: Final = "of the machine a container sees /usr and the like, and what the node's --expose-path names"
 _HOOK_LIMIT: Final = 3600.0
 """Seconds that a postStart hook may take. Elsewhere it may hang for ever."""
 
@@ -212,11 +213,14 @@ class Minder:
             if problem.reason == "IdMapRefused":
                 raise NotYet(problem.reason, f"{problem.message}; {_ID_MAP_ADVICE}") from None
             now = self._clock.now()
-            ended = Ended(number, NOT_STARTED, began, now, reason="StartError", message=problem.message)
+            message = problem.message
+            if problem.reason == "ProgramNotFound":
+                message += f"; {_SEEN}"
+            ended = Ended(number, NOT_STARTED, began, now, reason="StartError", message=message)
             self._folder.fail(ended)
             self._attempt = number
             self._note(ended)
-            self._ward.tell("Failed", f"Error: {problem.message}", True)
+            self._ward.tell("Failed", f"Error: {message}", True)
             return
         self._attempt = number
         self._ward.tell("Started", f"Started container {self.name}", False)
