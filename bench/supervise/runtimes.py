@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from pilothouse.supervise.containers import Container, start
-from pilothouse.supervise.launching import Launch, LogPolicy, Mount, View
+from pilothouse.supervise.launching import IdRange, Launch, LogPolicy, Mount, View
+from pilothouse.supervise.seccomp import compiled
+from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT
 
 RUNTIMES = ("crun", "runc")
 SECONDS = 30.0
@@ -98,7 +100,7 @@ class Bench:
 
     def ours(self) -> Way:
         """The shim as it is."""
-        mounts = tuple(Mount(str(self.folder), f"/bench/{number}") for number in range(5))
+        mounts = tuple(Mount(str(self.folder), f"/bench/{number}", mapped=True) for number in range(5))
         containers: list[Container] = []
 
         async def begin() -> None:
@@ -107,6 +109,8 @@ class Bench:
                 argv=PROGRAM,
                 env=ENV,
                 view=View("bench", mounts=mounts),
+                ids=IdRange(FIRST_ID, IDS),
+                seccomp=compiled(RUNTIME_DEFAULT, os.uname().machine, CAPABILITIES),
                 capabilities=CAPABILITIES,
                 no_new_privileges=True,
                 log=LogPolicy(str(folder / "log")),
