@@ -161,9 +161,7 @@ async def test_kubectl_runs_programs_with_create_alone(kubectl: Kubectl, web: St
     assert 'cannot create resource "pods/exec"' in refused.err
 
 
-@pytest.mark.parametrize(
-    "path", ["exec/default/web/main", "%65xec/default/web/main", "attach/a/b/c"]
-)
+@pytest.mark.parametrize("path", ["exec/default/web/main", "%65xec/default/web/main", "attach/a/b/c"])
 async def test_the_way_through_nodes_proxy_needs_create_too(plane: Plane, web: StreamNode, path: str) -> None:
     base = f"{plane.server.target.url}/api/v1/nodes/{NAME}/proxy"
     headers = {"Authorization": "Bearer alice-token"}
