@@ -131,7 +131,7 @@ def test_a_token_may_name_several_servers(plane: Plane, tmp_path: Path) -> None:
     text = plane.token("--server", gone, "--server", right.url)
     assert JoinToken.parse(text).urls == (gone, right.url)
     assert str(JoinToken.parse(text)) == text
-    code, _, err = joined(text, tmp_path / "data", "m8")
+    code, _, err = joined(text, tmp_path / "data", "m10")
     assert code == 0, err
     assert load(tmp_path / "data" / "node.kubeconfig").urls == (gone, right.url)
 

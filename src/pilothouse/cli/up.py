@@ -13,10 +13,12 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.cli.node_flags import pod_cidr_flag, tier_flag
-from pilothouse.cli.parameters import Listen
+from pilothouse.cli.parameters import Listen, Network
 from pilothouse.cli.store_flags import data_flag
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
     from pilothouse.app.data_folder import DataFolder
     from pilothouse.app.up_folder import Report
 
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
     "--name", default="", help="What the node is called; else as it was the last time, or the host name."
 )
 @pod_cidr_flag
+@click.option(
+    "--cluster-cidr",
+    "cluster_cidrs",
+    type=Network(),
+    multiple=True,
+    help="Range that nodes may have their pods' ranges from; any private one if not given. Any number of times.",
+)
 @tier_flag
 @click.option(
     "--manager-listen",
@@ -50,6 +59,7 @@ def up(
     listen: tuple[str, int],
     name: str,
     pod_cidr: str,
+    cluster_cidrs: tuple[IPv4Network, ...],
     tiers: tuple[tuple[str, Path], ...],
     manager_listen: tuple[str, int],
     keep: bool,
@@ -91,6 +101,7 @@ def up(
                 *(("--pod-cidr", pod_cidr) if pod_cidr else ()),
                 *(f"--tier={tier}={folder}" for tier, folder in tiers),
             ),
+            server_flags=tuple(f"--cluster-cidr={each}" for each in cluster_cidrs),
             manager_flags=("--listen", bracketed(*manager_listen)),
             began=_process_start(),
         )
