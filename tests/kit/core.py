@@ -15,9 +15,10 @@ import asyncio
 import datetime
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from typing import Any
 
 from multidict import CIMultiDict
@@ -66,8 +67,16 @@ class Answered:
 class CoreServer:
     """A core that runs for as long as the context is open."""
 
-    def __init__(self, clock: Clock = SystemClock()) -> None:
+    def __init__(
+        self,
+        clock: Clock = SystemClock(),
+        *,
+        cluster_ranges: Sequence[IPv4Network] = (),
+        server_names: Collection[str] = (),
+    ) -> None:
         self.clock = clock
+        self._cluster_ranges = cluster_ranges
+        self._server_names = server_names
         self.authenticator = Authenticator()
         self.signing_key = SigningKey.generate()
         self.authority = Authority.make("kit", datetime.datetime.fromtimestamp(clock.now(), datetime.UTC))
@@ -136,6 +145,8 @@ class CoreServer:
             refusals=refused_fields,
             signing_key=self.signing_key,
             authority=lambda: self.authority,
+            cluster_ranges=self._cluster_ranges,
+            server_names=self._server_names,
         )
         await self._stack.enter_async_context(core.running())
         return core

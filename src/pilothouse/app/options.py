@@ -8,7 +8,6 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
-from pilothouse.api.kubernetes.node_claims import PRIVATE, contains
 from pilothouse.apiserver.service_ranges import SERVICE_RANGE
 
 StoreKind = Literal["sqlite", "memory", "etcd"]
@@ -96,6 +95,18 @@ class ApiServerOptions:
         if self.store != "etcd" and self.etcd != EtcdOptions():
             raise StartError(f"--etcd-* flags go with --store etcd, not with --store {self.store}")
         self.audit.check()
+        self._check_cluster_ranges()
+        if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
+            raise StartError("--tls-cert-file and --tls-private-key-file go together")
+        if (self.cluster_signing_cert_file is None) != (self.cluster_signing_key_file is None):
+            raise StartError("--cluster-signing-cert-file and --cluster-signing-key-file go together")
+        if self.compaction_interval < 1:
+            raise StartError("--compaction-interval must be at least 1s")
+
+    def _check_cluster_ranges(self) -> None:
+        # Imported here: commands that only read options stay small.
+        from pilothouse.api.kubernetes.node_claims import PRIVATE, contains
+
         for each in self.cluster_ranges:
             if not any(contains(private, each) for private in PRIVATE):
                 raise StartError(
@@ -105,12 +116,6 @@ class ApiServerOptions:
                 raise StartError(
                     f"--cluster-cidr {each} overlaps --service-cluster-ip-range {self.service_addresses}"
                 )
-        if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
-            raise StartError("--tls-cert-file and --tls-private-key-file go together")
-        if (self.cluster_signing_cert_file is None) != (self.cluster_signing_key_file is None):
-            raise StartError("--cluster-signing-cert-file and --cluster-signing-key-file go together")
-        if self.compaction_interval < 1:
-            raise StartError("--compaction-interval must be at least 1s")
 
 
 def default_data() -> Path:
