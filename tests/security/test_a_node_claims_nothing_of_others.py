@@ -170,6 +170,34 @@ def test_no_address_or_name_is_anothers(server: CoreServer, claimed: Json, why: 
     assert server.send("POST", NODES, whole, user=EVE).status == 403
 
 
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        {"podIP": "10.44.2.7", "podIPs": [{"ip": "10.44.2.7"}]},
+        {"podIP": "10.44.9.7", "podIPs": [{"ip": "10.44.9.7"}, {"ip": "10.0.0.5"}]},
+        {"podIPs": [{"ip": "127.0.0.1"}]},
+        {"podIP": "169.254.169.254"},
+        {"podIP": "127.96.0.1"},
+        {"podIP": "203.0.113.7"},
+    ],
+    ids=str,
+)
+def test_its_pods_draw_no_service_to_addresses_of_others(server: CoreServer, claimed: Json) -> None:
+    """Each machine passes connections to a service on to the addresses in its pods' status: its own loopback, even."""
+    pods = "/api/v1/namespaces/default/pods"
+    server.send("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    spec = {"nodeName": "eve", "containers": [{"name": "c", "image": "host/sh"}]}
+    server.send("POST", pods, {"metadata": {"name": "p"}, "spec": spec}).expect(201)
+    _claim_range(server, "10.44.9.0/24").expect(200)
+    _claim_address(server, _address("10.0.0.9")).expect(200)
+    refused = server.send("PATCH", f"{pods}/p/status", {"status": claimed}, type=MERGE, user=EVE)
+    assert refused.status == 403
+    assert "is neither in the range of node eve nor its address" in refused.message
+    for own in ("10.44.9.7", "10.0.0.9", "127.64.0.7"):
+        body = {"status": {"podIP": own, "podIPs": [{"ip": own}], "hostIP": "10.0.0.9"}}
+        server.send("PATCH", f"{pods}/p/status", body, type=MERGE, user=EVE).expect(200)
+
+
 def test_a_range_and_an_address_of_one_node_are_two_things(server: CoreServer) -> None:
     _claim_address(server, _address("10.44.9.9")).expect(200)
     assert "the node's own address" in _claim_range(server, "10.44.9.0/24").message

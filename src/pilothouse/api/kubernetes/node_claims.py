@@ -26,6 +26,8 @@ PRIVATE: Final = tuple(
     map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fd00::/8"))
 )
 """RFC 1918, the shared space of RFC 6598, and unique local addresses of IPv6."""
+LOOPBACK_PODS: Final = IPv4Network("127.64.0.0/11")
+"""Pods of nodes without a range have their addresses from here, up to where the API server's range for services begins."""
 _LENGTHS: Final = {4: range(16, 31), 6: range(48, 125)}
 _ADDRESS_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 _NAME_TYPES: Final = frozenset({"Hostname", "InternalDNS", "ExternalDNS"})
@@ -68,6 +70,13 @@ def address_texts(node: Mapping[str, Any]) -> tuple[str, ...]:
 def name_texts(node: Mapping[str, Any]) -> tuple[str, ...]:
     """The host names among the addresses."""
     return tuple(_of_types(node, _NAME_TYPES))
+
+
+def pod_address_texts(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """The addresses of a pod by its status: services lead to them."""
+    status = pod.get("status") or {}
+    several = [each.get("ip") for each in status.get("podIPs") or ()]
+    return tuple(dict.fromkeys(map(str, filter(None, [status.get("podIP"), *several]))))
 
 
 def parse_pod_range(text: str) -> Network:

@@ -16,6 +16,7 @@ from ipaddress import ip_address
 import msgspec
 
 from pilothouse.api.kubernetes.node_claims import (
+    LOOPBACK_PODS,
     Address,
     Claims,
     Network,
@@ -26,16 +27,19 @@ from pilothouse.api.kubernetes.node_claims import (
     name_texts,
     overlapping,
     parse_pod_range,
+    pod_address_texts,
     range_texts,
     why_no_node_address,
 )
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.catalog import ROOT
 from pilothouse.base.node_names import is_node_name
 from pilothouse.meta.kind import Object
 from pilothouse.pki.signers import NODE, serving_name
 from pilothouse.pki.signing import Asked
 
+NODES_PATH = "nodes"
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -84,6 +88,22 @@ class NodeClaims:
             ),
         )
         return next(iter(problems), "")
+
+    def pod_problem(self, node: str, new: Object, old: Object) -> str:
+        """Why a pod of a node can't have the addresses in its status; empty if it can. Services lead to them, from every machine."""
+        known = pod_address_texts(old)
+        claimed = [each for each in pod_address_texts(new) if each not in known]
+        if not claimed:
+            return ""
+        own = self._own(node)
+        for text in claimed:
+            if not _is_address(text):
+                return f"status.podIPs: {text[:80]!r} is no IP address"
+            address = ip_address(text)
+            if address in own.addresses or any(address in each for each in (*own.ranges, LOOPBACK_PODS)):
+                continue
+            return f"status.podIPs: {text} is neither in the range of node {node} nor its address"
+        return ""
 
     def serving_problem(self, asked: Asked) -> str:
         """Why a serving certificate would have names or addresses that are not the node's own; empty if it would not."""
@@ -183,15 +203,13 @@ class NodeClaims:
             yield from (f"{name!r} is node {each}'s" for each, other in others.items() if name in other.names)
 
     def _others(self, node: str) -> Iterator[tuple[str, Claims]]:
-        for item in self._cache.collection("nodes").items.values():
+        for item in self._cache.collection(NODES_PATH).items.values():
             if item.name != node:
                 yield item.name, claims_of(codec.decode(item.value))
 
     def _own(self, node: str) -> Claims:
-        for item in self._cache.collection("nodes").items.values():
-            if item.name == node:
-                return claims_of(codec.decode(item.value))
-        return Claims()
+        item = self._cache.get(NODES_PATH, f"{ROOT}{NODES_PATH}/{node}")
+        return claims_of(codec.decode(item.value)) if item is not None else Claims()
 
 
 def _provider(node: Object) -> str:

@@ -3,7 +3,7 @@
 * Its Node: no taints, owners or finalizers once it is there; of labels none in ``node-restriction.kubernetes.io``, and in
   Kubernetes' own domains only those that describe a machine. A node could else draw pods, and their secrets, to itself. Ranges of
   pods, addresses and host names that are nobody else's (``node_claims``).
-* The status of a pod that runs on it. Of a claim's status, what tells of its volume.
+* The status of a pod that runs on it, with addresses that are the node's. Of a claim's status, what tells of its volume.
 * Volumes for claims that are sent to it, and what changes of those (``kept_volumes``).
 * Its lease, owned by nobody but its Node.
 * Certificate requests for its own name; tokens for accounts of its pods, bound to the pod, for whom the pod asks for.
@@ -80,6 +80,8 @@ class NodeWrites:
             case "", "pods", "status":
                 if old is None or (old.get("spec") or {}).get("nodeName") != node:
                     _refuse(call, new, f"node '{node}' may write the status of pods that run on it")
+                if problem := self._claims.pod_problem(node, new, old):
+                    _refuse(call, new, problem)
             case "", "persistentvolumeclaims", "status":
                 _check_claim(call, new, old)
             case "", "persistentvolumes", "":

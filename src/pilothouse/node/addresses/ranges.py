@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from typing import Final
 
-from pilothouse.api.kubernetes.node_claims import PodRangeError, parse_pod_range
+from pilothouse.api.kubernetes.node_claims import LOOPBACK_PODS, PodRangeError, parse_pod_range
 
-LOOPBACK: Final = IPv4Network("127.64.0.0/11")
-"""Of pods on loopback, up to where the API server's range for services begins."""
+LOOPBACK: Final = LOOPBACK_PODS
 BLOCK: Final = 22
 """Bits of a block: 1022 addresses."""
 
