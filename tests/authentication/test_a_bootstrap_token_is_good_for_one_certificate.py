@@ -27,13 +27,17 @@ def make(bank: Bank, *, type: str = "bootstrap.kubernetes.io/token", **more: str
     bank.make(SECRETS, {"metadata": {"name": "bootstrap-token-abcdef"}, "type": type, "data": encoded})
 
 
-def ask(bank: Bank, name: str) -> dict[str, Any]:
-    """Ask with the token for a certificate, and have it approved: what becomes of that."""
-    spec = {
+def spec_for(node: str) -> dict[str, Any]:
+    return {
         "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
         "usages": ["client auth", "digital signature"],
-        "request": b64encode(request_for(f"system:node:{name}", "system:nodes")).decode(),
+        "request": b64encode(request_for(f"system:node:{node}", "system:nodes")).decode(),
     }
+
+
+def ask(bank: Bank, name: str, *, node: str = "") -> dict[str, Any]:
+    """Ask with the token for a certificate, and have it approved: what becomes of that."""
+    spec = spec_for(node or name)
     user = bank.server.bearer(TOKEN)
     made = bank.server.send("POST", REQUESTS, {"metadata": {"name": name}, "spec": spec}, user=user).expect(
         201
@@ -67,6 +71,62 @@ def test_one_certificate_is_signed_and_no_second_one(bank: Bank) -> None:
     assert (
         failure(second) == "bootstrap token abcdef: it was used for the request a, and each is good for one"
     )
+
+
+@pytest.mark.parametrize("node", ["a", "b"], ids=["another key", "another node"])
+def test_a_request_that_took_the_name_of_the_first_gets_nothing(bank: Bank, node: str) -> None:
+    make(bank)
+    assert "certificate" in ask(bank, "a")["status"]
+    bank.delete(f"{REQUESTS}/a")
+    again = ask(bank, "a", node=node)
+    assert "certificate" not in again["status"]
+    assert "each is good for one" in failure(again)
+
+
+def test_a_token_for_one_node_is_for_no_other(bank: Bank) -> None:
+    make(bank, node_name="db-3")
+    user = bank.server.bearer(TOKEN)
+    body = {"metadata": {"name": "csr"}, "spec": spec_for("db-4")}
+    refused = bank.server.send("POST", REQUESTS, body, user=user)
+    assert refused.status == 403
+    assert "the bootstrap token is for the node db-3; join with --name db-3" in refused.message
+    assert b"BEGIN CERTIFICATE" in b64decode(ask(bank, "db-3")["status"]["certificate"])
+
+
+def test_a_token_that_is_bound_after_the_request_counts_too(bank: Bank) -> None:
+    make(bank)
+    user = bank.server.bearer(TOKEN)
+    made = bank.server.send(
+        "POST", REQUESTS, {"metadata": {"name": "a"}, "spec": spec_for("a")}, user=user
+    ).expect(201)
+    merge = "application/merge-patch+json"
+    bound = {"data": {"node-name": b64encode(b"b").decode()}}
+    bank.server.send("PATCH", f"{SECRETS}/bootstrap-token-abcdef", bound, type=merge).expect(200)
+    made["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}
+    bank.server.send("PUT", f"{REQUESTS}/a/approval", made).expect(200)
+    bank.server.settle()
+    answered = bank.server.send("GET", f"{REQUESTS}/a").expect(200)
+    assert failure(answered) == "bootstrap token abcdef: it is for the node b"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"signerName": "kubernetes.io/kube-apiserver-client"}, "spec.signerName"),
+        ({"signerName": "kubernetes.io/kubelet-serving"}, "spec.signerName"),
+        ({"signerName": "example.com/mine"}, "spec.signerName"),
+        ({"usages": ["client auth", "digital signature", "server auth"]}, "the usages must be"),
+        ({"usages": ["any"]}, "the usages must be"),
+    ],
+)
+def test_a_token_asks_for_a_nodes_certificate_and_no_other(
+    bank: Bank, spec: dict[str, Any], why: str
+) -> None:
+    make(bank)
+    body = {"metadata": {"name": "csr"}, "spec": {**spec_for("a"), **spec}}
+    refused = bank.server.send("POST", REQUESTS, body, user=bank.server.bearer(TOKEN))
+    assert refused.status == 403
+    assert why in refused.message
 
 
 def test_after_its_use_there_is_time_to_fetch_the_certificate_and_no_more(bank: Bank) -> None:

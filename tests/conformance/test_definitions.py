@@ -130,3 +130,75 @@ async def test_a_kind_that_is_taken_is_had_once_it_is_free(http: Http, group: st
     (await http.delete(f"{CRDS}/things.{group}")).expect(200)
     await eventually(lambda: has("Established", "True"))
     await eventually(lambda: served(http, f"/apis/{group}/v1/objects"))
+
+
+APPROVAL = "api-approved.kubernetes.io"
+
+
+def protected(domain: str, approval: str | None) -> Json:
+    """A definition in a group of the Kubernetes community."""
+    made = definition(f"g{uuid.uuid4().hex[:8]}.{domain}", "things", "Thing", version("v1", {}, storage=True))
+    if approval is not None:
+        made["metadata"]["annotations"] = {APPROVAL: approval}
+    return made
+
+
+@pytest.mark.parametrize("domain", ["k8s.io", "kubernetes.io", "deep.down.k8s.io"])
+async def test_groups_of_the_community_need_an_approval(http: Http, domain: str) -> None:
+    crd = protected(domain, None)
+    answer = await http.post(CRDS, crd)
+    assert answer.status == 422
+    assert answer.message == (
+        f'CustomResourceDefinition.apiextensions.k8s.io "{crd["metadata"]["name"]}" is invalid: '
+        f"metadata.annotations[{APPROVAL}]: Required value: protected groups must have approval annotation "
+        f'"{APPROVAL}", see https://github.com/kubernetes/enhancements/pull/1111'
+    )
+
+
+@pytest.mark.parametrize(
+    "value", ["yes", "true", "/path", "https://", "example.com/1", "https://user@/x", "https://a b/"]
+)
+async def test_an_approval_is_a_url_or_says_that_there_is_none(http: Http, value: str) -> None:
+    answer = await http.post(CRDS, protected("k8s.io", value))
+    assert answer.status == 422
+    assert (
+        f'metadata.annotations[{APPROVAL}]: Invalid value: "{value}": protected groups must have'
+        in answer.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (
+            "https://github.com/kubernetes/enhancements/pull/1",
+            ("True", "ApprovedAnnotation", "approved in {}"),
+        ),
+        ("unapproved, experimental-only", ("False", "UnapprovedAnnotation", 'not approved: "{}"')),
+    ],
+)
+async def test_a_condition_says_what_the_approval_is_worth(
+    http: Http, value: str, expected: tuple[str, str, str]
+) -> None:
+    crd = protected("k8s.io", value)
+    await defined(http, crd)
+    path = f"{CRDS}/{crd['metadata']['name']}"
+
+    async def judged() -> Json | None:
+        live = (await http.get(path)).expect(200)
+        named = {each["type"]: each for each in live["status"]["conditions"]}
+        return named.get("KubernetesAPIApprovalPolicyConformant")
+
+    found = await eventually(judged)
+    assert (found["status"], found["reason"], found["message"]) == (*expected[:2], expected[2].format(value))
+    withdrawn = await http.patch(path, {"metadata": {"annotations": {APPROVAL: None}}})
+    assert withdrawn.status == 422
+    (await http.delete(path)).expect(200)
+
+
+@pytest.mark.parametrize("domain", ["k8s.io.example.com", "notk8s.io", "k8s.iox"])
+async def test_groups_that_only_look_like_it_need_none(http: Http, domain: str) -> None:
+    crd = protected(domain, None)
+    await defined(http, crd)
+    assert await condition(http, crd["metadata"]["name"], "KubernetesAPIApprovalPolicyConformant") == ""
+    (await http.delete(f"{CRDS}/{crd['metadata']['name']}")).expect(200)

@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,20 @@ def signers(target: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     names = ("certificatesigningrequest-signing-controller",)
     with controller_manager(target, tmp_path_factory.mktemp("signers"), controllers=names, flags=flags):
         yield
+
+
+@pytest.fixture
+async def node_a(http: Http) -> AsyncIterator[None]:
+    """A Node with names and addresses: our signer certifies a node's own and no others."""
+    addresses = [
+        {"type": "Hostname", "address": "a"},
+        {"type": "InternalDNS", "address": "a.example.com"},
+        {"type": "InternalIP", "address": "10.0.0.1"},
+    ]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+    (await http.post("/api/v1/nodes", {**node, "status": {"addresses": addresses}})).expect(201)
+    yield
+    (await http.delete("/api/v1/nodes/a")).expect(200)
 
 
 def csr(signer: str, pem: bytes, usages: tuple[str, ...], **spec: Any) -> Json:
@@ -101,6 +115,7 @@ async def test_a_certificate_lets_its_owner_in(http: Http, tmp_path: Path) -> No
     assert user["groups"] == ["dev", "ops", "system:authenticated"]
 
 
+@pytest.mark.usefixtures("node_a")
 async def test_a_certificate_is_for_what_was_asked_for(http: Http) -> None:
     pem = request_for("system:node:a", "system:nodes", dns=["a.example.com"], addresses=["10.0.0.1"])
     made = certificate(await approve(http, csr(NODE_SERVING, pem, SERVER_USAGES, expirationSeconds=3600)))
@@ -147,6 +162,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any], tuple[str, ...], bo
 }
 
 
+@pytest.mark.usefixtures("node_a")
 async def test_what_is_signed_by_whom(http: Http) -> None:
     async def is_signed(name: str) -> bool:
         signer, subject, names, usages, _ = CASES[name]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from base64 import b64encode
 from typing import Any
 
 import pytest
-from tests.kit.placing import node, seen
-from tests.kit.requests import request_for
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
+from tests.kit.placing import NOW, node, seen
+from tests.kit.requests import new_key, request_for
 
 from pilothouse.api.objects import Tree
+from pilothouse.base.times import format_time
 from pilothouse.controllers.node_requests import node_requests
+from pilothouse.pki.signers import NODE_CLIENT as CLIENT_SIGNER
+from pilothouse.pki.signers import NODE_SERVING as SERVING_SIGNER
+from pilothouse.pki.signers import why_refused
+from pilothouse.pki.signing import read_request
 from pilothouse.runtime.intents import Patch, Wait
 
 NODE = "system:node:a"
@@ -74,6 +83,121 @@ def test_a_token_is_not_enough_to_take_the_place_of_a_node_that_is_there() -> No
     assert "there is a node a already" in wait.because
     (patch,) = seen(node_requests, request(**RENEWING), node("a"))
     assert isinstance(patch, Patch)
+
+
+BAD_NAMES = [
+    "*",
+    "",
+    "a..b",
+    "..",
+    ".",
+    "A",
+    "a_b",
+    "a/b",
+    "a b",
+    "-a",
+    "a.",
+    ".a",
+    "a\n",
+    "*.a",
+    "ä",
+    "a" * 254,
+]
+
+
+@pytest.mark.parametrize("name", [each for each in BAD_NAMES if len(each) < 50])
+@pytest.mark.parametrize("who", ["joining", "renewing"])
+def test_a_name_that_no_node_can_have_is_not_approved(name: str, who: str) -> None:
+    user = f"system:node:{name}"
+    asker = JOINING if who == "joining" else {**RENEWING, "username": user}
+    (wait,) = seen(node_requests, request(request_for(user, "system:nodes"), **asker))
+    assert isinstance(wait, Wait)
+    assert "is no name for a node" in wait.because
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_nor_is_it_signed_whoever_approved_it(name: str) -> None:
+    plain = read_request(request_for(NODE, "system:nodes"))
+    asked = dataclasses.replace(plain, common_name=f"system:node:{name}")
+    assert "is no name for a node" in why_refused(CLIENT_SIGNER, asked, ["client auth", "digital signature"])
+    served = dataclasses.replace(asked, dns_names=(f"{name}.node.pilothouse.internal",))
+    assert "is no name for a node" in why_refused(
+        SERVING_SIGNER, served, ["server auth", "digital signature"]
+    )
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"dns": ["*.node.pilothouse.internal"]},
+        {"dns": ["b.node.pilothouse.internal"]},
+        {"dns": ["node.pilothouse.internal"]},
+        {"dns": ["*"]},
+        {"dns": ["a..b"]},
+        {"dns": [""]},
+        {"dns": ["KUBERNETES"]},
+        {"dns": ["a.node.pilothouse.internal", "kubernetes"]},
+        {"dns": ["kubernetes.default.svc"]},
+        {"dns": ["kubernetes.default.svc.cluster.local"]},
+        {"dns": ["db.shop.svc"]},
+        {"dns": ["localhost"]},
+        {"addresses": ["127.0.0.1"]},
+        {"addresses": ["0.0.0.0"]},
+        {"addresses": ["::1"]},
+        {"addresses": ["169.254.169.254"]},
+        {"dns": ["a.node.pilothouse.internal"], "emails": ["a@example.com"]},
+        {"dns": ["a.node.pilothouse.internal"], "uris": ["spiffe://a"]},
+    ],
+    ids=str,
+)
+def test_no_serving_certificate_is_signed_for_names_that_are_not_a_nodes(names: dict[str, list[str]]) -> None:
+    asked = read_request(request_for(NODE, "system:nodes", **names))
+    assert why_refused(SERVING_SIGNER, asked, ["server auth", "digital signature"])
+
+
+def test_nor_for_names_of_other_types() -> None:
+    key = new_key()
+    other = x509.DirectoryName(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")]))
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+            x509.NameAttribute(NameOID.COMMON_NAME, NODE),
+        ]
+    )
+    names = x509.SubjectAlternativeName([x509.DNSName("a.node.pilothouse.internal"), other])
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject).add_extension(names, critical=False)
+    asked = read_request(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    assert "nothing but DNS names and IP addresses" in why_refused(
+        SERVING_SIGNER, asked, ["server auth", "digital signature"]
+    )
+
+
+def signed_before(created: str) -> Tree:
+    """Another machine's request for the same node, which got its certificate."""
+    other = request(username="system:bootstrap:fedcba", groups=["system:bootstrappers"])
+    other["metadata"] = {"name": "csr-0", "creationTimestamp": created}
+    other["status"] = {"certificate": "cGVt", "conditions": [{"type": "Approved", "status": "True"}]}
+    return other
+
+
+def test_a_second_token_does_not_take_the_name_of_a_machine_that_is_about_to_register() -> None:
+    recent, old = (format_time(NOW - age) for age in (600, 7200))
+    (wait,) = seen(node_requests, request(**JOINING), signed_before(recent))
+    assert isinstance(wait, Wait)
+    assert "pilothouse token create --node a" in wait.because
+    (patch,) = seen(node_requests, request(**JOINING), signed_before(old))
+    assert isinstance(patch, Patch)
+
+
+def test_a_token_for_that_node_replaces_the_machine() -> None:
+    meant = {**JOINING, "extra": {"pilothouse.io/node-name": ["a"]}}
+    (patch,) = seen(node_requests, request(**meant), signed_before(format_time(NOW - 600)))
+    assert isinstance(patch, Patch)
+    (wait,) = seen(node_requests, request(**meant), node("a"))
+    assert "there is a node a already" in wait.because
+    elsewhere = {**JOINING, "extra": {"pilothouse.io/node-name": ["b"]}}
+    (wait,) = seen(node_requests, request(**elsewhere))
+    assert "the token is for the node b" in wait.because
 
 
 def serving(*organizations: str, **names: list[str]) -> Tree:

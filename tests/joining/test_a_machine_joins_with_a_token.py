@@ -60,6 +60,32 @@ def test_a_second_machine_needs_a_token_of_its_own(plane: Plane, tmp_path: Path)
     assert "node-csr-m2-" in line
 
 
+def test_a_token_for_one_node_lets_no_other_join(plane: Plane, tmp_path: Path) -> None:
+    token = plane.token("--node", "m11", "--description", "for m11 alone")
+    code, _, err = joined(token, tmp_path / "a", "m12")
+    assert code == 1
+    assert "the bootstrap token is for the node m11; join with --name m11" in err
+    assert joined(token, tmp_path / "b", "m11")[0] == 0
+    listed = pilothouse("token", "list", "--kubeconfig", str(plane.kubeconfig)).stdout
+    [line] = [each for each in listed.splitlines() if each.endswith("for m11 alone")]
+    assert line.split()[1] == "used"
+
+
+def test_a_token_for_a_node_replaces_a_machine_that_joined_and_never_registered(
+    plane: Plane, tmp_path: Path
+) -> None:
+    """Any other token would wait for a person; that is shown with the controller."""
+    assert joined(plane.token(), tmp_path / "a", "m13")[0] == 0
+    assert joined(plane.token("--node", "m13"), tmp_path / "b", "m13")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["*", "a..b", "A", "a."])
+def test_a_token_is_for_no_name_that_no_node_can_have(plane: Plane, name: str) -> None:
+    done = pilothouse("token", "create", "--kubeconfig", str(plane.kubeconfig), "--node", name)
+    assert done.returncode == 2
+    assert "is no name for a node" in done.stderr
+
+
 def test_a_token_that_was_withdrawn_lets_nobody_join(plane: Plane, tmp_path: Path) -> None:
     token = plane.token()
     identifier = JoinToken.parse(token).bearer[:6]
@@ -131,7 +157,7 @@ def test_a_token_may_name_several_servers(plane: Plane, tmp_path: Path) -> None:
     text = plane.token("--server", gone, "--server", right.url)
     assert JoinToken.parse(text).urls == (gone, right.url)
     assert str(JoinToken.parse(text)) == text
-    code, _, err = joined(text, tmp_path / "data", "m8")
+    code, _, err = joined(text, tmp_path / "data", "m10")
     assert code == 0, err
     assert load(tmp_path / "data" / "node.kubeconfig").urls == (gone, right.url)
 

@@ -15,9 +15,10 @@ import asyncio
 import datetime
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from typing import Any
 
 from multidict import CIMultiDict
@@ -74,9 +75,13 @@ class CoreServer:
         clock: Clock = SystemClock(),
         *,
         pod_security: PodSecurityConfiguration = DEFAULT_CONFIGURATION,
+        cluster_ranges: Sequence[IPv4Network] = (),
+        server_names: Collection[str] = (),
     ) -> None:
         self.clock = clock
         self._pod_security = pod_security
+        self._cluster_ranges = cluster_ranges
+        self._server_names = server_names
         self.authenticator = Authenticator()
         self.signing_key = SigningKey.generate()
         self.authority = Authority.make("kit", datetime.datetime.fromtimestamp(clock.now(), datetime.UTC))
@@ -152,6 +157,8 @@ class CoreServer:
             signing_key=self.signing_key,
             authority=lambda: self.authority,
             pod_security=self._pod_security,
+            cluster_ranges=self._cluster_ranges,
+            server_names=self._server_names,
         )
         await self._stack.enter_async_context(core.running())
         return core

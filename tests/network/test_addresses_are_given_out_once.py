@@ -62,14 +62,17 @@ def test_an_address_given_out_of_another_range_before_is_no_obstacle() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("10.44.1.0", "between 8 and 30 bits"),
+        ("10.44.1.0", "16 to 30 bits"),
         ("10.44.1.7/24", "has host bits set"),
-        ("ten", "is no range of IPv4 addresses"),
+        ("ten", "is no range of addresses"),
         ("fd00::/64", "is no range of IPv4 addresses"),
-        ("127.0.0.0/16", "other machines can't reach"),
-        ("224.0.0.0/16", "other machines can't reach"),
-        ("169.254.1.0/24", "other machines can't reach"),
-        ("0.0.0.0/0", "between 8 and 30 bits"),
+        ("127.0.0.0/16", "not a private range"),
+        ("224.0.0.0/16", "not a private range"),
+        ("169.254.1.0/24", "not a private range"),
+        ("203.0.113.0/24", "not a private range"),
+        ("10.0.0.0/8", "16 to 30 bits"),
+        ("128.0.0.0/1", "16 to 30 bits"),
+        ("0.0.0.0/0", "16 to 30 bits"),
     ],
 )
 def test_a_range_that_pods_cant_have_is_refused_with_an_example(text: str, why: str) -> None:

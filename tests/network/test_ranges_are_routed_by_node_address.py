@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 
+import pytest
 from tests.network.objects import node
 
 from pilothouse.node.addresses.iproute import PROTOCOL, changes
@@ -81,6 +82,41 @@ def test_loopback_does_for_one_machine_and_not_for_two() -> None:
     found = plan(node("m2", "10.0.0.2", "10.44.2.0/24"), own=None)
     assert "start this node with --pod-cidr" in found.problem
     assert found.routes == {"10.44.2.0/24": "10.0.0.2"}
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        "203.0.113.0/24",
+        "128.0.0.0/1",
+        "0.0.0.0/0",
+        "0.0.0.0/1",
+        "8.8.8.0/24",
+        "127.64.0.0/16",
+        "169.254.0.0/16",
+        "224.0.0.0/24",
+        "10.0.0.0/8",
+        "10.0.0.0/24",
+        "10.0.0.4/30",
+        "10.96.0.0/24",
+    ],
+)
+@pytest.mark.parametrize("where", ["10.0.0.3", "10.0.0.1"], ids=["another machine", "as if on ours"])
+def test_what_another_node_cant_have_is_not_routed_whatever_the_api_server_took(
+    claimed: str, where: str
+) -> None:
+    found = plan(
+        node("m1", "10.0.0.1", "10.44.1.0/24"),
+        node("m2", "10.0.0.2", "10.44.2.0/24"),
+        node("eve", where, claimed, created="2020-01-01T00:00:00Z"),
+        services=["10.96.0.10"],
+        servers=["10.0.0.5"],
+    )
+    assert found.routes == {"10.44.2.0/24": "10.0.0.2"}
+    assert found.local == {"10.44.1.0/24", "10.96.0.10/32"}
+    assert f"the range {claimed} of node eve is not routed" in found.refused[0]
+    # One bad Node is no reason for the others to take no pods.
+    assert found.problem == ""
 
 
 def test_only_what_differs_is_changed() -> None:

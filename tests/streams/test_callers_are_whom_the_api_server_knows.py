@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from tests.kit.loopback import loopback
 
+from pilothouse.api.kubernetes.kubelet_paths import subresource_of
 from pilothouse.api.nouns import ClusterRole, ClusterRoleBinding
 from pilothouse.api.objects import Tree
 from pilothouse.base.clock import ManualClock
@@ -15,7 +16,6 @@ from pilothouse.node.serving.callers import (
     Caller,
     Callers,
     named_in,
-    subresource_of,
 )
 
 VERA = Caller("vera", groups=("system:authenticated",))

@@ -51,13 +51,21 @@ async def test_the_node_itself_asks_who_calls(bare: aiohttp.ClientSession, node:
 
 
 @pytest.mark.parametrize(
-    "path", ["pods", "containerLogs/default/web/main", "exec/default/web/main", "nowhere"]
+    ("path", "verb"),
+    [
+        ("pods", "get"),
+        ("containerLogs/default/web/main", "get"),
+        ("exec/default/web/main", "create"),
+        ("nowhere", "get"),
+    ],
 )
-async def test_a_token_alone_opens_nothing(bare: aiohttp.ClientSession, node: StreamNode, path: str) -> None:
+async def test_a_token_alone_opens_nothing(
+    bare: aiohttp.ClientSession, node: StreamNode, path: str, verb: str
+) -> None:
     headers = {"Authorization": "Bearer alice-token"}
     async with bare.get(f"https://127.0.0.1:{node.port}/{path}", headers=headers) as answer:
         assert answer.status == 403
-        assert f"alice may not get nodes/proxy of {NAME}" in await answer.text()
+        assert f"alice may not {verb} nodes/proxy of {NAME}" in await answer.text()
     headers = {"Authorization": "Bearer made-up"}
     async with bare.get(f"https://127.0.0.1:{node.port}/{path}", headers=headers) as answer:
         assert answer.status == 401

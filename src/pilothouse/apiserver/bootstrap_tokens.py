@@ -2,14 +2,16 @@
 
     tokens = BootstrapTokens(catalog, cache, objects, clock)
     tokens.review("abcdef.0123456789abcdef", (AUDIENCE,))   # system:bootstrap:abcdef, of the group system:bootstrappers
-    await tokens.spend("abcdef", "csr-x7k2p")               # "" the first time, else why not
+    await tokens.spend("abcdef", "csr-x7k2p", asked)        # "" the first time, else why not
 
 A token is a Secret of the type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm makes them: ``token-id``,
 ``token-secret``, ``expiration``, ``usage-bootstrap-authentication`` and ``auth-extra-groups``. Deleting it ends the token.
 
-Unlike with Kubernetes a token is good for one certificate. Before the first one is signed, the request's name is written
-into the Secret, in one compare-and-swap; every later request of the same token fails. The bearer still gets in for a few
-minutes after that, to fetch what was signed.
+Unlike with Kubernetes a token is good for one certificate. Before the first one is signed, the request's name, the node and a hash of
+what is asked for are written into the Secret, in one compare-and-swap; every later request of the same token fails, also
+one of the same name for another node or key. The bearer still gets in for a few minutes after that, to fetch what was signed.
+
+With ``node-name`` a token is for the node of that name from the beginning. The name goes with its bearer, in ``extra``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, Final
 
@@ -29,6 +32,8 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.times import TimeError, format_time, parse_time
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Object
+from pilothouse.pki.signers import JOINING_NODE, NODE
+from pilothouse.pki.signing import Asked
 
 TYPE: Final = "bootstrap.kubernetes.io/token"
 NAMESPACE: Final = "kube-system"
@@ -36,6 +41,9 @@ USER: Final = "system:bootstrap:"
 GROUP: Final = "system:bootstrappers"
 USED_BY: Final = "pilothouse.io/used-by"
 USED_AT: Final = "pilothouse.io/used-at"
+USED_FOR: Final = "pilothouse.io/used-for"
+NODE_NAME: Final = "node-name"
+"""The entry of the Secret that names the node."""
 COLLECTING = 300.0
 """Seconds after its use that a token still lets its bearer in."""
 
@@ -69,10 +77,13 @@ class BootstrapTokens:
             raise UntrustedError("invalid bearer token")
         if problem := self._why_not(obj, data):
             raise UntrustedError(f"bootstrap token {identifier}: {problem}")
-        return Vouched(User(f"{USER}{identifier}", groups=tuple(_groups(data))), (AUDIENCE,))
+        extra = {JOINING_NODE: (data[NODE_NAME],)} if data.get(NODE_NAME) else {}
+        return Vouched(User(f"{USER}{identifier}", groups=tuple(_groups(data)), extra=extra), (AUDIENCE,))
 
-    async def spend(self, identifier: str, request: str) -> str:
+    async def spend(self, identifier: str, request: str, asked: Asked) -> str:
         """Have a token be used for a request; what speaks against it, if anything does."""
+        node = asked.common_name.removeprefix(NODE)
+        purpose = f"{node} sha256:{sha256(asked.pem).hexdigest()}"
         served = self._catalog.find("", "v1", "secrets")
         if served is None:
             return "this server keeps no bootstrap tokens"
@@ -82,14 +93,22 @@ class BootstrapTokens:
             nonlocal refusal
             meta: dict[str, Any] = secret["metadata"]
             notes = meta.get("annotations") or {}
-            refusal = self._why_not(secret, _texts(secret))
-            if notes.get(USED_BY) == request:
+            data = _texts(secret)
+            refusal = self._why_not(secret, data)
+            if data.get(NODE_NAME) and data[NODE_NAME] != node:
+                refusal = f"it is for the node {data[NODE_NAME]}"
+            elif notes.get(USED_BY) == request and notes.get(USED_FOR, purpose) == purpose:
                 refusal = ""
             elif USED_BY in notes:
                 refusal = f"it was used for the request {notes[USED_BY]}, and each is good for one"
             if refusal or USED_BY in notes:
                 return secret
-            notes = {**notes, USED_BY: request, USED_AT: format_time(self._clock.now())}
+            notes = {
+                **notes,
+                USED_BY: request,
+                USED_FOR: purpose,
+                USED_AT: format_time(self._clock.now()),
+            }
             return {**secret, "metadata": {**meta, "annotations": notes}}
 
         try:

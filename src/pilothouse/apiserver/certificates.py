@@ -17,12 +17,15 @@ from typing import Any
 from pilothouse.api.kubernetes.certificates_v1 import GROUP
 from pilothouse.apiserver import ingest, lifecycle
 from pilothouse.apiserver.authorization import MASTERS, Attributes, Authorizer
+from pilothouse.apiserver.bootstrap_tokens import GROUP as TOKEN_GROUP
+from pilothouse.apiserver.bootstrap_tokens import USER as TOKEN_USER
 from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.exchange import User
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
-from pilothouse.pki.signers import CLIENT
+from pilothouse.pki.signers import CLIENT, JOINING_NODE, NODE, NODE_CLIENT, why_refused
 from pilothouse.pki.signing import Asked, RequestError, read_request
 
 _VERDICTS = ("Approved", "Denied")
@@ -114,6 +117,22 @@ def _check_subject(call: Call, request: Object) -> None:
     if spec.get("signerName") == CLIENT and MASTERS in asked.organizations:
         detail = f"use of {CLIENT} signer with {MASTERS} group is not allowed"
         raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
+    if detail := _beyond_token(call.request.user, spec, asked):
+        raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
+
+
+def _beyond_token(user: User, spec: dict[str, Any], asked: Asked) -> str:
+    """Why a bootstrap token is not for that; empty if it is, or the user has none."""
+    if not user.name.startswith(TOKEN_USER) or TOKEN_GROUP not in user.groups:
+        return ""
+    if spec.get("signerName") != NODE_CLIENT:
+        return f"spec.signerName: a bootstrap token is for certificates of {NODE_CLIENT}"
+    if problem := why_refused(NODE_CLIENT, asked, spec.get("usages") or ()):
+        return f"spec.request: {problem}"
+    meant = user.extra.get(JOINING_NODE) or ()
+    if meant and asked.common_name != f"{NODE}{meant[0]}":
+        return f"spec.request: the bootstrap token is for the node {meant[0]}; join with --name {meant[0]}"
+    return ""
 
 
 def _check_outcome(call: Call, new: Object, old: Object) -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from random import Random
 
 from pilothouse.aio.ring import Bounds
 from pilothouse.aio.supervising import Supervisor
+from pilothouse.api.kubernetes.node_claims import Network
 from pilothouse.apiserver import codec, namespaces, scaling, tables, version
 from pilothouse.apiserver.address_book import AddressBook
 from pilothouse.apiserver.addresses import SERVICES, ServiceAddresses
@@ -63,6 +64,7 @@ from pilothouse.apiserver.rbac.reconciling import make_roles
 from pilothouse.apiserver.reading import Reader
 from pilothouse.apiserver.refusals import refusal
 from pilothouse.apiserver.restriction.authorizer import Restriction
+from pilothouse.apiserver.restriction.node_claims import NodeClaims, Territory
 from pilothouse.apiserver.reviews import Reviews
 from pilothouse.apiserver.service_accounts import ServiceAccounts
 from pilothouse.apiserver.service_ranges import SERVICE_RANGE
@@ -81,6 +83,7 @@ from pilothouse.store.interface import Store
 _READ_VERBS = {"GET": "get", "HEAD": "get"}
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _NAMESPACES = "namespaces"
+_NODES = "nodes"
 
 Page = Callable[[Request], Awaitable[Answer]]
 
@@ -104,6 +107,8 @@ class Core:
         authority: Callable[[], Authority],
         nodes: Nodes = NoNodes(),
         service_addresses: IPv4Network = SERVICE_RANGE,
+        cluster_ranges: Sequence[Network] = (),
+        server_names: Collection[str] = (),
         history: float = 300.0,
         pod_security: PodSecurityConfiguration = DEFAULT_CONFIGURATION,
     ) -> None:
@@ -114,7 +119,10 @@ class Core:
         book = AddressBook(store, random)
         self._objects = Objects(book.guarding(store), self.cache)
         self._rbac = Rbac(self.cache)
-        self._restriction = Restriction(self.cache)
+        territory = Territory(service_addresses, frozenset(server_names), tuple(cluster_ranges))
+        claims = NodeClaims(self.cache, territory)
+        self._node_writes = asyncio.Lock()
+        self._restriction = Restriction(self.cache, claims)
         self._authorizer = Chain([Masters(), self._restriction, self._rbac])
         self._permits = Permits(self._authorizer)
         self._aggregation = Aggregation(self.catalog, self.cache, self._objects, clock)
@@ -123,7 +131,9 @@ class Core:
         adopt(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
         adopt(self.catalog, "", "services", self._addresses)
         bootstrap = BootstrapTokens(self.catalog, self.cache, self._objects, clock)
-        self._signing = Signing(self.catalog, self.cache, self._objects, authority, clock, bootstrap.spend)
+        self._signing = Signing(
+            self.catalog, self.cache, self._objects, authority, clock, bootstrap.spend, claims.serving_problem
+        )
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses, self._signing):
             self.cache.listen(listener)
         self.reader = Reader(self.catalog, self.cache, clock, random)
@@ -226,6 +236,8 @@ class Core:
                 return await self._write_namespace(call)
             if served.resource.path == SERVICES:
                 return await self._write_services(call)
+            if served.resource.path == _NODES and self._restriction.confines(request.user):
+                return await self._write_own_node(call)
         return await self._dispatch(call)
 
     async def _write_services(self, call: Call) -> Answer:
@@ -238,6 +250,15 @@ class Core:
             return await self._dispatch(call)
 
         return await self._addresses.settle(write)
+
+    async def _write_own_node(self, call: Call) -> Answer:
+        """A node's write about itself is judged by what other nodes have: one at a time, and all that came before in view."""
+        async with self._node_writes:
+            if not await self.cache.fresh():
+                raise errors.unavailable("what other nodes have is not known for certain; please try again")
+            answer = await self._dispatch(call)
+            await self.cache.fresh()
+            return answer
 
     async def _write_rights(self, call: Call) -> Answer:
         """A write to roles or bindings is judged by what counts now, and counts itself once it is answered."""

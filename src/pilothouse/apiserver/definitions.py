@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from pilothouse.api.kubernetes.api_approval import approval, approval_problems
 from pilothouse.apiserver import codec, lifecycle
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog, Served
@@ -79,7 +80,8 @@ class Definitions:
             raise problem
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
-        """What is wrong with the schemas of a definition, and with the paths into them."""
+        """What is wrong with the schemas of a definition, with the paths into them, and with the approval of its group."""
+        yield from approval_problems(new, old)
         # Imported when first needed: it brings the CEL compiler along, which a server without definitions can spare.
         from pilothouse.meta.structural import structural_problems
 
@@ -97,6 +99,8 @@ class Definitions:
         storage = [version.get("name") for version in spec.get("versions") or () if version.get("storage")]
         stored = list(status.get("storedVersions") or [])
         status["storedVersions"] = [*stored, *(each for each in storage if each not in stored)]
+        if approved := approval(str(spec.get("group") or ""), definition["metadata"].get("annotations")):
+            self._condition(definition, **approved.condition())
         clash = self._clash(spec)
         if clash:
             self._condition(definition, "NamesAccepted", "False", clash[0], clash[1])
@@ -129,8 +133,8 @@ class Definitions:
                 return "NameConflict", f'"{sorted(taken)[0]}" is already in use'
         return None
 
-    def _condition(self, definition: Object, type_: str, status: str, reason: str, message: str) -> None:
-        condition = {"type": type_, "status": status, "reason": reason, "message": message}
+    def _condition(self, definition: Object, type: str, status: str, reason: str, message: str) -> None:
+        condition = {"type": type, "status": status, "reason": reason, "message": message}
         now = format_time(self._clock.now())
         present = definition["status"].get("conditions")
         definition["status"]["conditions"] = conditions.with_condition(present, condition, now=now)

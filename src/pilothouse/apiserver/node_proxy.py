@@ -4,13 +4,14 @@
 
 Whoever can't reach a node, or does not know its certificate, reads it here; Prometheus does. It is for reading alone: nothing is
 ever sent to a node this way, and no connection is upgraded. Pages of figures need ``nodes/metrics``, as at the node itself; the rest
-needs ``nodes/proxy``.
+needs ``nodes/proxy``: ``get`` for what is read, ``create`` for the paths of sessions in containers (``/exec`` and its kin).
 """
 
 from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
+from pilothouse.api.kubernetes.kubelet_paths import opens_session
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Answer
@@ -32,6 +33,11 @@ def path_at_node(path: str) -> str:
 def asks_for_figures(path: str) -> bool:
     """Whether that is a page of figures."""
     return path_at_node(path) in _FIGURES
+
+
+def asks_for_session(path: str) -> bool:
+    """Whether the node would open a session in a container for that."""
+    return opens_session(path_at_node(path))
 
 
 class NodeProxy:

@@ -19,10 +19,14 @@ from pilothouse.apiserver.authorization import Attributes, Authorizer, demand, r
 from pilothouse.apiserver.exchange import Request
 from pilothouse.apiserver.fencing import Fence, fence_of
 from pilothouse.apiserver.grammar import Place
-from pilothouse.apiserver.node_proxy import asks_for_figures
+from pilothouse.apiserver.node_proxy import asks_for_figures, asks_for_session
 from pilothouse.meta.selectors import FieldSelector, SelectorError
 
 _SELECTING_VERBS: Final = frozenset({"list", "watch", "deletecollection"})
+_POD_SESSIONS: Final = frozenset({"exec", "attach", "portforward"})
+_SESSION_NEEDS_CREATE: Final = (
+    "a session in a container needs the verb create, whatever the HTTP method; get is not enough"
+)
 
 
 class Permits:
@@ -39,6 +43,9 @@ class Permits:
 
     def demand_place(self, request: Request, verb: str, place: Place, params: Mapping[str, str]) -> None:
         """The same for a resource; for lists and watches what they select counts."""
+        if _opens_session(request, place):
+            self._demand_session(request, place)
+            return
         if self._may_read_figures(request, verb, place):
             return
         if params and verb in _SELECTING_VERBS:
@@ -54,6 +61,14 @@ class Permits:
         else:
             attributes = Attributes.of_place(verb, place, request.path)
         self.demand(request, attributes)
+
+    def _demand_session(self, request: Request, place: Place) -> None:
+        """Running a program is a change of the pod, even where a WebSocket begins with a GET."""
+        attributes = Attributes.of_place("create", place, request.path)
+        request.verdict = decision = self._authorizer.decide(request.user, attributes)
+        if not decision.allowed:
+            reason = "; ".join(filter(None, [decision.reason, _SESSION_NEEDS_CREATE]))
+            raise refusal(request.user, attributes, reason)
 
     def fence(self, request: Request) -> Fence | None:
         """The leadership that a write is made under. Whether it holds tells something about the Lease: so it must be one
@@ -81,6 +96,15 @@ class Permits:
         if decision.allowed:
             request.verdict = decision
         return decision.allowed
+
+
+def _opens_session(request: Request, place: Place) -> bool:
+    """Whether a request is for a session in a container, at the pod or through its node."""
+    if place.group or not place.name:
+        return False
+    if place.plural == "pods":
+        return place.subresource in _POD_SESSIONS
+    return place.plural == "nodes" and place.subresource == "proxy" and asks_for_session(request.path)
 
 
 def _pinned_name(selector: str) -> str:

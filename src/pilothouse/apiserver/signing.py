@@ -1,13 +1,14 @@
 """Approved requests for certificates are signed, by the server itself.
 
-    signing = Signing(catalog, cache, objects, authority, clock, bootstrap_tokens.spend)
+    signing = Signing(catalog, cache, objects, authority, clock, bootstrap_tokens.spend, claims.serving_problem)
     cache.listen(signing)
     await signing.run()
 
 A controller or a person approves; what is approved and asks one of this server's signers gets its certificate into
 ``status.certificate``, or the condition ``Failed`` that says why not. Every instance tries: a request is signed in one
 compare-and-swap, so that one certificate is ever seen, and whoever comes later finds nothing to do. What somebody with a
-bootstrap token asked for costs them the token, before it is signed.
+bootstrap token asked for costs them the token, before it is signed. A node's server gets a certificate for what is the node's own and
+nobody else's, whoever approved it.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from pilothouse.meta import errors
 from pilothouse.meta.conditions import condition_is
 from pilothouse.meta.kind import Object
 from pilothouse.pki.authority import Authority, UnusableError
-from pilothouse.pki.signers import SIGNERS, why_refused
-from pilothouse.pki.signing import RequestError, sign_request
+from pilothouse.pki.signers import NODE_SERVING, SIGNERS, why_refused
+from pilothouse.pki.signing import Asked, RequestError, sign_request
 
 PLURAL = "certificatesigningrequests"
 _RETRY = 5.0
 
-Spend = Callable[[str, str], Awaitable[str]]
+Spend = Callable[[str, str, Asked], Awaitable[str]]
 """Uses up the bootstrap token of this id for the request of that name; what speaks against it, if anything does."""
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class Signing:
         authority: Callable[[], Authority],
         clock: Clock,
         spend: Spend,
+        serving_problem: Callable[[Asked], str],
     ) -> None:
         """``authority`` says who signs at the moment."""
         self._catalog = catalog
@@ -106,6 +108,7 @@ class Signing:
         self._authority = authority
         self._clock = clock
         self._spend = spend
+        self._serving_problem = serving_problem
         self._due: dict[str, None] = {}
         self._work = asyncio.Event()
 
@@ -147,10 +150,17 @@ class Signing:
         if served is None:
             return
 
-        refusal = await self._token_spent(name)
+        item = self._cache.get(f"{GROUP}/{PLURAL}", f"{ROOT}{GROUP}/{PLURAL}/{name}")
+        judged = codec.decode(item.value) if item is not None else None
+        if judged is None or not is_due(judged):
+            return
+        refusal = await self._refusal(judged)
 
         def change(live: Object) -> Object:
-            return signed(live, self._authority(), self._clock.now(), refusal) if is_due(live) else live
+            # Another of the same name has not been judged; the cache will tell of it.
+            if live["metadata"]["uid"] != judged["metadata"]["uid"] or not is_due(live):
+                return live
+            return signed(live, self._authority(), self._clock.now(), refusal)
 
         try:
             await self._objects.amend(served, "", name, change)
@@ -158,11 +168,21 @@ class Signing:
             if problem.code != 404:
                 raise
 
-    async def _token_spent(self, name: str) -> str:
-        """Take the token of whoever asked with one. Who asked never changes, so what the cache has will do."""
-        item = self._cache.get(f"{GROUP}/{PLURAL}", f"{ROOT}{GROUP}/{PLURAL}/{name}")
-        request = codec.decode(item.value) if item is not None else {}
-        user = (request.get("spec") or {}).get("username") or ""
-        if not user.startswith(bootstrap_tokens.USER) or not is_due(request):
+    async def _refusal(self, request: Object) -> str:
+        """What speaks against signing; a bootstrap token is used up on the way.
+
+        What was asked, and by whom, never changes in a request, so what the cache has will do.
+        """
+        try:
+            asked = asked_in(request)
+        except RequestError as unreadable:
+            return str(unreadable)
+        spec = request["spec"]
+        if problem := why_refused(spec["signerName"], asked, spec.get("usages") or ()):
+            return problem
+        if spec["signerName"] == NODE_SERVING and (problem := self._serving_problem(asked)):
+            return problem
+        user = str(spec.get("username") or "")
+        if not user.startswith(bootstrap_tokens.USER):
             return ""
-        return await self._spend(user.removeprefix(bootstrap_tokens.USER), name)
+        return await self._spend(user.removeprefix(bootstrap_tokens.USER), request["metadata"]["name"], asked)

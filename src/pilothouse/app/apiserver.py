@@ -116,6 +116,8 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 authority=lambda: identity.authority,
                 nodes=NodeCalls(identity.towards_nodes),
                 service_addresses=options.service_addresses,
+                cluster_ranges=options.cluster_ranges,
+                server_names=addresses.names(options.host),
                 history=options.compaction_interval,
                 pod_security=pod_security,
             )

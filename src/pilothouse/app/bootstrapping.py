@@ -1,6 +1,6 @@
 """Bootstrap tokens, made, listed and withdrawn by an administrator through the API.
 
-    made = await create(access, [url], lifetime=86400.0, description="db-3")
+    made = await create(access, [url], lifetime=86400.0, description="the new rack", node="db-3")
     str(made)                            # for `pilothouse join`
     await listed(access)
     await withdraw(access, "abcdef")
@@ -44,6 +44,8 @@ class Token:
     expires: float | None
     used_by: str
     description: str
+    node: str = ""
+    """The only node that it is for; any one that is not there yet if empty."""
 
     def state(self, now: float) -> str:
         """In a word."""
@@ -53,9 +55,9 @@ class Token:
 
 
 async def create(
-    access: Access, urls: Sequence[str], *, lifetime: float | None, description: str
+    access: Access, urls: Sequence[str], *, lifetime: float | None, description: str, node: str = ""
 ) -> JoinToken:
-    """A token with which one machine joins the servers at ``urls``. Raises ``StatusError``, ``TransportError``."""
+    """A token with which one machine joins the servers at ``urls``, as the node of that name if given. Raises ``StatusError``, ``TransportError``."""
     async with _reached(access) as api:
         now = SystemClock().now()
         for old in await _all(api):
@@ -71,6 +73,7 @@ async def create(
             "usage-bootstrap-authentication": "true",
             **({"expiration": format_time(now + lifetime)} if lifetime is not None else {}),
             **({"description": description} if description else {}),
+            **({"node-name": node} if node else {}),
         }
         await api.create(
             Secret,
@@ -125,6 +128,7 @@ def _told(secret: Object) -> Token:
         expires,
         secret.annotations.get("pilothouse.io/used-by", ""),
         data.get("description", ""),
+        data.get("node-name", ""),
     )
 
 

@@ -8,14 +8,13 @@ import socket
 from pathlib import Path
 
 from pilothouse.app.options import StartError
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+from pilothouse.base.node_names import why_no_node_name
 
 
 def default_node_name() -> str:
     """The machine's host name, as far as it can be a node's."""
-    name = re.sub(r"[^-a-z0-9.]+", "-", socket.gethostname().lower()).strip("-.")
-    return name or "node"
+    parts = re.sub(r"[^-a-z0-9.]+", "-", socket.gethostname().lower()).split(".")
+    return ".".join(filter(None, (part.strip("-") for part in parts))) or "node"
 
 
 def kept_node_name(kubeconfig: Path) -> str:
@@ -36,9 +35,6 @@ def kept_node_name(kubeconfig: Path) -> str:
 
 def check_node_name(name: str) -> str:
     """The name itself. Raises ``StartError``."""
-    if not _NAME.fullmatch(name):
-        raise StartError(
-            f"{name!r} is no name for a node: it has up to 253 lower-case letters, digits, '-' and '.', with a letter or "
-            "digit at both ends"
-        )
+    if why := why_no_node_name(name):
+        raise StartError(why)
     return name

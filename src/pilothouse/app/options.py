@@ -61,6 +61,8 @@ class ApiServerOptions:
     etcd: EtcdOptions = field(default_factory=EtcdOptions)
     service_addresses: IPv4Network = SERVICE_RANGE
     """Services get their cluster addresses from here."""
+    cluster_ranges: tuple[IPv4Network, ...] = ()
+    """Ranges of nodes' pods have to lie in one of these; if there are none, in any private range."""
     anonymous_auth: bool = True
     """Whether a request without credentials is anyone's, or a 401."""
     token_auth_file: Path | None = None
@@ -94,12 +96,27 @@ class ApiServerOptions:
         if self.store != "etcd" and self.etcd != EtcdOptions():
             raise StartError(f"--etcd-* flags go with --store etcd, not with --store {self.store}")
         self.audit.check()
+        self._check_cluster_ranges()
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             raise StartError("--tls-cert-file and --tls-private-key-file go together")
         if (self.cluster_signing_cert_file is None) != (self.cluster_signing_key_file is None):
             raise StartError("--cluster-signing-cert-file and --cluster-signing-key-file go together")
         if self.compaction_interval < 1:
             raise StartError("--compaction-interval must be at least 1s")
+
+    def _check_cluster_ranges(self) -> None:
+        # Imported here: commands that only read options stay small.
+        from pilothouse.api.kubernetes.node_claims import PRIVATE, contains
+
+        for each in self.cluster_ranges:
+            if not any(contains(private, each) for private in PRIVATE):
+                raise StartError(
+                    f"--cluster-cidr {each} is not a private range; pods have addresses of {', '.join(map(str, PRIVATE))}"
+                )
+            if each.overlaps(self.service_addresses):
+                raise StartError(
+                    f"--cluster-cidr {each} overlaps --service-cluster-ip-range {self.service_addresses}"
+                )
 
 
 def default_data() -> Path:

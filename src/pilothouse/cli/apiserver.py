@@ -40,6 +40,13 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     help="Range that services get their addresses from.",
 )
 @click.option(
+    "--cluster-cidr",
+    "cluster_cidrs",
+    type=Network(),
+    multiple=True,
+    help="Range that nodes may have their pods' ranges from; any private one if not given. Any number of times.",
+)
+@click.option(
     "--anonymous-auth",
     type=bool,
     default=True,
@@ -154,6 +161,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         store=flags["store"],
         etcd=etcd_options(flags),
         service_addresses=flags["service_cluster_ip_range"],
+        cluster_ranges=flags["cluster_cidrs"],
         anonymous_auth=flags["anonymous_auth"],
         token_auth_file=flags["token_auth_file"],
         client_ca_file=flags["client_ca_file"],

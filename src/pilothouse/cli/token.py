@@ -22,6 +22,9 @@ def token() -> None:
 )
 @click.option("--description", default="", help="What it is for; `token list` shows it.")
 @click.option(
+    "--node", default="", metavar="NAME", help="The only node it is for; else any that is not there yet."
+)
+@click.option(
     "--server",
     "servers",
     multiple=True,
@@ -30,12 +33,21 @@ def token() -> None:
 )
 @server_flags
 def create(
-    ttl: float, description: str, servers: tuple[str, ...], kubeconfig: Path | None, data: Path | None
+    ttl: float,
+    description: str,
+    node: str,
+    servers: tuple[str, ...],
+    kubeconfig: Path | None,
+    data: Path | None,
 ) -> None:
     """Make a token with which one machine can join, and print it.
 
     On the other machine: pilothouse join TOKEN
     """
+    from pilothouse.base.node_names import why_no_node_name
+
+    if node and (why := why_no_node_name(node)):
+        raise click.UsageError(f"--node {why}")
     reached = access(kubeconfig, data)
     urls = tuple(dict.fromkeys(url.rstrip("/") for url in servers or reached.urls))
     for url in urls:
@@ -47,7 +59,7 @@ def create(
     from pilothouse.app.bootstrapping import create as make
 
     with told_in_a_line(reached.url):
-        made = asyncio.run(make(reached, urls, lifetime=ttl or None, description=description))
+        made = asyncio.run(make(reached, urls, lifetime=ttl or None, description=description, node=node))
     click.echo(str(made))
     if (url := next(filter(_is_local, urls), "")) != "":
         from pilothouse.app.addresses import outward_address
@@ -76,11 +88,13 @@ def list_(kubeconfig: Path | None, data: Path | None) -> None:
     with told_in_a_line(reached.url):
         found = asyncio.run(listed(reached))
     now = time.time()
-    rows = [("TOKEN", "STATE", "EXPIRES IN", "USED BY", "DESCRIPTION")]
+    rows = [("TOKEN", "STATE", "EXPIRES IN", "NODE", "USED BY", "DESCRIPTION")]
     for each in found:
         left = "never" if each.expires is None else human_age(max(0.0, each.expires - now))
-        rows.append((each.identifier, each.state(now), left, each.used_by, each.description))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        rows.append(
+            (each.identifier, each.state(now), left, each.node or "any", each.used_by, each.description)
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for row in rows:
         click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 

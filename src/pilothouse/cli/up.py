@@ -13,10 +13,12 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.cli.node_flags import isolation_flags, pod_cidr_flag, tier_flag
-from pilothouse.cli.parameters import Duration, Listen
+from pilothouse.cli.parameters import Duration, Listen, Network
 from pilothouse.cli.store_flags import admission_flag, data_flag
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
     from pilothouse.app.data_folder import DataFolder
     from pilothouse.app.up_folder import Report
 
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
     "--name", default="", help="What the node is called; else as it was the last time, or the host name."
 )
 @pod_cidr_flag
+@click.option(
+    "--cluster-cidr",
+    "cluster_cidrs",
+    type=Network(),
+    multiple=True,
+    help="Range that nodes may have their pods' ranges from; any private one if not given. Any number of times.",
+)
 @tier_flag
 @isolation_flags
 @click.option(
@@ -63,6 +72,7 @@ def up(
     listen: tuple[str, int],
     name: str,
     pod_cidr: str,
+    cluster_cidrs: tuple[IPv4Network, ...],
     tiers: tuple[tuple[str, Path], ...],
     exposed: tuple[Path, ...],
     user_namespace_ids: tuple[int, int] | None,
@@ -116,7 +126,11 @@ def up(
                 *(["--allow-host-users"] if allow_host_users else []),
             ),
             liveness=Liveness(period=liveness_period),
-            server_flags=("--admission-control-config-file", str(_admission(admission_control_config_file))),
+            server_flags=(
+                "--admission-control-config-file",
+                str(_admission(admission_control_config_file)),
+                *(f"--cluster-cidr={each}" for each in cluster_cidrs),
+            ),
             manager_flags=("--listen", bracketed(*manager_listen)),
             began=_process_start(),
         )

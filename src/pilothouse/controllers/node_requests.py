@@ -4,7 +4,8 @@ A request for a client certificate is approved if it asks for exactly what that 
 and comes from
 
 * who has a bootstrap token (a group ``system:bootstrappers`` or ``system:bootstrappers:…``), for a node that is not there
-  yet: one that joins; or
+  yet: one that joins. If the token is for a node by name, for that one alone; if not, for none that has got a certificate
+  within the last hour, and may be about to register; or
 * the very node that the certificate is for: one that renews it.
 
 A request for the certificate of a node's own server is approved if it comes from that node and is for the one name which
@@ -22,7 +23,15 @@ from typing import Final
 
 from pilothouse.api.nouns import CertificateSigningRequest, Node
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pki.signers import NODE, NODE_CLIENT, NODE_SERVING, NODES, serving_name, why_refused
+from pilothouse.pki.signers import (
+    JOINING_NODE,
+    NODE,
+    NODE_CLIENT,
+    NODE_SERVING,
+    NODES,
+    serving_name,
+    why_refused,
+)
 from pilothouse.pki.signing import Asked, RequestError, read_request
 from pilothouse.runtime.declaring import controller
 from pilothouse.runtime.intents import Intent, Patch, Wait
@@ -31,6 +40,8 @@ from pilothouse.runtime.world import World
 _BOOTSTRAPPERS: Final = "system:bootstrappers"
 _PURPOSES: Final = {NODE_CLIENT: "client", NODE_SERVING: "serving"}
 _VERDICTS: Final = frozenset({"Approved", "Denied"})
+_REGISTERS_WITHIN: Final = 3600.0
+"""Seconds that a machine with a certificate is expected to make its Node in."""
 
 
 @controller(CertificateSigningRequest, reads=Node, standalone=True)
@@ -84,8 +95,33 @@ def _stranger(request: Object, asked: Asked, world: World) -> str:
     if any(group == _BOOTSTRAPPERS or group.startswith(f"{_BOOTSTRAPPERS}:") for group in groups):
         # A token must not be enough to take the place of a machine that runs.
         name = asked.common_name.removeprefix(NODE)
-        there = world.find(Node, "", name) is not None
-        return f"there is a node {name} already, and whoever joins takes another name" if there else ""
+        if world.find(Node, "", name) is not None:
+            return f"there is a node {name} already, and whoever joins takes another name"
+        meant = (request.spec.get("extra") or {}).get(JOINING_NODE) or ()
+        if meant:
+            return "" if tuple(meant) == (name,) else f"the token is for the node {', '.join(meant)}"
+        return _about_to_register(request, asked, world)
     if NODES in groups and user == asked.common_name:
         return ""
     return f"{user} is neither the node {asked.common_name} nor has a bootstrap token"
+
+
+def _about_to_register(request: Object, asked: Asked, world: World) -> str:
+    """Whether another machine got a certificate for the node just before; empty if none did."""
+    for other in world.all(CertificateSigningRequest):
+        if other.name == request.name or other.spec.get("username") == request.spec.get("username"):
+            continue
+        if other.spec.get("signerName") != NODE_CLIENT or not other.status.get("certificate"):
+            continue
+        if world.now - other.created > _REGISTERS_WITHIN:
+            continue
+        try:
+            name = read_request(b64decode(str(other.spec.get("request") or ""))).common_name
+        except (RequestError, ValueError):
+            continue
+        if name == asked.common_name:
+            return (
+                f"the request {other.name} got a certificate for {name} already; if its machine is to be replaced, make a token "
+                f"for this node by name (pilothouse token create --node {name.removeprefix(NODE)})"
+            )
+    return ""

@@ -8,7 +8,9 @@ They are Kubernetes' own, with its rules. Requests for other signers are for oth
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from ipaddress import ip_address
 
+from pilothouse.base.node_names import is_node_name, why_no_node_name
 from pilothouse.pki.signing import Asked
 
 CLIENT = "kubernetes.io/kube-apiserver-client"
@@ -17,7 +19,12 @@ NODE_SERVING = "kubernetes.io/kubelet-serving"
 NODES = "system:nodes"
 NODE = "system:node:"
 NODE_DOMAIN = "node.pilothouse.internal"
+JOINING_NODE = "pilothouse.io/node-name"
+"""In the ``extra`` of who has a bootstrap token: the only node that the token is for, if it is for one."""
 _ENCIPHER = "key encipherment"
+_SERVER_NAMES = frozenset({"localhost", "kubernetes", "kubernetes.default"})
+"""What the API server is called, and services: the same authority stands behind its certificate."""
+_SERVER_DOMAINS = (".localhost", ".svc", ".cluster.local")
 
 
 def serving_name(node: str) -> str:
@@ -43,6 +50,17 @@ def _check_node_serving(asked: Asked, usages: frozenset[str]) -> Iterator[str]:
     yield from _check_node(asked, usages, "server auth")
     if not asked.dns_names and not asked.addresses:
         yield "there must be a DNS name or an IP address among the subject alternative names"
+    own = serving_name(asked.common_name.removeprefix(NODE))
+    for name in asked.dns_names:
+        if not is_node_name(name):
+            yield f"{name!r} is no DNS name that one node can have"
+        elif name in _SERVER_NAMES or name.endswith(_SERVER_DOMAINS):
+            yield f"{name!r} is a name of the API server, or of a service"
+        elif name != own and (name == NODE_DOMAIN or name.endswith(f".{NODE_DOMAIN}")):
+            yield f"{name!r} is another node's name; this node's is {own!r}"
+    for address in map(ip_address, asked.addresses):
+        if address.is_loopback or address.is_unspecified or address.is_multicast or address.is_link_local:
+            yield f"{address} is no address that one node alone can have"
 
 
 def _check_node(asked: Asked, usages: frozenset[str], purpose: str) -> Iterator[str]:
@@ -50,8 +68,10 @@ def _check_node(asked: Asked, usages: frozenset[str], purpose: str) -> Iterator[
         yield f'the subject\'s organization must be "{NODES}" alone'
     if not asked.common_name.startswith(NODE):
         yield f'the subject\'s common name must begin with "{NODE}"'
-    if asked.emails or asked.uris:
-        yield "there may be no e-mail addresses or URIs among the subject alternative names"
+    elif why := why_no_node_name(asked.common_name.removeprefix(NODE)):
+        yield f"the subject's common name: {why}"
+    if asked.emails or asked.uris or asked.other_names:
+        yield "there may be nothing but DNS names and IP addresses among the subject alternative names"
     if usages - {_ENCIPHER} != {purpose, "digital signature"}:
         yield f'the usages must be "{purpose}", "digital signature" and, if you like, "{_ENCIPHER}"'
 

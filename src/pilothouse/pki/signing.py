@@ -48,6 +48,9 @@ _PURPOSES = {
 }
 
 
+_READ_NAMES = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
+
+
 class RequestError(Exception):
     """A certificate request that can't be used; the message says why."""
 
@@ -63,6 +66,8 @@ class Asked:
     emails: tuple[str, ...]
     uris: tuple[str, ...]
     pem: bytes
+    other_names: int = 0
+    """How many alternative names of further types there are: directory names, registered ids and the like."""
 
 
 def read_request(pem: bytes) -> Asked:
@@ -81,6 +86,7 @@ def read_request(pem: bytes) -> Asked:
         emails=tuple(alternatives.get_values_for_type(x509.RFC822Name)) if alternatives else (),
         uris=tuple(alternatives.get_values_for_type(x509.UniformResourceIdentifier)) if alternatives else (),
         pem=pem,
+        other_names=sum(not isinstance(each, _READ_NAMES) for each in alternatives or ()),
     )
 
 

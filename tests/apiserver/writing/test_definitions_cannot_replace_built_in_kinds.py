@@ -21,7 +21,10 @@ def definition(plural: str, kind: str, group: str) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
+        },
         "spec": {
             "group": group,
             "scope": "Namespaced",

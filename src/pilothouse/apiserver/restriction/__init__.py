@@ -3,7 +3,7 @@
 ``identity`` says whether a user is a node, or a token bound to a pod. ``bound_pods`` and ``clusters`` follow the cache: which
 node runs which pods and what those refer to (``references``); which Pilot belongs to which cluster. ``node_scope`` and
 ``pilot_scope`` are the rules for requests, ``node_writes`` and ``pilot_writes`` those for what a write may contain;
-``authorizer`` is the door to both.
+``node_claims`` keeps a node from ranges, addresses and names of others; ``authorizer`` is the door to all of it.
 
 Nothing here grants anything to anybody else: for every other user there is no opinion.
 """

@@ -1,6 +1,6 @@
 """The restriction as an authorizer and as a check of writes: ahead of RBAC, and after everything else.
 
-    restriction = Restriction(cache)
+    restriction = Restriction(cache, NodeClaims(cache, territory))
     Chain([Masters(), restriction, rbac])
     restriction.decide(user, attributes)      # allowed, denied, or no opinion for whoever is neither pilot nor node
     restriction.check(call, new, old)         # 403 for a write whose content is beyond the writer's scope
@@ -21,6 +21,7 @@ from pilothouse.apiserver.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.restriction.clusters import Pilots
 from pilothouse.apiserver.restriction.identity import Bound, Node, identify
 from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
+from pilothouse.apiserver.restriction.node_claims import NodeClaims
 from pilothouse.apiserver.restriction.node_scope import NodeScope
 from pilothouse.apiserver.restriction.node_writes import NodeWrites
 from pilothouse.apiserver.restriction.pilot_scope import PilotScope
@@ -31,13 +32,13 @@ from pilothouse.meta.kind import Object
 class Restriction:
     """Keeps pilots and nodes within their scopes."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, claims: NodeClaims) -> None:
         self._pods = BoundPods(cache)
         self._pilots = Pilots(cache)
         volumes = KeptVolumes(cache)
         self._node_scope = NodeScope(self._pods, volumes, cache)
         self._pilot_scope = PilotScope(self._pilots, cache)
-        self._node_writes = NodeWrites(self._pods, volumes)
+        self._node_writes = NodeWrites(self._pods, volumes, claims)
         self._pilot_writes = PilotWrites(self._pilots)
         for index in (self._pods, self._pilots):
             cache.listen(index)

@@ -4,8 +4,8 @@
     identify(User("system:serviceaccount:t:db", extra={POD_NAME: ("db-0",)}))     # Bound("t", "db", "db-0")
     identify(User("alice"))                                         # None
 
-A node has the name *and* the group. The name alone is a user like any other; the group alone is a node without a name,
-which may do nothing. Whether the bearer of a pod's token is a pilot depends on objects; that somebody is neither does not,
+A node has the name *and* the group. The name alone is a user like any other; the group alone, or with a name that no node can
+have, is a node without a name, which may do nothing. Whether the bearer of a pod's token is a pilot depends on objects; that somebody is neither does not,
 so it need be asked only once for a user.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from pilothouse.apiserver.exchange import User
+from pilothouse.base.node_names import is_node_name
 
 NODES = "system:nodes"
 POD_NAME = "authentication.kubernetes.io/pod-name"
@@ -41,7 +42,8 @@ Identity = Node | Bound
 def identify(user: User) -> Identity | None:
     """The identity by which a user may be restricted; None for everybody else."""
     if NODES in user.groups:
-        return Node(user.name[len(_NODE) :] if user.name.startswith(_NODE) else "")
+        name = user.name[len(_NODE) :] if user.name.startswith(_NODE) else ""
+        return Node(name if is_node_name(name) else "")
     if user.extra and (pods := user.extra.get(POD_NAME)) and user.name.startswith(_ACCOUNT):
         namespace, _, account = user.name[len(_ACCOUNT) :].partition(":")
         return Bound(namespace, account, pods[0])

@@ -1,8 +1,9 @@
 """What a node's write may contain, as Kubernetes' NodeRestriction has it. The scope has let the request through before.
 
 * Its Node: no taints, owners or finalizers once it is there; of labels none in ``node-restriction.kubernetes.io``, and in
-  Kubernetes' own domains only those that describe a machine. A node could else draw pods, and their secrets, to itself.
-* The status of a pod that runs on it. Of a claim's status, what tells of its volume.
+  Kubernetes' own domains only those that describe a machine. A node could else draw pods, and their secrets, to itself. Ranges of
+  pods, addresses and host names that are nobody else's (``node_claims``).
+* The status of a pod that runs on it, with addresses that are the node's. Of a claim's status, what tells of its volume.
 * Volumes for claims that are sent to it, and what changes of those (``kept_volumes``).
 * Its lease, owned by nobody but its Node.
 * Certificate requests for its own name; tokens for accounts of its pods, bound to the pod, for whom the pod asks for.
@@ -21,6 +22,7 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.restriction.identity import NODES
 from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
+from pilothouse.apiserver.restriction.node_claims import NodeClaims
 from pilothouse.apiserver.restriction.node_scope import LEASE_NAMESPACE
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
@@ -59,9 +61,10 @@ _SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubele
 class NodeWrites:
     """Checks what nodes write."""
 
-    def __init__(self, pods: BoundPods, volumes: KeptVolumes) -> None:
+    def __init__(self, pods: BoundPods, volumes: KeptVolumes, claims: NodeClaims) -> None:
         self._pods = pods
         self._volumes = volumes
+        self._claims = claims
 
     def check(self, node: str, call: Call, new: Object, old: Object | None) -> None:
         """403 unless the write is one that the node may make."""
@@ -69,12 +72,16 @@ class NodeWrites:
         match kind.group, kind.plural, call.subresource:
             case "", "nodes", "":
                 _check_node(node, call, new, old)
+                self._check_claims(node, call, new, old)
             case "", "nodes", "status":
                 if call.name != node:
                     _refuse(call, new, f"node '{node}' may write its own status only")
+                self._check_claims(node, call, new, old)
             case "", "pods", "status":
                 if old is None or (old.get("spec") or {}).get("nodeName") != node:
                     _refuse(call, new, f"node '{node}' may write the status of pods that run on it")
+                if problem := self._claims.pod_problem(node, new, old):
+                    _refuse(call, new, problem)
             case "", "persistentvolumeclaims", "status":
                 _check_claim(call, new, old)
             case "", "persistentvolumes", "":
@@ -88,6 +95,10 @@ class NodeWrites:
                 return
             case _:
                 _refuse(call, new, f"node '{node}' may not write this")
+
+    def _check_claims(self, node: str, call: Call, new: Object, old: Object | None) -> None:
+        if problem := self._claims.problem(node, new, old):
+            _refuse(call, new, problem)
 
     def check_token_request(self, node: str, call: Call) -> None:
         """403 unless the token is bound to a pod of the node that runs under the account."""

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from random import Random
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -253,7 +254,7 @@ class Network:
 
     def _complaints(self) -> Iterator[tuple[str, Object | None]]:
         """Each problem as a sentence, and whom it concerns."""
-        for problem in (*self._plan.problems, *self._route_problems):
+        for problem in (*self._plan.problems, *self._route_problems, *self._plan.refused):
             yield problem, None
         pods = {pod.key: pod for pod in self._pods.values()}
         for owner, message in self._proxy.problems.values():
@@ -294,6 +295,7 @@ class Network:
             address=self._settings.address,
             own=own,
             services=filter(is_ipv4, addresses - {"", HEADLESS}),
+            servers=filter(is_ipv4, map(_host_of, (self._settings.server, *self._settings.other_servers))),
         )
         if plan == self._settled_plan or (plan == self._plan == Plan() and not self._route_problems):
             return
@@ -319,3 +321,7 @@ class Network:
 
 def _filled(*informers: Informer) -> bool:
     return all(informer.is_synced for informer in informers)
+
+
+def _host_of(url: str) -> str:
+    return urlsplit(url).hostname or ""

@@ -22,21 +22,19 @@ import hashlib
 import socket
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Final
 
+from pilothouse.api.kubernetes.node_claims import LOOPBACK_PODS, PodRangeError, parse_pod_range
 from pilothouse.node.addresses.block_locks import BlockLocks
 
-LOOPBACK: Final = IPv4Network("127.64.0.0/11")
-"""Of pods on loopback, up to where the API server's range for services begins."""
+LOOPBACK: Final = LOOPBACK_PODS
 BLOCK: Final = 22
 """Bits of a block: 1022 addresses."""
 MARK_PORT: Final = 64255
 """Of UDP, at a block's first address. Kernels give no such port to programs that ask for any."""
 _BLOCKS: Final = 1 << (BLOCK - LOOPBACK.prefixlen)
-_SHORTEST: Final = 8
-_LONGEST: Final = 30
 
 
 class BadRange(Exception):
@@ -121,17 +119,11 @@ def _marked(network: IPv4Network) -> socket.socket | None:
 def pod_range(text: str) -> IPv4Network:
     """The range that ``--pod-cidr`` names. Raises ``BadRange``."""
     try:
-        network = IPv4Network(text)
-    except (AddressValueError, NetmaskValueError, ValueError) as problem:
-        raise BadRange(f"{text!r} is no range of IPv4 addresses, such as 10.44.1.0/24: {problem}") from None
-    if not _SHORTEST <= network.prefixlen <= _LONGEST:
-        raise BadRange(
-            f"{text}: a node's range has between {_SHORTEST} and {_LONGEST} bits, such as 10.44.1.0/24"
-        )
-    if network.is_loopback or network.is_multicast or network.is_unspecified or network.is_link_local:
-        raise BadRange(
-            f"{text}: other machines can't reach such addresses; take a private range, such as 10.44.1.0/24"
-        )
+        network = parse_pod_range(text)
+    except PodRangeError as problem:
+        raise BadRange(str(problem)) from None
+    if not isinstance(network, IPv4Network):
+        raise BadRange(f"{text!r} is no range of IPv4 addresses, such as 10.44.1.0/24")
     return network
 
 

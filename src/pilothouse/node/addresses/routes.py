@@ -8,14 +8,19 @@
 A node says its range in ``spec.podCIDRs`` and where it is reached in ``status.addresses`` (InternalIP). A range is routed whether or not its
 node is well: whether packets arrive is not for us to judge. Nodes at our own address share our machine, and need no route.
 A range that overlaps one that is routed already, or our own, is left out and told: of two nodes, the older one counts.
+
+Other nodes are not trusted with the routes of this machine. A range that no node can have (``api.kubernetes.node_claims``), or that holds the
+address of a node, of a service or of the API server, is refused, whatever the API server took. That is logged, and no problem of this node: one
+bad Node must not keep all others from taking pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 
+from pilothouse.api.kubernetes.node_claims import PodRangeError, parse_pod_range
 from pilothouse.api.objects import Object
 
 
@@ -28,6 +33,8 @@ class Plan:
     local: frozenset[str] = frozenset()
     """Ranges and addresses that answer here."""
     problems: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Ranges that other nodes can't have, and why."""
 
     @property
     def problem(self) -> str:
@@ -35,9 +42,24 @@ class Plan:
 
 
 def planned(
-    nodes: Iterable[Object], *, me: str, address: str, own: IPv4Network | None, services: Iterable[str] = ()
+    nodes: Iterable[Object],
+    *,
+    me: str,
+    address: str,
+    own: IPv4Network | None,
+    services: Iterable[str] = (),
+    servers: Iterable[str] = (),
 ) -> Plan:
-    """The plan of the node called ``me``. ``own`` is None on loopback. ``services`` are addresses of services."""
+    """The plan of the node called ``me``. ``own`` is None on loopback. ``services`` and ``servers`` are addresses of services and
+    of API servers."""
+    nodes, services = list(nodes), list(services)
+    places = {f"node {node.name}": internal_address(node) for node in nodes}
+    protected = {
+        "this node": address,
+        **places,
+        **{f"the service address {each}": each for each in services},
+        **{f"the API server {each}": each for each in servers},
+    }
     routes: dict[str, str] = {}
     problems: list[str] = []
     local = {f"{each}/32" for each in services if not IPv4Address(each).is_loopback}
@@ -46,6 +68,7 @@ def planned(
         local.add(str(own))
         settled.append((own, me))
     strangers: list[str] = []
+    refused: list[str] = []
     for node in sorted(nodes, key=lambda one: (one.created, one.name)):
         if node.name == me:
             told = list(ranges_of(node))
@@ -56,12 +79,19 @@ def planned(
                 )
             continue
         where = internal_address(node)
+        sound: list[IPv4Network] = []
+        for network in ranges_of(node):
+            why = _why_refused(network, protected)
+            if why:
+                refused.append(f"the range {network} of node {node.name} is not routed: {why}")
+            else:
+                sound.append(network)
         if where == address:
-            local |= {str(network) for network in ranges_of(node)}
+            local |= set(map(str, sound))
             continue
         if own is None and where and not IPv4Address(where).is_loopback:
             strangers.append(node.name)
-        for network in ranges_of(node):
+        for network in sound:
             other = next((name for known, name in settled if known.overlaps(network)), None)
             if other is not None:
                 problems.append(
@@ -83,7 +113,19 @@ def planned(
             f"pods here have loopback addresses, which other machines ({', '.join(strangers)}) can't reach; "
             f"start this node with --pod-cidr"
         )
-    return Plan(routes, frozenset(local), tuple(problems))
+    return Plan(routes, frozenset(local), tuple(problems), tuple(refused))
+
+
+def _why_refused(network: IPv4Network, protected: Mapping[str, str]) -> str:
+    """Why no route is made for a range of another node; empty if one may be."""
+    try:
+        parse_pod_range(str(network))
+    except PodRangeError as problem:
+        return str(problem)
+    for owner, address in protected.items():
+        if address and ip_address(address) in network:
+            return f"it holds the address of {owner}" + ("" if address in owner else f", {address}")
+    return ""
 
 
 def internal_address(node: Object) -> str:

@@ -5,7 +5,8 @@
 
 Whoever shows a certificate of the control plane's authority is whom it names. A token is shown to the API server, in a
 TokenReview. What somebody may do is asked in a SubjectAccessReview about the Node, with the subresources that a kubelet
-uses: ``nodes/metrics`` for figures, ``nodes/log`` for files, ``nodes/stats`` for summaries, ``nodes/proxy`` for the rest.
+uses: ``nodes/metrics`` for figures, ``nodes/log`` for files, ``nodes/stats`` for summaries, ``nodes/proxy`` for the rest. The verb
+follows from the HTTP method, except that a session in a container (exec and its kin) always needs ``create``.
 
 Answers are kept for a while, as kubelets keep them. When the API server can't be asked, what is not known is refused.
 """
@@ -18,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from pilothouse.api.kubernetes.kubelet_paths import opens_session, subresource_of
 from pilothouse.api.nouns import Noun
 from pilothouse.base.clock import Clock
 from pilothouse.client.rest import Api
@@ -39,7 +41,6 @@ _VERBS: Final = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-_SUBRESOURCES: Final = {"/metrics": "metrics", "/stats": "stats", "/logs": "log"}
 
 T = TypeVar("T")
 
@@ -94,9 +95,10 @@ class Callers:
 
     async def why_not(self, caller: Caller, method: str, path: str) -> str:
         """Why somebody may not do that; empty if they may. Raises ``Unanswered``."""
-        verb = _VERBS.get(method, method.lower())
+        session = opens_session(path)
+        verb = "create" if session else _VERBS.get(method, method.lower())
         subresource = subresource_of(path)
-        key = (caller, verb, subresource)
+        key = (caller, verb, subresource, session)
         known = self._rights.get(key)
         if known is not None:
             return known
@@ -117,6 +119,8 @@ class Callers:
         status = await self._review(ACCESS_REVIEW, spec)
         allowed = status.get("allowed") is True and not status.get("denied")
         why = "" if allowed else f"{caller.name} may not {verb} nodes/{subresource} of {self._node}"
+        if why and session:
+            why += ", which a session in a container needs, whatever the HTTP method"
         self._rights.put(key, why, ALLOWED_SECONDS if allowed else REFUSED_SECONDS)
         return why
 
@@ -158,11 +162,3 @@ def named_in(certificate: Mapping[str, Any]) -> Caller | None:
     if not name:
         return None
     return Caller(name, groups=tuple(dict.fromkeys([*groups, "system:authenticated"])))
-
-
-def subresource_of(path: str) -> str:
-    """What of a Node a path belongs to."""
-    for prefix, subresource in _SUBRESOURCES.items():
-        if path == prefix or path.startswith(f"{prefix}/"):
-            return subresource
-    return "proxy"

@@ -1,0 +1,33 @@
+"""What a node may be called: a lowercase RFC 1123 subdomain, as Kubernetes has it.
+
+    why_no_node_name("db-3.example")      # ""
+    why_no_node_name("*")                 # why not
+
+A node's name is part of its user name, of the name in its serving certificate and of paths: so all that handle those apply this rule.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+LONGEST: Final = 253
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+
+
+@lru_cache(maxsize=4096)
+def is_node_name(name: str) -> bool:
+    """Whether a node may be called that."""
+    return len(name) <= LONGEST and _NAME.fullmatch(name) is not None
+
+
+def why_no_node_name(name: str) -> str:
+    """Why no node may be called that; empty if one may."""
+    if is_node_name(name):
+        return ""
+    return (
+        f"{name[: LONGEST + 1]!r} is no name for a node: it has up to {LONGEST} lower-case letters, digits, '-' and '.', with a "
+        "letter or digit at both ends and beside each '.'"
+    )
