@@ -73,6 +73,14 @@ _ROW = "(?,?,?,?,?,?)"
 _ROWS_PER_STATEMENT = 512
 
 
+DISK_FULL = apsw.FullError
+"""What is raised where the disk has no room."""
+DAMAGE = (apsw.CorruptError, apsw.NotADBError)
+"""What is raised where the file makes no sense."""
+NO_WAY_IN = (apsw.FullError, apsw.IOError, apsw.CantOpenError)
+"""What is raised where a log can't be opened, for want of room among other things."""
+
+
 class Row(NamedTuple):
     """One write, as it is stored."""
 
@@ -247,6 +255,19 @@ class LogReader:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def first_faults(path: Path) -> str:
+    """The first things that are wrong with a file, as SQLite says it; empty if it can't even say that, or nothing is."""
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(3)")]
+        finally:
+            connection.close()
+    except apsw.Error:
+        return ""
+    return "" if found == ["ok"] else "; ".join(each.replace("\n", " ") for each in found)
 
 
 def _connect(path: Path, vfs: str) -> apsw.Connection:

@@ -22,10 +22,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-import apsw
-
 from pilothouse.store.reserve import Reserve
-from pilothouse.store.revision_log import RevisionLog, Row
+from pilothouse.store.revision_log import DISK_FULL, NO_WAY_IN, RevisionLog, Row
 
 _GROWTH = 4096
 """Bytes by which an update may grow a value on a full disk."""
@@ -62,7 +60,7 @@ class Space:
         """Do something that writes; once more, with the reserve, if the disk is full. It must leave nothing behind when it fails."""
         try:
             return act()
-        except apsw.FullError:
+        except DISK_FULL:
             self._begin()
             if not self._reserve.release(*files_of(self._file)):
                 raise
@@ -120,7 +118,7 @@ def opened_log(file: Path, vfs: str) -> tuple[RevisionLog, bool]:
     """The log, and whether the reserve had to be given for it: even to read, SQLite needs a little of the disk."""
     try:
         return RevisionLog(file, vfs=vfs), False
-    except (apsw.FullError, apsw.IOError, apsw.CantOpenError):
+    except NO_WAY_IN:
         if not Reserve(file.parent).release(*files_of(file)):
             raise
         return RevisionLog(file, vfs=vfs), True

@@ -40,7 +40,7 @@ import apsw
 from pilothouse.aio.group_commit import Closed, GroupCommit
 from pilothouse.base.histogram import Histogram
 from pilothouse.store.condition import Condition
-from pilothouse.store.damage import DAMAGE, at_start, while_running
+from pilothouse.store.damage import at_start, while_running
 from pilothouse.store.expiring import Expirations
 from pilothouse.store.folder import Folder
 from pilothouse.store.interface import (
@@ -60,7 +60,7 @@ from pilothouse.store.interface import (
     Unavailable,
 )
 from pilothouse.store.keys import SortedKeys, end_of, start_of
-from pilothouse.store.revision_log import LogReader, RevisionLog, Row
+from pilothouse.store.revision_log import DAMAGE, DISK_FULL, LogReader, RevisionLog, Row
 from pilothouse.store.space import Space, opened_log
 from pilothouse.store.watching import Watchers
 
@@ -434,7 +434,7 @@ class SqliteStore:
                     swept = True
                     if self._log.frugal and self._log.wants_checkpoint:
                         # What is swept makes room for it, if there is none yet.
-                        with contextlib.suppress(apsw.FullError):
+                        with contextlib.suppress(DISK_FULL):
                             await between(self._space.checkpoint)
                 if self._log.wants_checkpoint:
                     await between(self._space.checkpoint)
