@@ -32,6 +32,29 @@ def test_a_write_under_a_lease_names_it() -> None:
     assert "pilothouse.io/fence" not in json.loads(line)["annotations"]
 
 
+def test_what_admission_has_to_say_is_in_the_record_of_its_request_alone() -> None:
+    recorder = Recorder(DEFAULT, "host-1")
+    notes = []
+    for more in (
+        {"pod-security.kubernetes.io/exempt": "user"},
+        {},
+        {"pod-security.kubernetes.io/exempt": "namespace"},
+    ):
+        request = asked("POST", "/api/v1/namespaces/t/pods")
+        request.verdict = Decision(True, "because")
+        request.annotations.update(more)
+        line = recorder.line(sight(request, status=201))
+        assert line is not None
+        notes.append(json.loads(line)["annotations"])
+    assert [each.pop("pod-security.kubernetes.io/exempt", None) for each in notes] == [
+        "user",
+        None,
+        "namespace",
+    ]
+    assert notes[0] == notes[1] == notes[2]
+    assert notes[0]["authorization.k8s.io/reason"] == "because"
+
+
 def test_a_read_is_told_in_full_but_for_its_content() -> None:
     request = asked(target="/api/v1/namespaces/t/pods/web-0/log?tail=3", headers={"User-Agent": "kubectl/1"})
     request.verdict = Decision(True, "because")

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from tests.pod_security.scenes import IMAGE, PREFIX, RESTRICTED, Json, Plane, labels, pod
 
+from pilothouse.api.pod_security.evaluation import evaluate
+from pilothouse.api.pod_security.policy import BASELINE, LevelVersion
+
 VIOLATIONS: dict[str, tuple[Json, str]] = {
     "hostNetwork": (pod("a", hostNetwork=True), "host namespaces (hostNetwork=true)"),
     "hostPID": (pod("a", hostPID=True), "host namespaces (hostPID=true)"),
@@ -97,6 +100,13 @@ def test_an_init_container_is_no_way_round(plane: Plane) -> None:
     plane.namespace("t", enforce="baseline")
     init = {"name": "first", "image": IMAGE, "securityContext": {"privileged": True}}
     assert 'container "first" must not set' in plane.create("t", pod("a", initContainers=[init])).message
+
+
+def test_nor_is_a_container_that_is_added_later() -> None:
+    # Not served; who serves it will not have to think of this.
+    added = {"name": "debug", "image": IMAGE, "securityContext": {"privileged": True}}
+    found = evaluate(LevelVersion(BASELINE), {}, {**pod("a")["spec"], "ephemeralContainers": [added]})
+    assert found.detail == 'privileged (container "debug" must not set securityContext.privileged=true)'
 
 
 WAYS: dict[str, dict[str, Any]] = {
