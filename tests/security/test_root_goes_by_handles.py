@@ -35,14 +35,19 @@ REASONS: Final = {
     "memory": "the node's own tmpfs, or a folder in /dev/shm that was found to be ours: pods see folders in it, and not itself",
     "kernel": "a filesystem of the kernel (/proc, /sys, /dev), where nobody makes links",
     "operator": "a file that the operator names, with the rights of who runs the command",
-    "view": "in the container's own mount namespace, where the machine's tree is covered, and a folder of it gets a mirror before anything is made in it",
-    "source": "what is mounted, by its path on the machine: volumes, as in pod, tier and memory; and hostPath, which admission decides on",
+    "view": "in the container's own mount namespace, where the machine's tree is no more, and a folder of it gets a mirror before anything is made in it",
+    "new": "a container's root and own folders, before there is anything of a pod in them",
+    "run": "a folder for claims that is root's or the agent's user's alone, which is checked once it is open",
 }
 LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     "handle": {
         "node/directory_handles": {
             "_Level.files": ("os.scandir",),
             "change_mode": ("os.chmod",),
+        },
+        "node/id_ranges": {
+            "IdRanges._numbers": ("os.listdir",),
+            "IdRanges.claim": ("open",),
         },
         "node/images/unpacking": {
             "_listed": ("os.listdir",),
@@ -73,7 +78,8 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "Agent.run": ("Path.mkdir",),
             "_sole": (
                 "Path.mkdir",
-                "Path.open",
+                "open",
+                "os.open",
             ),
         },
         "node/volumes/memory": {
@@ -131,7 +137,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "Volumes._empty_dir": ("Path.mkdir",),
         },
         "supervise/attaching": {
-            "attach": ("os.open",),
+            "connect": ("os.open",),
         },
         "supervise/containers": {
             "_spawn_shim": ("Path.open",),
@@ -154,7 +160,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "follow": ("os.unlink",),
         },
         "supervise/shim/life": {
-            "_child": ("os.makedirs",),
+            "_build_view": ("os.makedirs",),
             "_start": ("os.unlink",),
             "_write": ("os.rename",),
             "_write_file": ("os.open",),
@@ -215,6 +221,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "memory": {
+        "node/outfitting": {
+            "Outfitter._shared_memory": ("Path.glob",),
+        },
         "node/volumes/memory": {
             "Memory._made": ("Path.mkdir",),
             "Memory._make_own": ("Path.mkdir",),
@@ -226,6 +235,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     "kernel": {
         "node/figures/processes": {
             "table": ("os.listdir",),
+        },
+        "node/id_ranges": {
+            "_running_ids": ("os.listdir",),
         },
         "node/images/library": {
             "mounted_by": ("Path.iterdir",),
@@ -271,8 +283,15 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "supervise/shim/life": {
             "_score": ("open",),
         },
+        "supervise/shim/mounting": {
+            "mount_sys": ("os.makedirs",),
+        },
         "supervise/shim/namespaces": {
-            "_enter_user_namespace": ("open",),
+            "_make_own_user_namespace": ("open",),
+            "make_user_namespace": (
+                "open",
+                "os.open",
+            ),
         },
     },
     "operator": {
@@ -318,14 +337,52 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             ),
             "_Tree.begin": (
                 "os.mkdir",
-                "os.open",
+                "os.rmdir",
             ),
-            "_Tree.finish": ("os.rmdir",),
         },
     },
-    "source": {
+    "run": {
+        "node/addresses/block_locks": {
+            "BlockLocks.open": (
+                "Path.mkdir",
+                "os.open",
+            ),
+            "_opened": (
+                "Path.mkdir",
+                "os.open",
+            ),
+        },
+        "node/id_ranges": {
+            "IdRanges._locked": (
+                "Path.mkdir",
+                "os.open",
+            ),
+        },
+    },
+    "new": {
+        "supervise/shim/rootfs": {
+            "_etc": ("os.listdir",),
+            "_folder": (
+                "os.chmod",
+                "os.makedirs",
+            ),
+            "_show": (
+                "os.mkdir",
+                "os.symlink",
+            ),
+            "_write": ("os.open",),
+            "make_root": ("os.symlink",),
+        },
         "supervise/shim/view": {
-            "_open_source": ("os.open",),
+            "_Tree._show": (
+                "os.makedirs",
+                "os.open",
+                "os.symlink",
+            ),
+            "_Tree.make_home": (
+                "os.chown",
+                "os.makedirs",
+            ),
         },
     },
 }

@@ -29,12 +29,14 @@ from pilothouse.node.volumes import host_paths, ownership
 from pilothouse.node.volumes.atomic_folder import Owner, replace
 from pilothouse.node.volumes.memory import memory_of
 from pilothouse.node.volumes.payloads import File
+from pilothouse.node.volumes.private_folders import PrivateFolders
 from pilothouse.node.volumes.removing import remove
 from pilothouse.node.volumes.subpaths import SubpathError, opened
 
 MANY = 1000 if os.environ.get("PILOTHOUSE_SOAK") == "1" else 50
 ROUNDS = pytest.mark.parametrize("rounds", [5, pytest.param(MANY, marks=pytest.mark.long)])
 POD, GROUP = 65534, 4321
+NOTHING_PRIVATE = PrivateFolders(())
 PAIRS = 40
 """Folders that are exchanged for links, so that one of them is at the wrong moment."""
 SWAP = """
@@ -168,7 +170,7 @@ def test_a_node_makes_no_folder_where_a_link_leads(tmp_path: Path, outside: Path
                 for kind in ("DirectoryOrCreate", "FileOrCreate"):
                     path = shared / f"real{number}" / f"{kind}{turn}"
                     with contextlib.suppress(VolumeNotReady):
-                        host_paths.checked({"path": str(path), "type": kind}, "v")
+                        host_paths.checked({"path": str(path), "type": kind}, "v", NOTHING_PRIVATE)
             assert state(outside) == before
 
 
@@ -242,7 +244,9 @@ def test_a_node_makes_no_folder_through_a_link_that_a_pod_has_put_there(
     before, shared = state(outside), tmp_path / "shared"
     fill(shared, outside)
     with pytest.raises(VolumeNotReady, match="link0: is a link that others than root could have put there"):
-        host_paths.checked({"path": str(shared / "link0" / "new"), "type": "DirectoryOrCreate"}, "v")
+        host_paths.checked(
+            {"path": str(shared / "link0" / "new"), "type": "DirectoryOrCreate"}, "v", NOTHING_PRIVATE
+        )
     assert state(outside) == before
 
 
@@ -250,7 +254,9 @@ def test_a_node_makes_folders_through_links_of_the_administrator(tmp_path: Path)
     (tmp_path / "disk").mkdir()
     (tmp_path / "data").symlink_to("disk")
     (tmp_path / "absolute").symlink_to(tmp_path / "data")
-    checked = host_paths.checked({"path": f"{tmp_path}/absolute/a/b", "type": "DirectoryOrCreate"}, "v")
+    checked = host_paths.checked(
+        {"path": f"{tmp_path}/absolute/a/b", "type": "DirectoryOrCreate"}, "v", NOTHING_PRIVATE
+    )
     assert checked.is_dir()
     assert stat.S_IMODE((tmp_path / "disk" / "a" / "b").stat().st_mode) & 0o022 == 0
 

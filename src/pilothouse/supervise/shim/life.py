@@ -26,7 +26,7 @@ from pilothouse.supervise.shim.terminal import open_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.shapes import LaunchShape, ViewShape
+    from pilothouse.supervise.shim.shapes import HomeShape, LaunchShape, ViewShape
 
 LOCK_SECONDS = 2.0
 """Those who only look whether the folder is locked hold the lock for an instant."""
@@ -193,22 +193,18 @@ def _build_view(launch: LaunchShape, seen: ViewShape, users: int, *, mapped: boo
     os.umask(0o022)
     if launch["ids"] is not None:
         kernel.create_files_as(launch["ids"]["first"], launch["ids"]["first"])
-    view.build(seen, folder, launch["cgroups"], users)
-    _make_home(launch, mapped=mapped)
+    view.build(seen, folder, launch["cgroups"], users, _home(launch, mapped=mapped))
 
 
-def _make_home(launch: LaunchShape, *, mapped: bool) -> None:
-    """The folder that HOME names, if it is one of the container's own and not there yet."""
-    home, user = launch["env"].get("HOME", ""), launch["user"]
-    if not home.startswith(("/home/", "/root/", "/var/", "/tmp/")) or os.path.lexists(home):
-        return
-    try:
-        os.makedirs(home, 0o755)
-        if user is not None and not mapped:
-            first = launch["ids"]["first"] if launch["ids"] is not None else 0
-            os.chown(home, first + user["uid"], first + user["gid"], follow_symlinks=False)
-    except OSError:
-        pass  # A read-only root, say: then it has none, as in an image without one.
+def _home(launch: LaunchShape, *, mapped: bool) -> HomeShape | None:
+    """The folder that HOME names, and whose it is on the machine; None if there is no need to make one."""
+    path, user = launch["env"].get("HOME", ""), launch["user"]
+    if not path.startswith(("/home/", "/root/", "/var/", "/tmp/")):
+        return None
+    if user is None or mapped:
+        return {"path": path, "uid": -1, "gid": -1}
+    first = launch["ids"]["first"] if launch["ids"] is not None else 0
+    return {"path": path, "uid": first + user["uid"], "gid": first + user["gid"]}
 
 
 def _end_if_alone(going: int) -> None:

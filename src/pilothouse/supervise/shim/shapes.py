@@ -44,6 +44,14 @@ class ViewShape(TypedDict):
     masked: bool
 
 
+class HomeShape(TypedDict):
+    """A user's own folder, and its owner, as the machine counts; -1 for whoever makes it."""
+
+    path: str
+    uid: int
+    gid: int
+
+
 class LaunchShape(TypedDict):
     argv: list[str]
     env: dict[str, str]

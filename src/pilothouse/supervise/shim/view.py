@@ -41,7 +41,7 @@ from pilothouse.supervise.shim.rootfs import DISK, OWN, READ_ONLY, links_and_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.shapes import MountShape, ViewShape
+    from pilothouse.supervise.shim.shapes import HomeShape, MountShape, ViewShape
 
 MANY = 256
 """Entries from which on a folder gets an overlay rather than a mirror."""
@@ -54,10 +54,12 @@ _NOTHING = -1
 _TMPFS = kernel.MS_NOSUID | kernel.MS_NODEV
 
 
-def build(view: ViewShape, folder: str, cgroups: list[str], user_namespace: int = -1) -> None:
+def build(
+    view: ViewShape, folder: str, cgroups: list[str], user_namespace: int = -1, home: HomeShape | None = None
+) -> None:
     """In the calling process, the first of its PID namespace, whose mount and UTS namespaces are still as the machine's.
 
-    `folder` is the container's own. Mounts that are to be mapped are so by `user_namespace`.
+    `folder` is the container's own. Mounts that are to be mapped are so by `user_namespace`. `home` is made unless it is there.
     """
     try:
         _socket.sethostname(view["hostname"])
@@ -76,6 +78,8 @@ def build(view: ViewShape, folder: str, cgroups: list[str], user_namespace: int 
         tree.begin(folder, view["hostname"], view["machine"], cgroups)
         if view["masked"]:
             mask()
+        if home is not None:
+            tree.make_home(home)
     except OSError as error:
         raise Refusal(
             "ViewRefused", f"can't make its view, at {error.filename}: {error.strerror}{_help(error)}"
@@ -196,6 +200,13 @@ class _Tree:
                 os.close(os.open(root + way, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
             kernel.attach_mount(kernel.clone_mount(way, READ_ONLY), root + way)
             self._regions[way] = MACHINES
+
+    def make_home(self, home: HomeShape) -> None:
+        """While there is no volume yet: what is made and given away is the container's own."""
+        path = home["path"]
+        if self._whose(path) == OURS and not os.path.lexists(path):
+            os.makedirs(path, 0o755)
+            os.chown(path, home["uid"], home["gid"], follow_symlinks=False)
 
     def prepare(self, mounts: list[MountShape], sources: list[int]) -> None:
         """Make what will be mounted on, before anything is: folders that are covered later would be so with mounts in them."""
