@@ -66,6 +66,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "open_directory": ("os.open",),
             "open_regular": ("os.open",),
         },
+        "supervise/shim/view": {
+            "_open_part": ("os.open",),
+        },
         "node/volumes/host_paths": {
             "_make": ("os.open",),
         },

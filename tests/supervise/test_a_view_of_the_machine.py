@@ -232,6 +232,19 @@ async def test_a_missing_source_is_told(views: Box) -> None:
     assert failed.value.message == "/data: its source /no/such/volume: No such file or directory"
 
 
+async def test_a_part_of_a_folder_is_mounted_and_no_link_is_followed_to_it(views: Box, volume: Path) -> None:
+    (volume / "deep/er").mkdir(parents=True)
+    (volume / "deep/er/file").write_text("from deep in it\n")
+    assert await look(views, "cat /data/file", Mount(str(volume), "/data", part="deep/er")) == [
+        "from deep in it"
+    ]
+    (volume / "link").symlink_to("/etc")
+    for part in ("link", "link/ssl", "deep/../..", "/etc", "deep/none"):
+        with pytest.raises(LaunchError, match="/data: its source") as failed:
+            await look(views, "true", Mount(str(volume), "/data", part=part))
+        assert failed.value.reason == "MountFailed"
+
+
 async def test_read_only_mounts_are(views: Box, volume: Path) -> None:
     said = await look(
         views, "cat /data/file; echo x > /data/file", Mount(str(volume), "/data", read_only=True)

@@ -53,6 +53,8 @@ class Mount(Struct, frozen=True):
     source: str
     """A folder or file of the machine; for a tmpfs only a name."""
     target: str
+    part: str = ""
+    """A path in the source that is mounted instead of all of it. No link in it is followed, whoever puts one there meanwhile."""
     kind: Literal["bind", "tmpfs"] = "bind"
     read_only: bool = False
     size: int | None = None

@@ -6,8 +6,8 @@ Owners in a volume are shown as they are on disk, also to containers with ids of
 are covered by empty ones, and no part of it leads into them.
 
 A part of a volume (``subPath``) is opened without trusting what is in the volume, and then held fast: root binds what was opened to a folder of the
-node's own, so that whoever exchanges the path afterwards exchanges nothing. An agent that may not mount gives the path as it was found: its pods
-run as its own user and have no more rights than it anyway.
+node's own, so that whoever exchanges the path afterwards exchanges nothing. An agent that may not mount passes on where in the volume it was
+found, and what is mounted follows no link on that way.
 """
 
 from __future__ import annotations
@@ -55,15 +55,20 @@ def mounts(
         if volume is None:
             raise VolumeNotReady(_FAILED, f'volumeMounts[{index}]: the pod has no volume "{each["name"]}"')
         source = real = volume.path
-        if part := _part(each, env, index):
+        part = ""
+        if asked := _part(each, env, index):
             hold = held / str(index) if held is not None else None
-            source, real = _within(volume.path, part, hold)
+            source, real = _within(volume.path, asked, hold)
+            if hold is None:
+                source = Path(os.path.realpath(volume.path))
+                part = str(real.relative_to(source))
         found.append(
             Mount(
                 source=str(source),
                 target=each["mountPath"],
+                part="" if part == "." else part,
                 read_only=volume.read_only or bool(each.get("readOnly")),
-                is_file=not source.is_dir(),
+                is_file=not real.is_dir(),
                 mapped=True,
             )
         )

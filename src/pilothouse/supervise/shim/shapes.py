@@ -28,6 +28,7 @@ class LogShape(TypedDict):
 class MountShape(TypedDict):
     source: str
     target: str
+    part: str
     kind: str
     read_only: bool
     size: int | None

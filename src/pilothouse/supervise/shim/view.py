@@ -94,6 +94,7 @@ def build(
 _SHM: MountShape = {
     "source": "shm",
     "target": "/dev/shm",
+    "part": "",
     "kind": "tmpfs",
     "read_only": False,
     "size": None,
@@ -114,7 +115,11 @@ def _copy_source(mount: MountShape, user_namespace: int) -> int:
         return _NOTHING
     source = mount["source"]
     mapped = mount["mapped"] and user_namespace >= 0
+    held = -1
     try:
+        if mount["part"]:
+            held = _open_part(source, mount["part"])
+            source = f"/proc/self/fd/{held}"
         kind = os.stat(source).st_mode
         flags = kernel.MOUNT_ATTR_NOSUID | (kernel.MOUNT_ATTR_RDONLY if mount["read_only"] else 0)
         if not (stat.S_ISCHR(kind) or stat.S_ISBLK(kind)):
@@ -124,10 +129,31 @@ def _copy_source(mount: MountShape, user_namespace: int) -> int:
         if mapped and error.errno in (errno.EINVAL, errno.EPERM):
             raise Refusal(
                 "IdMapRefused",
-                f"{mount['target']}: the filesystem of {source}, or one that is mounted below it, can't be shown with other "
+                f"{mount['target']}: the filesystem of {mount['source']}, or one that is mounted below it, can't be shown with other "
                 "owners (an id-mapped mount), which a container with ids of its own needs",
             ) from None
-        raise Refusal("MountFailed", f"{mount['target']}: its source {source}: {error.strerror}") from None
+        raise Refusal(
+            "MountFailed",
+            f"{mount['target']}: its source {mount['source']}{'/' if mount['part'] else ''}{mount['part']}: {error.strerror}",
+        ) from None
+    finally:
+        if held >= 0:
+            os.close(held)
+
+
+def _open_part(source: str, part: str) -> int:
+    """What is at a path in a folder, one name after the other, none of them a link. Raises OSError."""
+    held = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for name in part.split("/"):
+        try:
+            following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held)
+        finally:
+            os.close(held)
+        held = following
+        if name in ("", ".", "..") or stat.S_ISLNK(os.fstat(held).st_mode):
+            os.close(held)
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return held
 
 
 class _Hiding:
