@@ -90,10 +90,9 @@ def open_beneath(
 def open_by_steps(
     folder: int, path: str, flags: int, mode: int = 0, *, follow: bool = False, same_mount: bool = False
 ) -> int:
-    """``open_beneath`` without ``openat2``. What is mounted from the same filesystem is not noticed."""
+    """``open_beneath`` without ``openat2``."""
     if path.startswith("/"):
         raise _error(errno.EXDEV, path)
-    device = os.fstat(folder).st_dev
     names, links = deque(_names(path)), 0
     above = [os.dup(folder)]
     try:
@@ -118,7 +117,7 @@ def open_by_steps(
             wanted = DIRECTORY if names else flags | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(name, wanted, mode, dir_fd=above[-1])
             above.append(handle)
-            if same_mount and os.fstat(handle).st_dev != device:
+            if same_mount and _mount_id(handle) != _mount_id(folder):
                 raise _error(errno.EXDEV, path)
             if not names:
                 return above.pop()
@@ -365,6 +364,12 @@ def _regular(handle: int, name: str) -> BinaryIO:
 
 def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _mount_id(handle: int) -> str:
+    """Which mount a handle is in: what is mounted from the same filesystem has the same device, but not the same id."""
+    lines = Path(f"/proc/self/fdinfo/{handle}").read_text().splitlines()
+    return next(line for line in lines if line.startswith("mnt_id:"))
 
 
 def _link(folder: int, name: str) -> str | None:
