@@ -106,6 +106,21 @@ def test_a_walk_comes_by_everything_once_and_by_folders_last(top: Path) -> None:
     assert found[-1] == "a"
 
 
+@EITHER
+def test_what_is_mounted_from_the_same_disk_is_not_entered_either(
+    top: Path, tmp_path: Path, opening: Callable[..., int]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("it mounts, which only root may")
+    mount(str(tmp_path / "outside"), top / "a" / "b", flags=BIND)
+    try:
+        with open_directory(top) as folder, pytest.raises(OSError) as refused:
+            opening(folder, "a/b", os.O_RDONLY, same_mount=True)
+        assert refused.value.errno == errno.EXDEV
+    finally:
+        unmount(top / "a" / "b")
+
+
 def test_what_is_mounted_in_a_tree_is_left_alone(top: Path, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("it mounts, which only root may")

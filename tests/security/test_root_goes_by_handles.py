@@ -1,7 +1,9 @@
-"""Every act on the filesystem by a path, in the code that runs as root beside pods: where it is, and why it may be.
+"""Every act on the filesystem by a path, in the code that runs as root beside pods: where it is, and why it
+may be.
 
-A path that leads through what a pod can write is a pod's to choose. Such acts go by handles (``node.directory_handles``); those in this
-list go by paths through folders that pods can't change. A new one fails this test until it is in the list, with its reason.
+A path that leads through what a pod can write is a pod's to choose. Such acts go by handles
+(``node.directory_handles``); those in this list go by paths through folders that pods can't change. A new one
+fails this test until it is in the list, with its reason.
 """
 
 from __future__ import annotations

@@ -2,14 +2,15 @@
 
     with open_directory(volume) as top:
         handle = open_beneath(top, "data/pg", os.O_RDONLY)      # in the volume, through no link; else OSError
-        for entry in walk(top):                                 # entries of a directory come before the directory
+        for entry in walk(top):                                 # what is in a directory comes before it
             os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
         remove_tree(top, "scratch")
 
-A path means something else as soon as somebody exchanges one of its directories for a link; a handle stays what it was. A process
-that acts with more rights than those who write a directory therefore opens it once, and goes on from that handle a name at a time.
-No link is followed unless it is asked for, and then only to what lies beneath the handle. The kernel checks it (``openat2``,
-Linux 5.6); on kernels that lack the call each name is opened by itself.
+A path means something else as soon as somebody exchanges one of its directories for a link; a handle stays
+what it was. A process that acts with more rights than those who write a directory therefore opens it once,
+and goes on from that handle a name at a time. No link is followed unless it is asked for, and then only to
+what lies beneath the handle. The kernel checks it (``openat2``, Linux 5.6); on kernels that lack the call
+each name is opened by itself.
 
 Trees may be deep: a walk holds at most ``HELD`` directories open, and does not recurse.
 """
@@ -28,7 +29,9 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 HELD: Final = 64
-"""Directories that a walk keeps open; deeper ones are found again by ``..``, and compared with what they were."""
+"""Directories that a walk keeps open; deeper ones are found again by ``..``, and compared with what they
+were.
+"""
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ANY: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 """A handle on whatever is there, a link itself included: it can be looked at and changed, but not read."""
@@ -63,7 +66,10 @@ class Entry(NamedTuple):
 
 @contextmanager
 def open_directory(path: Path, *, follow: bool = False) -> Iterator[int]:
-    """A handle on a directory whose parents nobody else can change. ``follow``: it may be a link itself. Raises OSError."""
+    """A handle on a directory whose parents nobody else can change.
+
+    ``follow``: it may be a link itself. Raises OSError.
+    """
     handle = os.open(path, DIRECTORY & ~os.O_NOFOLLOW if follow else DIRECTORY)
     try:
         yield handle
@@ -76,8 +82,9 @@ def open_beneath(
 ) -> int:
     """Open a relative path that leads nowhere but beneath a directory; returns the handle.
 
-    ``follow``: links that stay beneath it are followed, except the last name if ``flags`` has ``O_NOFOLLOW``. ``same_mount``: nothing that
-    is mounted there is entered. Raises OSError: ELOOP for a link, EXDEV for what leads out or is mounted.
+    ``follow``: links that stay beneath it are followed, except the last name if ``flags`` has ``O_NOFOLLOW``.
+    ``same_mount``: nothing that is mounted there is entered. Raises OSError: ELOOP for a link, EXDEV for what
+    leads out or is mounted.
     """
     if _has_openat2():
         resolve = (
@@ -90,10 +97,9 @@ def open_beneath(
 def open_by_steps(
     folder: int, path: str, flags: int, mode: int = 0, *, follow: bool = False, same_mount: bool = False
 ) -> int:
-    """``open_beneath`` without ``openat2``. What is mounted from the same filesystem is not noticed."""
+    """``open_beneath`` without ``openat2``."""
     if path.startswith("/"):
         raise _error(errno.EXDEV, path)
-    device = os.fstat(folder).st_dev
     names, links = deque(_names(path)), 0
     above = [os.dup(folder)]
     try:
@@ -118,7 +124,7 @@ def open_by_steps(
             wanted = DIRECTORY if names else flags | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(name, wanted, mode, dir_fd=above[-1])
             above.append(handle)
-            if same_mount and os.fstat(handle).st_dev != device:
+            if same_mount and _mount_id(handle) != _mount_id(folder):
                 raise _error(errno.EXDEV, path)
             if not names:
                 return above.pop()
@@ -129,7 +135,10 @@ def open_by_steps(
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file to be read. What is no regular file is refused, and not waited for: a pipe, a device, a link. Raises OSError."""
+    """A file to be read.
+
+    What is no regular file is refused, and not waited for: a pipe, a device, a link. Raises OSError.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     return _regular(handle, str(path))
 
@@ -156,7 +165,9 @@ def make_directories(folder: int, names: Iterable[str], mode: int = 0o777) -> in
 
 
 def make_directory(path: Path, mode: int) -> None:
-    """Have a directory with exactly these rights, in one that nobody else can change; its parents are made too. Raises OSError."""
+    """Have a directory with exactly these rights, in one that nobody else can change; its parents are made
+    too. Raises OSError.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -182,7 +193,10 @@ def change_owner(handle: int, uid: int, gid: int) -> None:
 
 
 def change_mode(handle: int, mode: int) -> None:
-    """Of what a handle is on, which is no link. Handles that can't be read have no ``fchmod``. Raises OSError."""
+    """Of what a handle is on, which is no link.
+
+    Handles that can't be read have no ``fchmod``. Raises OSError.
+    """
     os.chmod(f"/proc/self/fd/{handle}", mode)
 
 
@@ -195,8 +209,9 @@ def walk(
 ) -> Generator[Entry, None, None]:
     """Everything beneath a directory, each directory after what is in it, the directory itself not at all.
 
-    What goes or comes meanwhile may be missing. ``unlock``: directories that their owner may not list or change become such that it may.
-    ``onerror`` is told of a directory that can't be entered, which is passed over then; without it the walk raises OSError.
+    What goes or comes meanwhile may be missing. ``unlock``: directories that their owner may not list or
+    change become such that it may. ``onerror`` is told of a directory that can't be entered, which is passed
+    over then; without it the walk raises OSError.
     """
     levels = [_Level("", os.dup(top))]
     try:
@@ -242,9 +257,12 @@ def walk(
 
 
 def remove_tree(folder: int, name: str) -> None:
-    """Remove what has a name in a directory, and all beneath it. Links are removed, never followed; mounts are left alone.
+    """Remove what has a name in a directory, and all beneath it.
 
-    Does nothing if there is nothing. Raises OSError: EBUSY if something is mounted there, ENOTEMPTY if somebody goes on writing.
+    Links are removed, never followed; mounts are left alone.
+
+    Does nothing if there is nothing. Raises OSError: EBUSY if something is mounted there, ENOTEMPTY if
+    somebody goes on writing.
     """
     for _ in range(_PASSES):
         try:
@@ -365,6 +383,14 @@ def _regular(handle: int, name: str) -> BinaryIO:
 
 def _names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _mount_id(handle: int) -> str:
+    """Which mount a handle is in: what is mounted from the same filesystem has the same device, but not the
+    same id.
+    """
+    lines = Path(f"/proc/self/fdinfo/{handle}").read_text().splitlines()
+    return next(line for line in lines if line.startswith("mnt_id:"))
 
 
 def _link(folder: int, name: str) -> str | None:

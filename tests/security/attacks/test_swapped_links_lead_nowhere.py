@@ -1,7 +1,8 @@
-"""A pod exchanges folders of its volume for links, again and again, while the agent, as root, works in that volume.
+"""A pod exchanges folders of its volume for links, again and again, while the agent, as root, works in that
+volume.
 
-Each test has files outside that the pod may not touch, and looks whether the agent has touched them for it. The pod is a process of
-another user that exchanges names without a pause; a round is one act of the agent.
+Each test has files outside that the pod may not touch, and looks whether the agent has touched them for it.
+The pod is a process of another user that exchanges names without a pause; a round is one act of the agent.
 """
 
 from __future__ import annotations

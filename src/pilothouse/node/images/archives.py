@@ -6,9 +6,10 @@
         archive.finish(limit)
     with open_zip(source) as archive: ...
 
-An archive of a megabyte can hold a gigabyte of zeros, in its files and in its heads alike. Files are passed on piece by piece, and their sizes
-are the caller's to limit. Heads are read into memory as a whole, by Python's ``tarfile`` and ``zipfile``: here they get so many bytes for
-each entry, or for the directory of a zip, and no more. A compression that wants more memory than ``MOST_FOR_UNPACKING`` is refused.
+An archive of a megabyte can hold a gigabyte of zeros, in its files and in its heads alike. Files are passed
+on piece by piece, and their sizes are the caller's to limit. Heads are read into memory as a whole, by
+Python's ``tarfile`` and ``zipfile``: here they get so many bytes for each entry, or for the directory of a
+zip, and no more. A compression that wants more memory than ``MOST_FOR_UNPACKING`` is refused.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Tar:
             self._reader.allow(MOST_OF_HEAD, _HEAD_TOO_LARGE)
             member = self._archive.next()
             self._reader.allow(None)
-            self._archive.members.clear()  # type: ignore[attr-defined]  # It keeps them all for those who ask again.
+            self._archive.members.clear()  # type: ignore[attr-defined]
             if member is None:
                 return
             if len(self._archive.pax_headers) > _MOST_GLOBALS:
@@ -99,7 +100,8 @@ class Tar:
         return found
 
     def finish(self, most: int) -> None:
-        """Read what follows the last entry, nothing but padding: with its end, what was packed is compared with its checksum.
+        """Read what follows the last entry, nothing but padding: with its end, what was packed is compared
+        with its checksum.
 
         Raises tarfile.ReadError.
         """
@@ -112,7 +114,10 @@ class Tar:
 
 @contextmanager
 def open_tar(source: Path) -> Iterator[Tar]:
-    """Compressed by gzip, bzip2, xz, or not at all; by zstd where Python knows it. Raises what is damaged, and OSError."""
+    """Compressed by gzip, bzip2, xz, or not at all; by zstd where Python knows it.
+
+    Raises what is damaged, and OSError.
+    """
     with source.open("rb") as file:
         start = file.read(6)
         file.seek(0)
@@ -145,8 +150,11 @@ _HEAD_TOO_LARGE: Final = f"the head of an entry has more than {MOST_OF_HEAD} byt
 
 
 class _Header(tarfile.TarInfo):
-    """A header that is cut off or broken is an error. Python takes one in the middle of an archive for the archive's end, and all
-    that would have followed would be missing without a word."""
+    """A header that is cut off or broken is an error.
+
+    Python takes one in the middle of an archive for the archive's end, and all that would have followed would
+    be missing without a word.
+    """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -161,7 +169,10 @@ class _Header(tarfile.TarInfo):
 
 
 class _XzReader(io.RawIOBase):
-    """A file that is packed by xz, read forward. Unlike ``lzma.LZMAFile`` it limits the memory that unpacking takes."""
+    """A file that is packed by xz, read forward.
+
+    Unlike ``lzma.LZMAFile`` it limits the memory that unpacking takes.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -2,9 +2,9 @@
 
     checked({"path": "/var/log", "type": "Directory"}, "logs", private)      # Path("/var/log"), or VolumeNotReady
 
-What is the node's own is refused. Nothing is made unless the type asks for it. What is made is made by handles, from the root down: a link on the way counts only if
-nobody but root and the agent's own user can have put it there. Else a pod that has a folder on that way mounted could choose where in the machine
-the node makes something.
+What is the node's own is refused. Nothing is made unless the type asks for it. What is made is made by handles, from the root down: a link on
+the way counts only if nobody but root and the agent's own user can have put it there. Else a pod that has a
+folder on that way mounted could choose where in the machine the node makes something.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def checked(source: Tree, volume: str, private: PrivateFolders) -> Path:
 
 
 def _make(path: Path, *, is_file: bool) -> None:
-    """Have something at a path: folders that are missing on the way to a folder, or a file in a folder that is there. Raises OSError."""
+    """Have something at a path: folders that are missing on the way to a folder, or a file in a folder that
+    is there. Raises OSError.
+    """
     names, links, done = deque(path.parts[1:]), 0, "/"
     folder = os.open("/", DIRECTORY)
     try:

@@ -2,9 +2,10 @@
 
     with opened(volume, "data/pg") as handle: ...       # a handle on it, whatever happens to the path meanwhile
 
-What is in a volume is the pod's to write, links included, so a path in it is not to be trusted. The kernel follows it from a handle on the
-volume, and links only as far as they stay beneath that. What comes out is a handle too: it stays what was looked at even if somebody
-exchanges the path for a link the moment after. Folders that are missing are made, with the rights of the volume's own.
+What is in a volume is the pod's to write, links included, so a path in it is not to be trusted. The kernel
+follows it from a handle on the volume, and links only as far as they stay beneath that. What comes out is a
+handle too: it stays what was looked at even if somebody exchanges the path for a link the moment after.
+Folders that are missing are made, with the rights of the volume's own.
 """
 
 from __future__ import annotations
