@@ -1,4 +1,4 @@
-"""Pods of a cluster keep to `restricted`. One that was made when they did not is not restarted for that, and gets it with its next version."""
+"""Pods of a cluster keep to `restricted`. A cluster from before gets that with its next version, not by a restart."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
     Generator(random.Random(7)).pod("p-1")
 
-Half of them start from a pod that keeps to ``restricted`` and lose some of that; the others start bare. Each is valid Kubernetes.
+Half of them start from a pod that keeps to ``restricted`` and lose some of that; the others start bare. Each is
+valid Kubernetes.
 """
 
 from __future__ import annotations
@@ -252,7 +253,7 @@ def _containers(pod: Json) -> list[Json]:
 
 
 def _annotate_apparmor(pod: Json) -> None:
-    """Kubernetes adds to each AppArmor profile the annotation that came before the field, and judges both; we leave pods as they are."""
+    """Kubernetes adds to an AppArmor profile the annotation that came before the field, and evaluates both."""
     of_pod = pod["spec"].get("securityContext", {}).get("appArmorProfile")
     for container in _containers(pod):
         profile = container.get("securityContext", {}).get("appArmorProfile", of_pod)

@@ -1,7 +1,7 @@
-"""Generated pods and sets, put to ours and to a real kube-apiserver in namespaces of every level: the same verdicts, in the same words.
+"""Generated pods and sets get the same verdicts, in the same words, as from a real kube-apiserver.
 
-The one difference is that of ``docs/pod-fields.md``: what no policy forbids may still be a field that our nodes can't honour. ``hostUsers: true`` is
-left out, of which Kubernetes has no opinion.
+The one difference is that of ``docs/pod-fields.md``: what no policy forbids may still be a field that our nodes
+can't honour. ``hostUsers: true`` is left out: Kubernetes has no check for it.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ async def test_pods_get_the_same_verdicts(servers: Servers, tell: Tell) -> None:
         assert invalid < PODS / 20, invalid
         recorded = await compare_records(servers[0].audit_log, servers[1].audit_log, set(wanted))
         tell(
-            f"{sum(seen.values())} pods in {len(made)} namespaces: {seen[403]} refused and {seen[201]} admitted, in the words of a "
-            f"kube-apiserver; {unsupported} more that no policy forbids and our nodes can't run; {recorded} audit records alike"
+            f"{sum(seen.values())} pods in {len(made)} namespaces: {seen[403]} refused and {seen[201]} admitted, in "
+            f"the words of a kube-apiserver; {unsupported} more that no policy forbids and our nodes can't run; "
+            f"{recorded} audit records alike"
         )
 
 

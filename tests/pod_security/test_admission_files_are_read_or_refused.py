@@ -1,4 +1,4 @@
-"""``--admission-control-config-file``: Kubernetes' files work, and a mistake keeps the server from starting, with its line and field."""
+"""``--admission-control-config-file``: Kubernetes' files work, and a mistake is reported with its line and field."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The pods by which Kubernetes tests its Pod Security Standards: each is admitted or refused here as it is there.
+"""The pods by which Kubernetes tests its Pod Security Standards are admitted or refused here as they are there.
 
-They are sent to namespaces that enforce their level in their version. What no policy forbids may still be something that our nodes can't
-honour (``docs/pod-fields.md``); that is another answer than a policy's.
+They are sent to namespaces that enforce their level in their version. What no policy forbids may still be something
+that our nodes can't honour (``docs/pod-fields.md``); that is another answer than a policy's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Labels that mean nothing are refused, and who tightens a policy hears about the pods that would not be allowed any more."""
+"""Labels that mean nothing are refused; tightening a policy warns about pods that would not be allowed any more."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_labels_in_a_namespace_that_is_exempt_do_nothing_and_say_so() -> None:
 
 
 def test_who_may_edit_a_namespace_can_not_label_it(plane: Plane) -> None:
-    """The attack: a service account with `edit`, or even `admin`, makes its namespace privileged, then has the machine."""
+    """The attack: a user with `edit`, or even `admin`, makes its namespace privileged, then has the machine."""
     plane.namespace("t", enforce="baseline")
     for role in ("edit", "admin"):
         binding = {

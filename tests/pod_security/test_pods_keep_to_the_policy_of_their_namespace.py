@@ -1,4 +1,4 @@
-"""A pod is refused for what its namespace's level forbids, with every reason and where it is; by whatever way it comes."""
+"""A pod is refused for what its namespace's level forbids, with every reason and its place, however it is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of ``docs/pod-security.md``, typed one after the other beside `pilothouse up`: they print what stands there."""
+"""The commands of ``docs/pod-security.md``, typed beside `pilothouse up`, print what stands there."""
 
 from __future__ import annotations
 

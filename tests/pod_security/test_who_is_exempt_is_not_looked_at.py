@@ -1,4 +1,4 @@
-"""Exemptions by user, namespace and runtime class; and what is recorded and counted of all that is decided."""
+"""Exemptions by user, namespace and runtime class; and what is recorded and counted of each decision."""
 
 from __future__ import annotations
 

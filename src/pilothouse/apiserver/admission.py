@@ -40,7 +40,10 @@ class Admission:
         self._pod_security = pod_security
 
     async def admit_create(self, call: Call, obj: Object) -> bytes | None:
-        """Nothing is born into a namespace that doesn't exist or is going away. Returns the namespace, as it is stored."""
+        """Nothing is born into a namespace that doesn't exist or is going away.
+
+        Returns the namespace as it is stored; None where the kind has none.
+        """
         namespace = await self._check_namespace(call, obj) if call.served.kind.namespaced else None
         await self._complete(call, obj)
         return namespace
@@ -73,7 +76,7 @@ class Admission:
     def admit_pod_security(
         self, call: Call, new: Object, old: Object | None, namespace: bytes | None
     ) -> None:
-        """A pod keeps to the policy of its namespace. After validation, as in Kubernetes: a policy reads fields."""
+        """Hold a pod against the policy of its namespace. Comes after validation, as in Kubernetes."""
         self._pod_security.admit(call, new, old, namespace)
 
     def admit_delete(self, call: Call) -> None:

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     help="Where the controller-manager's metrics can be read, without TLS; port 0 takes a free one at each start.",
 )
 @admission_flag(
-    "AdmissionConfiguration of apiserver.config.k8s.io/v1; else namespaces without labels of their own enforce baseline, and "
-    "kube-system is exempt."
+    "AdmissionConfiguration of apiserver.config.k8s.io/v1; else namespaces without labels of their own enforce "
+    "baseline, and kube-system is exempt."
 )
 @click.option(
     "--liveness-period",
@@ -140,7 +140,7 @@ def up(
 
 
 def _admission(file: Path | None) -> Path:
-    """The file for the server. One of the user's is read here already: who made a mistake hears of it at once."""
+    """The file for the server. One that the user gives is read here as well, to report mistakes at once."""
     from pilothouse.app.up import ADMISSION
 
     if file is None:

@@ -99,9 +99,10 @@ def _capabilities(metadata: Fields, spec: Fields) -> Violation | None:
             added |= more
     if not names:
         return None
+    listed = quoted(sorted(added))
     return Violation(
         "non-default capabilities",
-        f"{named_containers(names)} must not include {quoted(sorted(added))} in securityContext.capabilities.add",
+        f"{named_containers(names)} must not include {listed} in securityContext.capabilities.add",
     )
 
 

@@ -2,8 +2,9 @@
 
     security.admit(call, pod, None, namespace.value)      # 403: violates PodSecurity "baseline:latest": …
 
-Pods are refused, warned about and recorded; templates of pods only warned about and recorded, for they run nothing themselves. An update counts where it
-changes an image or adds a container, the rest of a pod being fixed: whoever may only touch labels or the status of a pod that was there before the policy, still can.
+Pods are refused, warned about and recorded. Templates of pods are only warned about and recorded: they run nothing
+themselves. An update is held against the policy where it changes an image or adds a container; the rest of a pod's
+spec is fixed. Labels and the status of a pod that is older than the policy can still be written.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class PodSecurity:
         self.counts = PodSecurityCounts()
 
     def admit(self, call: Call, new: Object, old: Object | None, namespace: bytes | None) -> None:
-        """Raise for what may not be; warn and annotate. ``namespace`` is the stored one, where the caller has it."""
+        """Raise for what is not allowed; else warn and annotate.
+
+        ``namespace`` is the namespace as it is stored, where the caller has it.
+        """
         kind = call.served.kind
         if not kind.native:
             return

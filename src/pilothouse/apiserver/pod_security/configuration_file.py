@@ -1,10 +1,10 @@
-"""Files of the kind ``AdmissionConfiguration`` of ``apiserver.config.k8s.io/v1``, as kube-apiserver reads them.
+"""Files of the kind ``AdmissionConfiguration`` of ``apiserver.config.k8s.io/v1``.
 
     read_admission_configuration(text, Path("admission.yaml"), read=lambda file: file.read_text())
 
-The one plugin that can be configured is ``PodSecurity``, in the file itself or in another that it names. A file with any mistake is
-refused as a whole, with every mistake, its line and its field: a policy that forbids less than its author thinks is worse
-than a server that does not start.
+The one plugin that can be configured is ``PodSecurity``, in the file itself or in another that it names. A file
+with any mistake is refused as a whole, with every mistake, its line and its field: a policy that forbids less than
+its author thinks is worse than a server that does not start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AdmissionFileError(Exception):
 
 
 def read_admission_configuration(text: str, source: Path, read: ReadText) -> PodSecurityConfiguration:
-    """What a file's text says about Pod Security. ``read`` reads a file that it names, and raises what it likes."""
+    """What a file's text says about Pod Security. ``read`` reads a file that the text names."""
     reader = _Reader(source, read)
     found = reader.admission(_composed(text, source, f"an AdmissionConfiguration of {_ADMISSION[0]}"))
     if reader.problems:

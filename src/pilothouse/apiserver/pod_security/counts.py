@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.pod_security.policy import PRIVILEGED, LevelVersion
+from pilothouse.api.pod_security.policy import NEWEST_MINOR, PRIVILEGED, LevelVersion
 from pilothouse.apiserver.call import Call
-from pilothouse.apiserver.version import MINOR
 from pilothouse.base.exposition import counter, labels
 
 _RESOURCES: Final = {"pods": "pod", "namespaces": "namespace"}
@@ -50,7 +49,7 @@ class PodSecurityCounts:
         )
         yield counter(
             "pod_security_errors_total",
-            "Evaluations that met labels or a namespace that could not be read; unless fatal, by the latest restricted policy.",
+            "Labels or namespaces that could not be read; unless fatal, restricted was evaluated instead.",
             sorted(self._errors.items()),
         )
 
@@ -67,4 +66,4 @@ def _version(policy: LevelVersion) -> str:
     minor = policy.version.minor
     if minor is None or policy.level == PRIVILEGED:
         return "latest"
-    return str(policy.version) if minor <= int(MINOR) else "future"
+    return str(policy.version) if minor <= NEWEST_MINOR else "future"

@@ -1,7 +1,8 @@
 """What a stricter policy would have against the pods that a namespace holds already.
 
-They stay: a policy looks at pods that are made or changed. Who tightens it is warned, also in a dry run, which is how to find out before
-doing it. However many pods there are, the check takes at most a second, and others have their turn meanwhile.
+They stay: a policy looks at pods that are made or changed. The caller who tightens it is warned, also in a dry run,
+which is how to find out beforehand. However many pods there are, they are evaluated for at most a second, and other
+requests are served meanwhile.
 """
 
 from __future__ import annotations
@@ -97,9 +98,11 @@ def _warnings(
     found: dict[str, list[str]], namespace: str, enforce: LevelVersion, checked: int, total: int
 ) -> Iterator[str]:
     if checked < total:
-        yield f"new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
+        first = f"the first {checked} of {total} existing pods"
+        yield f"new PodSecurity enforce level only checked against {first}"
     if found:
-        yield f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{enforce}"'
+        level = f'the new PodSecurity enforce level "{enforce}"'
+        yield f'existing pods in namespace "{namespace}" violate {level}'
     yield from sorted(f"{_counted(names)}: {reason}" for reason, names in found.items())
 
 

@@ -85,10 +85,11 @@ def retention(cluster: Object) -> Tree:
 def wanted_template(
     cluster: Object, pool: Pool, version: str, security: Security, stateful_set: Object | None
 ) -> Tree:
-    """What the pods of a pool are made from, for a version. ``stateful_set`` is the set that the pool has, if it has one.
+    """What the pods of a pool are made from, for a version.
 
-    They keep to the level ``restricted`` of Kubernetes' Pod Security Standards. A set from a time when they did not is left so until
-    its version changes: nobody's nodes are restarted only for that.
+    ``stateful_set`` is the set that the pool has, if it has one. Pods keep to the level ``restricted`` of the Pod
+    Security Standards. A set that was made before they did is left as it is until its version changes: nodes are
+    not restarted only for that.
     """
     spec = _pod_spec(cluster, pool, version)
     if (
@@ -111,7 +112,7 @@ def _restrict(spec: Tree) -> None:
     context = spec.setdefault("securityContext", {})
     context["seccompProfile"] = {"type": "RuntimeDefault"}
     if context.get("runAsUser"):
-        # Else it is the image that says who runs, and it may do so by a name, of which nobody knows whether it is root's.
+        # Else the image names the user, maybe by a name that can't be told from root's.
         context["runAsNonRoot"] = True
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
         container["securityContext"] = {
