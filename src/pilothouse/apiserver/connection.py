@@ -28,8 +28,9 @@ from typing import cast
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError, HttpVersion10, HttpVersion11, RawRequestMessage
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.web_protocol import _ErrInfo
 from multidict import CIMultiDictProxy
 from yarl import URL
 
@@ -72,6 +73,8 @@ _NOSNIFF = ("X-Content-Type-Options", "nosniff")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _NOWHERE = URL()
+_VERSIONS = (HttpVersion11, HttpVersion10)
+_NEW_LINE = (b"\r", b"\n")
 
 log = logging.getLogger(__name__)
 
@@ -172,23 +175,31 @@ class Connection(web.RequestHandler):
             self._line.feed(data)
             return
         prompting, boundary = self._shared.prompting, self._boundary
-        if prompting is None:
-            super().data_received(data)
-        elif boundary.clear and self._idle() and self._is_prompt(prompting, data):
+        if prompting is not None and boundary.clear and self._idle() and self._is_prompt(prompting, data):
             return
+        at_boundary, queued = boundary.clear, len(self._messages)
+        if at_boundary and data.startswith(_NEW_LINE):
+            # The parser would pass over it.
+            self._put_garbage("it begins with an empty line")
         else:
-            at_boundary, queued = boundary.clear, len(self._messages)
             super().data_received(data)
-            arrived = [_head(message) for message, _ in islice(self._messages, queued, None)]
-            boundary.follow(data, arrived)
-            if at_boundary and boundary.clear and arrived and arrived[0] is not None:
-                prompting.learn(data, arrived[0])
+        arrived = [_head(message) for message, _ in islice(self._messages, queued, None)]
+        boundary.follow(data, arrived)
+        if prompting is not None and at_boundary and boundary.clear and arrived and arrived[0] is not None:
+            prompting.learn(data, arrived[0])
         if self._doing is Doing.RECEIVING and self._messages:
             message = self._messages[-1][0]
             if not isinstance(message, RawRequestMessage):
                 # The parser gave up in the middle of a body, whose reader would otherwise wait for the rest.
                 self._incoming.set_exception(message.exc)
         self._measure_head(len(data))
+
+    def _put_garbage(self, problem: str) -> None:
+        """Queue what is no request, as the parser does."""
+        found = BadHttpMessage(problem)
+        self._messages.append((_ErrInfo(status=400, exc=found, message=problem), EMPTY_PAYLOAD))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _measure_head(self, more: int) -> None:
         """See that a head which does not end is not kept for ever."""
@@ -299,6 +310,10 @@ class Connection(web.RequestHandler):
             message, payload, body = self._take()
             if not isinstance(message, RawRequestMessage):
                 self._refuse_garbage(message)
+                break
+            if message.version not in _VERSIONS:
+                major, minor = message.version
+                self._refuse_garbage(ValueError(f"version {major}.{minor}; this server speaks 1.1"))
                 break
             try:
                 keep = await self._exchange(message, payload, body)
