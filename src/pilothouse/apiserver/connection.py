@@ -9,6 +9,7 @@ that brings its bytes, and a plain write like an earlier one needs no parser (``
 Invariants:
 
 * Whatever comes in, an answer goes out or the connection ends; each wait has a deadline.
+* A request keeps its places until the client has taken the answer, and a client that takes too little is cut off.
 * A read or a stream is cancelled when its client goes away; a write is carried through.
 * A stream's bytes go straight to the transport. Whoever writes looks at ``Sink.buffered`` and holds back.
 * A certificate is looked at when a connection begins, so a connection ends with its certificate.
@@ -40,7 +41,7 @@ from pilothouse.apiserver.audit.sight import GONE, Arrival
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator, UnseenError, certified_user
 from pilothouse.apiserver.boundaries import Boundary, Head
-from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, Tunnel, User
+from pilothouse.apiserver.exchange import Answer, Pieces, Request, Response, Streaming, Tunnel, User
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.limits import Deadlines, allowance
@@ -48,7 +49,8 @@ from pilothouse.apiserver.lines import ConnectionLine
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.prompting import Letter, Prompting
 from pilothouse.apiserver.refusals import refusal
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.response_writer import HIGH_WATER, LAST_CHUNK, LOW_WATER, write_body
+from pilothouse.apiserver.shares import Flow, Shares, refusal_of, weight_of
 from pilothouse.apiserver.sinks import ChunkedSink, PlainSink
 from pilothouse.apiserver.targets import LONGEST, split
 from pilothouse.meta.errors import StatusError, bad_request, internal, timeout
@@ -58,8 +60,11 @@ Handler = Callable[[Request], Awaitable[Answer]]
 IDLE_SECONDS = 200.0
 """How long a connection may be without a request. Longer than clients keep theirs, so that they close first and never
 send into a connection that is going away."""
-TAKING_SECONDS = 60.0
-"""How long a client may take to receive the rest of an answer, or to send the rest of a body nobody wants."""
+TAKING_SECONDS = 30.0
+"""How long a client may take to receive each megabyte of an answer, to receive anything at all of a stream that has more for it,
+or to send the rest of a body nobody wants."""
+HEAD_SECONDS = 30.0
+"""How long the head of a request may take from its first byte to its last."""
 MAX_LINE = 64 * 1024
 MAX_HEADERS = 256
 MAX_HEAD = 1024 * 1024
@@ -71,7 +76,6 @@ _ONE_WRITE = 64 * 1024
 _REFUSED = frozenset({401, 403})
 _NOSNIFF = ("X-Content-Type-Options", "nosniff")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LAST_CHUNK = b"0\r\n\r\n"
 _NOWHERE = URL()
 _VERSIONS = (HttpVersion11, HttpVersion10)
 _NEW_LINE = (b"\r", b"\n")
@@ -122,13 +126,16 @@ class Connection(web.RequestHandler):
         "_dismissed",
         "_doing",
         "_expired",
+        "_flow",
         "_heading",
+        "_impatient",
         "_incoming",
         "_letter",
         "_line",
         "_peer",
         "_shared",
         "_task",
+        "_weight",
     )
 
     def __init__(self, server: web.Server, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
@@ -156,6 +163,11 @@ class Connection(web.RequestHandler):
         self._certified: User | None = None
         self._certificate_end: asyncio.TimerHandle | None = None
         self._dismissed = False
+        self._flow: Flow | None = None
+        self._weight = 0
+        """What the request under way has of its user's share."""
+        self._impatient = False
+        """A stream is going out whose client has to take what there is."""
         self._heading = 0
         """Bytes of a head that is not complete yet."""
 
@@ -168,7 +180,22 @@ class Connection(web.RequestHandler):
             self._certificate_end = self._loop.call_later(max(left, 0.0), self.dismiss)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        cast("asyncio.Transport", transport).set_write_buffer_limits(HIGH_WATER, LOW_WATER)
         super().connection_made(transport)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._impatient:
+            self._shared.deadlines.arm(self, TAKING_SECONDS)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._impatient:
+            self._shared.deadlines.disarm(self)
+
+    async def drained(self) -> None:
+        """Wait while the client takes nothing."""
+        await self._drain_helper()
 
     def data_received(self, data: bytes) -> None:
         if self._line is not None:
@@ -319,6 +346,8 @@ class Connection(web.RequestHandler):
                 keep = await self._exchange(message, payload, body)
             except ConnectionError:
                 break
+            finally:
+                self._leave()
             self._doing = Doing.WAITING
             if not keep:
                 break
@@ -337,6 +366,12 @@ class Connection(web.RequestHandler):
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
             self._resume_reading_if_drained()
         return message if isinstance(message, RawRequestMessage) else message.exc, payload, b""
+
+    def _leave(self) -> None:
+        """Give back what the request had of its user's share."""
+        if self._flow is not None:
+            self._flow.leave(self._weight)
+            self._flow = None
 
     async def _see_taken(self) -> None:
         """See that the client takes what was answered at once."""
@@ -389,6 +424,7 @@ class Connection(web.RequestHandler):
             log.debug("%s %s %d %s", request.method, message.path, answer.status, request.user.name)
         if isinstance(answer, Response):
             return await self._send(answer, request, audit, message, payload)
+        self._leave()
         self._record(arrival, request, answer.status, stage=STARTED)
         try:
             if isinstance(answer, Tunnel):
@@ -427,14 +463,16 @@ class Connection(web.RequestHandler):
             request.user = await shared.authenticator.identify_surely(self._certified, authorization)
         if health.serves(request.path):
             return await shared.health.examine(request)
-        flow, weight = shared.shares.admit(request, mutating)
-        try:
-            shared.deadlines.arm(self, allowance(request.query, mutating))
-            request.body = body if payload is EMPTY_PAYLOAD else await self._receive(request, payload)
-            self._doing = Doing.WRITING if mutating else Doing.READING
-            return await shared.handler(request)
-        finally:
-            flow.leave(weight)
+        self._flow, self._weight = flow, weight = shared.shares.admit(request, mutating)
+        shared.deadlines.arm(self, allowance(request.query, mutating))
+        request.body = body if payload is EMPTY_PAYLOAD else await self._receive(request, payload)
+        self._doing = Doing.WRITING if mutating else Doing.READING
+        answer = await shared.handler(request)
+        if isinstance(answer, Response) and (more := weight_of(answer, flow.band.lane)):
+            if not flow.grow(more, surely=mutating):
+                raise refusal_of(request.user, flow.band.lane)
+            self._weight = weight + more
+        return answer
 
     async def _receive(self, request: Request, payload: StreamReader) -> bytes:
         bodies.refuse_early(request.headers)
@@ -469,23 +507,81 @@ class Connection(web.RequestHandler):
         keep = not (
             message.should_close or message.upgrade or unread or self._dismissed or self._shared.leaving
         )
-        body = answer.body if request.method != "HEAD" else b""
+        headers = (*answer.headers, _NOSNIFF) if answer.status in _REFUSED else answer.headers
+        body = answer.body
+        if isinstance(body, Pieces):
+            return await self._send_pieces(body, answer, request, audit, message, keep)
         head = self._shared.heads.whole(
             answer.status,
             answer.content_type,
-            len(answer.body),
+            len(body),
             audit=audit,
-            headers=(*answer.headers, _NOSNIFF) if answer.status in _REFUSED else answer.headers,
+            headers=headers,
             warnings=request.warnings,
             keep=keep,
         )
+        if request.method == "HEAD":
+            body = b""
         if len(body) <= _ONE_WRITE:
             transport.write(head + body)
         else:
-            transport.writelines((head, body))
+            transport.write(head)
+            await self._pour(body, chunked=False)
         if unread or self.writing_paused:
             await self._settle(payload)
         return keep
+
+    async def _send_pieces(
+        self,
+        body: Pieces,
+        answer: Response,
+        request: Request,
+        audit: str,
+        message: RawRequestMessage,
+        keep: bool,
+    ) -> bool:
+        """Write an answer whose length is not known before its end."""
+        chunked = message.version > HttpVersion10
+        head = self._shared.heads.streaming(
+            answer.status,
+            answer.content_type,
+            audit=audit,
+            headers=answer.headers,
+            warnings=request.warnings,
+            chunked=chunked,
+            keep=keep,
+        )
+        if self.transport is not None:
+            self.transport.write(head)
+        if request.method == "HEAD":
+            return False
+        try:
+            await self._pour(body, chunked=chunked)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("%s %s: the answer broke", request.method, request.path)
+            if self.transport is not None:
+                self.transport.abort()
+            return False
+        return keep and chunked
+
+    async def _pour(self, body: bytes | Pieces, *, chunked: bool) -> None:
+        """Write a body as the client takes it, in no more time than it is given."""
+        deadlines = self._shared.deadlines
+        deadlines.arm(self, TAKING_SECONDS)
+        try:
+            await write_body(
+                self, body, chunked=chunked, progress=lambda: deadlines.arm(self, TAKING_SECONDS)
+            )
+        except asyncio.CancelledError:
+            if not self._recovered():
+                raise
+            if self.transport is not None:
+                self.transport.abort()
+            raise ConnectionAbortedError("the client takes too little") from None
+        finally:
+            deadlines.disarm(self)
 
     async def _settle(self, payload: StreamReader) -> None:
         """Wait until the client has taken the answer and sent what it was sending; drop it if that takes too long."""
@@ -526,10 +622,17 @@ class Connection(web.RequestHandler):
         if request.method == "HEAD":
             return False
         self._doing = Doing.SENDING if answer.ends else Doing.STREAMING
+        self._impatient = not answer.patient
+        if self._impatient and self.writing_paused:
+            self._shared.deadlines.arm(self, TAKING_SECONDS)
         try:
             if not self._ending:
                 await answer.run(ChunkedSink(self) if chunked else PlainSink(self))
         except asyncio.CancelledError:
+            if self._recovered():
+                log.info("%s %s: the client takes nothing of the stream", request.method, request.path)
+                transport.abort()
+                return False
             if self.transport is None or not self._ending or self._task is None:
                 raise
             self._task.uncancel()
@@ -537,8 +640,11 @@ class Connection(web.RequestHandler):
             log.exception("%s %s: the stream broke", request.method, request.path)
             transport.abort()
             return False
+        finally:
+            self._impatient = False
+            self._shared.deadlines.disarm(self)
         if chunked and self.transport is not None:
-            self.transport.write(_LAST_CHUNK)
+            self.transport.write(LAST_CHUNK)
         return chunked and not (message.should_close or self._dismissed or self._shared.leaving)
 
     async def _tunnel(self, answer: Tunnel, request: Request, audit: str) -> bool:
@@ -577,11 +683,10 @@ class Connection(web.RequestHandler):
         if self.transport is None:
             return
         answer = refusal(error)
+        body = bytes(answer.body)
         heads = self._shared.heads
-        head = heads.whole(
-            answer.status, answer.content_type, len(answer.body), audit=heads.mint(), keep=False
-        )
-        self.transport.write(head + answer.body)
+        head = heads.whole(answer.status, answer.content_type, len(body), audit=heads.mint(), keep=False)
+        self.transport.write(head + body)
 
 
 def _message(letter: Letter) -> RawRequestMessage:
