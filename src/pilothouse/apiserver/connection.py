@@ -44,7 +44,7 @@ from pilothouse.apiserver.boundaries import Boundary, Head
 from pilothouse.apiserver.exchange import Answer, Pieces, Request, Response, Streaming, Tunnel, User
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.limits import Deadlines, allowance
+from pilothouse.apiserver.limits import Deadlines, Patience, allowance
 from pilothouse.apiserver.lines import ConnectionLine
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.prompting import Letter, Prompting
@@ -57,14 +57,6 @@ from pilothouse.meta.errors import StatusError, bad_request, internal, timeout
 
 Handler = Callable[[Request], Awaitable[Answer]]
 
-IDLE_SECONDS = 200.0
-"""How long a connection may be without a request. Longer than clients keep theirs, so that they close first and never
-send into a connection that is going away."""
-TAKING_SECONDS = 30.0
-"""How long a client may take to receive each megabyte of an answer, to receive anything at all of a stream that has more for it,
-or to send the rest of a body nobody wants."""
-HEAD_SECONDS = 30.0
-"""How long the head of a request may take from its first byte to its last."""
 MAX_LINE = 64 * 1024
 MAX_HEADERS = 256
 MAX_HEAD = 1024 * 1024
@@ -94,6 +86,7 @@ class Shared:
     requests: Requests
     deadlines: Deadlines
     heads: Heads
+    patience: Patience
     prompting: Prompting | None = None
     """Who answers plain reads at once, where the handler has such."""
     trail: Trail | None = None
@@ -126,6 +119,7 @@ class Connection(web.RequestHandler):
         "_dismissed",
         "_doing",
         "_expired",
+        "_finished",
         "_flow",
         "_heading",
         "_impatient",
@@ -142,7 +136,7 @@ class Connection(web.RequestHandler):
         super().__init__(
             server,
             loop=loop,
-            keepalive_timeout=IDLE_SECONDS,
+            keepalive_timeout=shared.patience.idle,
             access_log=None,  # type: ignore[arg-type]
             logger=log,
             max_line_size=MAX_LINE,
@@ -163,6 +157,8 @@ class Connection(web.RequestHandler):
         self._certified: User | None = None
         self._certificate_end: asyncio.TimerHandle | None = None
         self._dismissed = False
+        self._finished = False
+        """The client has ended its side, and TLS has no half of a connection: nothing reaches it any more."""
         self._flow: Flow | None = None
         self._weight = 0
         """What the request under way has of its user's share."""
@@ -186,12 +182,20 @@ class Connection(web.RequestHandler):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._impatient:
-            self._shared.deadlines.arm(self, TAKING_SECONDS)
+            self._shared.deadlines.arm(self, self._shared.patience.taking)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._impatient:
             self._shared.deadlines.disarm(self)
+
+    def eof_received(self) -> None:
+        self._finished = True
+
+    @property
+    def open(self) -> bool:
+        """Whether what is written still goes anywhere."""
+        return not (self._finished or self.transport is None or self.transport.is_closing())
 
     async def drained(self) -> None:
         """Wait while the client takes nothing."""
@@ -230,13 +234,17 @@ class Connection(web.RequestHandler):
 
     def _measure_head(self, more: int) -> None:
         """See that a head which does not end is not kept for ever."""
-        waiting = self._waiter is not None and not self._messages
+        waiting = (self._waiter is not None or self._task is None) and not self._messages
+        begun = self._heading > 0
         self._heading = self._heading + more if waiting else 0
         if self._heading > MAX_HEAD:
             self._end_with(
                 StatusError(431, "BadRequest", f"the request's headers are longer than {MAX_HEAD} bytes")
             )
             self.force_close()
+        elif begun != (self._heading > 0):
+            deadlines = self._shared.deadlines
+            deadlines.disarm(self) if begun else deadlines.arm(self, self._shared.patience.head)
 
     def _idle(self) -> bool:
         """Whether a request would be taken up at once: the task waits for one, and nothing is in its way."""
@@ -270,7 +278,7 @@ class Connection(web.RequestHandler):
         if reply is None:
             return False
         self.transport.write(reply)
-        self._wait_at_most(IDLE_SECONDS)
+        self._wait_at_most(self._shared.patience.idle)
         if self.writing_paused and self._waiter is not None:
             # The client does not take what it gets; the task sees to that, as after any other answer.
             self._waiter.set_result(None)
@@ -292,6 +300,10 @@ class Connection(web.RequestHandler):
 
     def expire(self) -> None:
         """The deadline of what is being done has passed."""
+        if self._heading:
+            self._end_with(StatusError(408, "Timeout", "the head of the request did not arrive in time"))
+            self.force_close()
+            return
         self._expired = True
         if self._task is not None:
             self._task.cancel()
@@ -351,7 +363,7 @@ class Connection(web.RequestHandler):
             self._doing = Doing.WAITING
             if not keep:
                 break
-            self._wait_at_most(IDLE_SECONDS)
+            self._wait_at_most(self._shared.patience.idle)
         if self.transport is not None:
             self.transport.close()
 
@@ -569,10 +581,13 @@ class Connection(web.RequestHandler):
     async def _pour(self, body: bytes | Pieces, *, chunked: bool) -> None:
         """Write a body as the client takes it, in no more time than it is given."""
         deadlines = self._shared.deadlines
-        deadlines.arm(self, TAKING_SECONDS)
+        deadlines.arm(self, self._shared.patience.taking)
         try:
             await write_body(
-                self, body, chunked=chunked, progress=lambda: deadlines.arm(self, TAKING_SECONDS)
+                self,
+                body,
+                chunked=chunked,
+                progress=lambda: deadlines.arm(self, self._shared.patience.taking),
             )
         except asyncio.CancelledError:
             if not self._recovered():
@@ -586,7 +601,7 @@ class Connection(web.RequestHandler):
     async def _settle(self, payload: StreamReader) -> None:
         """Wait until the client has taken the answer and sent what it was sending; drop it if that takes too long."""
         deadlines = self._shared.deadlines
-        deadlines.arm(self, TAKING_SECONDS)
+        deadlines.arm(self, self._shared.patience.taking)
         try:
             await self._drain_helper()
             if not payload.is_eof():
@@ -624,7 +639,7 @@ class Connection(web.RequestHandler):
         self._doing = Doing.SENDING if answer.ends else Doing.STREAMING
         self._impatient = not answer.patient
         if self._impatient and self.writing_paused:
-            self._shared.deadlines.arm(self, TAKING_SECONDS)
+            self._shared.deadlines.arm(self, self._shared.patience.taking)
         try:
             if not self._ending:
                 await answer.run(ChunkedSink(self) if chunked else PlainSink(self))

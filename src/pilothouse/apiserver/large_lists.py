@@ -19,9 +19,9 @@ from pilothouse.apiserver.compression import LEVEL
 from pilothouse.apiserver.items import Buffer, Item
 from pilothouse.apiserver.negotiation import YAML, Form
 
-LARGE = 256 * 1024
+LARGE = 1024 * 1024
 """Bytes of values from which on a list is made in pieces, unless it is kept for others."""
-PIECE = 64 * 1024
+PIECE = 128 * 1024
 """About so many bytes of values become one piece."""
 _TAIL = b"]}"
 _GZIP = 31

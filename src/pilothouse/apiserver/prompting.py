@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -95,7 +95,7 @@ class Prompting:
             trail.saw(Arrival(audit, target, received), request, answer.status, answer)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("GET %s %d %s", aim.path, answer.status, user.name)
-        body = bytes(answer.body)
+        body = cast("bytes", answer.body)
         return self._heads.whole(answer.status, answer.content_type, len(body), audit=audit) + body
 
     def open(self, data: bytes) -> Letter | None:

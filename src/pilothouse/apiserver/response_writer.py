@@ -18,6 +18,8 @@ from pilothouse.apiserver.exchange import Pieces
 PART = 128 * 1024
 """Bytes that are handed over at a time."""
 STRETCH = 1024 * 1024
+TURN = 512 * 1024
+"""After so many bytes others have their turn, and the end of the client is seen."""
 HIGH_WATER, LOW_WATER = 64 * 1024, 0
 """Bytes in a transport's buffer from which on, and down to which, writing pauses."""
 LAST_CHUNK = b"0\r\n\r\n"
@@ -28,6 +30,10 @@ class Outlet(Protocol):
 
     @property
     def transport(self) -> asyncio.Transport | None: ...
+
+    @property
+    def open(self) -> bool:
+        """Whether what is written still goes anywhere."""
 
     @property
     def writing_paused(self) -> bool: ...
@@ -41,7 +47,7 @@ async def write_body(
 ) -> None:
     """Write all of a body; returns when the transport has little left of it. Raises ConnectionError if the client goes."""
     pieces: Iterable[bytes | memoryview] = (body,) if isinstance(body, bytes) else body.read()
-    left = STRETCH
+    left, turn = STRETCH, TURN
     for piece in pieces:
         view = memoryview(piece)
         for at in range(0, len(view), PART):
@@ -50,10 +56,13 @@ async def write_body(
             if outlet.writing_paused:
                 await outlet.drained()
             left -= len(part)
+            turn -= len(part)
             if left <= 0:
-                left = STRETCH
                 progress()
+                left = STRETCH
+            if turn <= 0:
                 await asyncio.sleep(0)
+                turn = TURN
         if not isinstance(body, bytes):
             # The next piece takes a while to make.
             await asyncio.sleep(0)
@@ -63,9 +72,10 @@ async def write_body(
 
 def _write(outlet: Outlet, part: memoryview, chunked: bool) -> None:
     transport = outlet.transport
-    if transport is None or transport.is_closing():
+    if transport is None or not outlet.open:
         raise ConnectionResetError("the client is gone")
     if chunked:
-        transport.writelines((b"%x\r\n" % len(part), part, b"\r\n"))
+        # As one record: three would cost more than the copy.
+        transport.write(b"".join((b"%x\r\n" % len(part), part, b"\r\n")))
     else:
         transport.write(part)
