@@ -385,6 +385,14 @@ class Connection(web.RequestHandler):
             self._flow.leave(self._weight)
             self._flow = None
 
+    def _leave_with(self, answer: Streaming | Tunnel) -> None:
+        """Give it back now, or when the beginning of a stream has been written; at the latest when the stream ends."""
+        if isinstance(answer, Streaming) and answer.begun is not None and self._flow is not None:
+            flow, weight, self._flow = self._flow, self._weight, None
+            answer.begun.add_done_callback(lambda _: flow.leave(weight))
+        else:
+            self._leave()
+
     async def _see_taken(self) -> None:
         """See that the client takes what was answered at once."""
         self._doing = Doing.SENDING
@@ -436,7 +444,7 @@ class Connection(web.RequestHandler):
             log.debug("%s %s %d %s", request.method, message.path, answer.status, request.user.name)
         if isinstance(answer, Response):
             return await self._send(answer, request, audit, message, payload)
-        self._leave()
+        self._leave_with(answer)
         self._record(arrival, request, answer.status, stage=STARTED)
         try:
             if isinstance(answer, Tunnel):
@@ -444,6 +452,8 @@ class Connection(web.RequestHandler):
             return await self._stream(answer, request, audit, message)
         finally:
             self._record(arrival, request, answer.status)
+            if isinstance(answer, Streaming) and answer.begun is not None:
+                answer.begun.cancel()
             await answer.close()
 
     def _record(

@@ -6,6 +6,7 @@ The edge (``http``) makes a ``Request`` of what came over the wire, and writes t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
@@ -154,6 +155,8 @@ class Streaming(msgspec.Struct):
     status: int = 200
     ends: bool = False
     """It has an end of its own, which a server that is to stop waits for."""
+    begun: asyncio.Future[None] | None = None
+    """Done when the beginning has been written that the stream starts with; until then its request keeps its places."""
     patient: bool = False
     """Its client may take nothing for as long as it likes: nothing piles up here, since ``run`` waits for it."""
     close: Callable[[], Awaitable[None]] = _nothing_to_close

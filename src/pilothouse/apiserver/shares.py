@@ -19,11 +19,12 @@ takes a few look-ups and no memory of the past, so that it can be done for every
 
 A list of many objects or bytes takes more than one place, and so does an answer of which there are many bytes in memory: places
 are what a user may hold of the server, and they are held until the client has taken what it asked for. A watch takes its place
-only until it has started. A read that is answered on the spot (``prompting``) takes none.
+only until it has started, with what there is if it begins with that. A read that is answered on the spot (``prompting``) takes none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 
@@ -41,6 +42,7 @@ HEAVIEST = 10
 BYTES_PER_PLACE = 1024 * 1024
 """An answer takes one place more for each so many bytes that are held for it alone, until the client has taken it."""
 _KEPT = 4096
+_AFTER = re.compile(r"resourceVersion=[1-9]")
 _LEASES = "coordination.k8s.io"
 _POD = "authentication.kubernetes.io/pod-name"
 
@@ -227,7 +229,11 @@ class Shares:
         return flow, weight
 
     def _weight(self, lane: Lane, request: Request, place: Place) -> int:
-        if request.method == "POST" or "watch=" in request.query:
+        query = request.query
+        if request.method == "POST":
+            return 1
+        if "watch=" in query and "sendInitialEvents=" not in query and _AFTER.search(query):
+            # It begins with nothing but what has happened since.
             return 1
         return min(lane.heaviest, 1 + self._sizes(place, request.query) // OBJECTS_PER_PLACE)
 
