@@ -16,6 +16,7 @@ from pilothouse.apiserver.catalog import Catalog
 from pilothouse.apiserver.connection import Handler
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge, tls_context
+from pilothouse.apiserver.limits import Patience
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.shares import Shares
 from pilothouse.pki.keyring import Keyring
@@ -38,7 +39,13 @@ async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
     pair = keyring.serving(authority, ["localhost", "127.0.0.1"], now)
     async with AsyncExitStack() as stack:
 
-        async def start(handler: Handler, *, shares: Shares | None = None, tokens: str = TOKENS) -> Place:
+        async def start(
+            handler: Handler,
+            *,
+            shares: Shares | None = None,
+            tokens: str = TOKENS,
+            patience: Patience = Patience(),
+        ) -> Place:
             health = Health()
             edge = Edge(
                 handler,
@@ -46,6 +53,7 @@ async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
                 health=health,
                 shares=shares or Shares(),
                 requests=Requests(Catalog()),
+                patience=patience,
             )
             port = await edge.listen(
                 "127.0.0.1", 0, tls_context(pair.certificate, pair.key, keyring.authority_file)

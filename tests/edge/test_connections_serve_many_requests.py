@@ -66,8 +66,3 @@ async def test_a_path_is_decoded_and_a_query_is_not(serve, dial):
     wire = await dial(await serve(echo))
     reply = await wire.get("/api/v1/namespaces/t/configmaps/a%2Db%C3%A4?labelSelector=a%3Db")
     assert reply.body.decode() == "GET /api/v1/namespaces/t/configmaps/a-bä?labelSelector=a%3Db "
-
-
-async def test_a_proxys_absolute_form_is_understood(serve, dial):
-    wire = await dial(await serve(echo))
-    assert (await wire.get("https://localhost:1/api?x=1")).body == b"GET /api?x=1 "

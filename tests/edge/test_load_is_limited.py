@@ -66,6 +66,31 @@ async def test_a_stream_counts_only_until_it_has_started(serve, dial):
     assert (await (await dial(place)).ask(GET)).status == 200
 
 
+async def test_a_stream_that_begins_with_a_list_counts_until_that_is_written(serve, dial):
+    begun = asyncio.get_running_loop().create_future()
+
+    async def endless(sink: Sink) -> None:
+        await asyncio.Event().wait()
+
+    async def handler(request: Request) -> Streaming | Response:
+        return Streaming(endless, begun=begun) if request.path == "/watch" else Response(200, b"{}")
+
+    shares = Shares(reads=1)
+    place = await serve(handler, shares=shares)
+    wire = await dial(place)
+    wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await wire.head()).status == 200
+    assert (await (await dial(place)).ask(GET)).status == 429
+    begun.set_result(None)
+    assert (await (await dial(place)).ask(GET)).status == 200
+    # Nothing is given back twice.
+    await wire.close()
+    async with asyncio.timeout(20):
+        while place.edge.connections > 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert [band.used for band in shares.reads.bands.values()] == [0] * 4
+
+
 async def test_zero_is_no_limit(serve, dial):
     slow = Slow()
     place = await serve(slow, shares=Shares(reads=0))

@@ -25,6 +25,9 @@ class Head(Protocol):
     def method(self) -> str: ...
 
     @property
+    def path(self) -> str: ...
+
+    @property
     def version(self) -> tuple[int, int]: ...
 
     @property

@@ -38,6 +38,8 @@ PATIENCE = 3.0
 """Seconds that a read waits for the cache to catch up."""
 REPLAY = 10_000
 """So many revisions of the past are read again at the start."""
+GATHERINGS = 2
+"""Lists of a past state that are put together at a time."""
 _PAGE = 1000
 _FIRST_NUDGE, _NUDGE = 0.005, 0.1
 _BACKOFF = (0.05, 5.0)
@@ -66,6 +68,8 @@ class Cache:
     ) -> None:
         self.store = store
         self.revision = 0
+        self.gathering = asyncio.Semaphore(GATHERINGS)
+        """Held while a state that is not in the cache is read from the store."""
         self._filled = asyncio.Event()
         self._catalog = catalog
         self._clock = clock

@@ -28,7 +28,7 @@ class Event(msgspec.Struct, frozen=True, eq=False, gc=False):
 class Collection:
     """The items below one path."""
 
-    __slots__ = ("_keys", "bounds", "changed", "derive", "history", "items", "path", "shape", "stamp")
+    __slots__ = ("_keys", "bounds", "changed", "derive", "history", "items", "path", "shape", "size", "stamp")
 
     def __init__(self, path: str, horizon: int, bounds: Bounds) -> None:
         self.path = path
@@ -42,6 +42,8 @@ class Collection:
         self.shape = 0
         """Moves when an item may look different at the same revision."""
         self.derive: Derive | None = None
+        self.size = 0
+        """Bytes of all values."""
 
     def apply(self, key: str, revision: int, value: bytes | None, now: float) -> Event | None:
         """Take a change in; None if it changes nothing (the removal of what was not there)."""
@@ -50,11 +52,13 @@ class Collection:
             if before is None:
                 return None
             after = None
+            self.size -= len(before.value)
             del self.items[key]
             del self._keys[bisect_left(self._keys, key)]
         else:
             after = Item(key, revision, value)
             self.items[key] = after
+            self.size += len(value) - (len(before.value) if before is not None else 0)
             if before is None:
                 insort(self._keys, key)
         event = Event(key, revision, before, after)
@@ -68,6 +72,7 @@ class Collection:
         """Start again from a listing; the history before it is forgotten."""
         self.items = {item.key: item for item in items}
         self._keys = sorted(self.items)
+        self.size = sum(len(item.value) for item in self.items.values())
         self.history = Ring(revision, self.bounds)
         self.changed = revision
         self.shape += 1

@@ -20,8 +20,8 @@ import msgspec
 
 LEVEL = 1
 """Lists of objects repeat themselves so much that the quickest level comes within a few percent of the best."""
-_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-GZIP_HEADER = len(_HEADER)
+GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+GZIP_HEADER = len(GZIP_HEAD)
 """So many bytes come before the first part."""
 _LAST_BLOCK = b"\x03\x00"
 _STORED_LIMIT = 0xFFFF
@@ -70,11 +70,29 @@ def join(parts: Iterable[Deflated]) -> Deflated:
     return Deflated(b"".join(data), crc, size)
 
 
+class Checksum:
+    """That of a gzip stream which is handed on part by part, after ``GZIP_HEAD``."""
+
+    __slots__ = ("_crc", "_size")
+
+    def __init__(self) -> None:
+        self._crc = self._size = 0
+
+    def add(self, part: Deflated) -> bytes:
+        """The next part's bytes."""
+        self._crc = combine(self._crc, part.crc, part.size)
+        self._size += part.size
+        return part.data
+
+    def end(self) -> bytes:
+        """What comes after the last part."""
+        return _LAST_BLOCK + self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little")
+
+
 def gzip_of(parts: Iterable[Deflated]) -> bytes:
     """A whole gzip stream."""
-    body = join(parts)
-    trailer = body.crc.to_bytes(4, "little") + (body.size & 0xFFFFFFFF).to_bytes(4, "little")
-    return b"".join((_HEADER, body.data, _LAST_BLOCK, trailer))
+    whole = Checksum()
+    return b"".join((GZIP_HEAD, *[whole.add(part) for part in parts], whole.end()))
 
 
 @lru_cache(maxsize=256)

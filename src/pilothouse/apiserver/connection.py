@@ -9,6 +9,7 @@ that brings its bytes, and a plain write like an earlier one needs no parser (``
 Invariants:
 
 * Whatever comes in, an answer goes out or the connection ends; each wait has a deadline.
+* A request keeps its places until the client has taken the answer, and a client that takes too little is cut off.
 * A read or a stream is cancelled when its client goes away; a write is carried through.
 * A stream's bytes go straight to the transport. Whoever writes looks at ``Sink.buffered`` and holds back.
 * A certificate is looked at when a connection begins, so a connection ends with its certificate.
@@ -28,8 +29,9 @@ from typing import cast
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError, HttpVersion10, HttpVersion11, RawRequestMessage
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.web_protocol import _ErrInfo
 from multidict import CIMultiDictProxy
 from yarl import URL
 
@@ -39,26 +41,22 @@ from pilothouse.apiserver.audit.sight import GONE, Arrival
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator, UnseenError, certified_user
 from pilothouse.apiserver.boundaries import Boundary, Head
-from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming, Tunnel, User
+from pilothouse.apiserver.exchange import Answer, Pieces, Request, Response, Streaming, Tunnel, User
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.limits import Deadlines, allowance
+from pilothouse.apiserver.limits import Deadlines, Patience, allowance
 from pilothouse.apiserver.lines import ConnectionLine
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.prompting import Letter, Prompting
 from pilothouse.apiserver.refusals import refusal
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.response_writer import HIGH_WATER, LAST_CHUNK, LOW_WATER, write_body
+from pilothouse.apiserver.shares import Flow, Shares, refusal_of, weight_of
 from pilothouse.apiserver.sinks import ChunkedSink, PlainSink
 from pilothouse.apiserver.targets import LONGEST, split
 from pilothouse.meta.errors import StatusError, bad_request, internal, timeout
 
 Handler = Callable[[Request], Awaitable[Answer]]
 
-IDLE_SECONDS = 200.0
-"""How long a connection may be without a request. Longer than clients keep theirs, so that they close first and never
-send into a connection that is going away."""
-TAKING_SECONDS = 60.0
-"""How long a client may take to receive the rest of an answer, or to send the rest of a body nobody wants."""
 MAX_LINE = 64 * 1024
 MAX_HEADERS = 256
 MAX_HEAD = 1024 * 1024
@@ -70,8 +68,9 @@ _ONE_WRITE = 64 * 1024
 _REFUSED = frozenset({401, 403})
 _NOSNIFF = ("X-Content-Type-Options", "nosniff")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LAST_CHUNK = b"0\r\n\r\n"
 _NOWHERE = URL()
+_VERSIONS = (HttpVersion11, HttpVersion10)
+_NEW_LINE = (b"\r", b"\n")
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +86,7 @@ class Shared:
     requests: Requests
     deadlines: Deadlines
     heads: Heads
+    patience: Patience
     prompting: Prompting | None = None
     """Who answers plain reads at once, where the handler has such."""
     trail: Trail | None = None
@@ -119,20 +119,24 @@ class Connection(web.RequestHandler):
         "_dismissed",
         "_doing",
         "_expired",
+        "_finished",
+        "_flow",
         "_heading",
+        "_impatient",
         "_incoming",
         "_letter",
         "_line",
         "_peer",
         "_shared",
         "_task",
+        "_weight",
     )
 
     def __init__(self, server: web.Server, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
             server,
             loop=loop,
-            keepalive_timeout=IDLE_SECONDS,
+            keepalive_timeout=shared.patience.idle,
             access_log=None,  # type: ignore[arg-type]
             logger=log,
             max_line_size=MAX_LINE,
@@ -153,6 +157,13 @@ class Connection(web.RequestHandler):
         self._certified: User | None = None
         self._certificate_end: asyncio.TimerHandle | None = None
         self._dismissed = False
+        self._finished = False
+        """The client has ended its side, and TLS has no half of a connection: nothing reaches it any more."""
+        self._flow: Flow | None = None
+        self._weight = 0
+        """What the request under way has of its user's share."""
+        self._impatient = False
+        """A stream is going out whose client has to take what there is."""
         self._heading = 0
         """Bytes of a head that is not complete yet."""
 
@@ -165,24 +176,48 @@ class Connection(web.RequestHandler):
             self._certificate_end = self._loop.call_later(max(left, 0.0), self.dismiss)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        cast("asyncio.Transport", transport).set_write_buffer_limits(HIGH_WATER, LOW_WATER)
         super().connection_made(transport)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._impatient:
+            self._shared.deadlines.arm(self, self._shared.patience.taking)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._impatient:
+            self._shared.deadlines.disarm(self)
+
+    def eof_received(self) -> None:
+        self._finished = True
+
+    @property
+    def open(self) -> bool:
+        """Whether what is written still goes anywhere."""
+        return not (self._finished or self.transport is None or self.transport.is_closing())
+
+    async def drained(self) -> None:
+        """Wait while the client takes nothing."""
+        await self._drain_helper()
 
     def data_received(self, data: bytes) -> None:
         if self._line is not None:
             self._line.feed(data)
             return
         prompting, boundary = self._shared.prompting, self._boundary
-        if prompting is None:
-            super().data_received(data)
-        elif boundary.clear and self._idle() and self._is_prompt(prompting, data):
+        if prompting is not None and boundary.clear and self._idle() and self._is_prompt(prompting, data):
             return
+        at_boundary, queued = boundary.clear, len(self._messages)
+        if at_boundary and data.startswith(_NEW_LINE):
+            # The parser would pass over it.
+            self._put_garbage("it begins with an empty line")
         else:
-            at_boundary, queued = boundary.clear, len(self._messages)
             super().data_received(data)
-            arrived = [_head(message) for message, _ in islice(self._messages, queued, None)]
-            boundary.follow(data, arrived)
-            if at_boundary and boundary.clear and arrived and arrived[0] is not None:
-                prompting.learn(data, arrived[0])
+        arrived = [_head(message) for message, _ in islice(self._messages, queued, None)]
+        boundary.follow(data, arrived)
+        if prompting is not None and at_boundary and boundary.clear and arrived and arrived[0] is not None:
+            prompting.learn(data, arrived[0])
         if self._doing is Doing.RECEIVING and self._messages:
             message = self._messages[-1][0]
             if not isinstance(message, RawRequestMessage):
@@ -190,15 +225,26 @@ class Connection(web.RequestHandler):
                 self._incoming.set_exception(message.exc)
         self._measure_head(len(data))
 
+    def _put_garbage(self, problem: str) -> None:
+        """Queue what is no request, as the parser does."""
+        found = BadHttpMessage(problem)
+        self._messages.append((_ErrInfo(status=400, exc=found, message=problem), EMPTY_PAYLOAD))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
     def _measure_head(self, more: int) -> None:
         """See that a head which does not end is not kept for ever."""
-        waiting = self._waiter is not None and not self._messages
+        waiting = (self._waiter is not None or self._task is None) and not self._messages
+        begun = self._heading > 0
         self._heading = self._heading + more if waiting else 0
         if self._heading > MAX_HEAD:
             self._end_with(
                 StatusError(431, "BadRequest", f"the request's headers are longer than {MAX_HEAD} bytes")
             )
             self.force_close()
+        elif begun != (self._heading > 0):
+            deadlines = self._shared.deadlines
+            deadlines.disarm(self) if begun else deadlines.arm(self, self._shared.patience.head)
 
     def _idle(self) -> bool:
         """Whether a request would be taken up at once: the task waits for one, and nothing is in its way."""
@@ -232,7 +278,7 @@ class Connection(web.RequestHandler):
         if reply is None:
             return False
         self.transport.write(reply)
-        self._wait_at_most(IDLE_SECONDS)
+        self._wait_at_most(self._shared.patience.idle)
         if self.writing_paused and self._waiter is not None:
             # The client does not take what it gets; the task sees to that, as after any other answer.
             self._waiter.set_result(None)
@@ -254,6 +300,10 @@ class Connection(web.RequestHandler):
 
     def expire(self) -> None:
         """The deadline of what is being done has passed."""
+        if self._heading:
+            self._end_with(StatusError(408, "Timeout", "the head of the request did not arrive in time"))
+            self.force_close()
+            return
         self._expired = True
         if self._task is not None:
             self._task.cancel()
@@ -300,14 +350,20 @@ class Connection(web.RequestHandler):
             if not isinstance(message, RawRequestMessage):
                 self._refuse_garbage(message)
                 break
+            if message.version not in _VERSIONS:
+                major, minor = message.version
+                self._refuse_garbage(ValueError(f"version {major}.{minor}; this server speaks 1.1"))
+                break
             try:
                 keep = await self._exchange(message, payload, body)
             except ConnectionError:
                 break
+            finally:
+                self._leave()
             self._doing = Doing.WAITING
             if not keep:
                 break
-            self._wait_at_most(IDLE_SECONDS)
+            self._wait_at_most(self._shared.patience.idle)
         if self.transport is not None:
             self.transport.close()
 
@@ -322,6 +378,20 @@ class Connection(web.RequestHandler):
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
             self._resume_reading_if_drained()
         return message if isinstance(message, RawRequestMessage) else message.exc, payload, b""
+
+    def _leave(self) -> None:
+        """Give back what the request had of its user's share."""
+        if self._flow is not None:
+            self._flow.leave(self._weight)
+            self._flow = None
+
+    def _leave_with(self, answer: Streaming | Tunnel) -> None:
+        """Give it back now, or when the beginning of a stream has been written; at the latest when the stream ends."""
+        if isinstance(answer, Streaming) and answer.begun is not None and self._flow is not None:
+            flow, weight, self._flow = self._flow, self._weight, None
+            answer.begun.add_done_callback(lambda _: flow.leave(weight))
+        else:
+            self._leave()
 
     async def _see_taken(self) -> None:
         """See that the client takes what was answered at once."""
@@ -374,6 +444,7 @@ class Connection(web.RequestHandler):
             log.debug("%s %s %d %s", request.method, message.path, answer.status, request.user.name)
         if isinstance(answer, Response):
             return await self._send(answer, request, audit, message, payload)
+        self._leave_with(answer)
         self._record(arrival, request, answer.status, stage=STARTED)
         try:
             if isinstance(answer, Tunnel):
@@ -381,6 +452,8 @@ class Connection(web.RequestHandler):
             return await self._stream(answer, request, audit, message)
         finally:
             self._record(arrival, request, answer.status)
+            if isinstance(answer, Streaming) and answer.begun is not None:
+                answer.begun.cancel()
             await answer.close()
 
     def _record(
@@ -412,14 +485,16 @@ class Connection(web.RequestHandler):
             request.user = await shared.authenticator.identify_surely(self._certified, authorization)
         if health.serves(request.path):
             return await shared.health.examine(request)
-        flow, weight = shared.shares.admit(request, mutating)
-        try:
-            shared.deadlines.arm(self, allowance(request.query, mutating))
-            request.body = body if payload is EMPTY_PAYLOAD else await self._receive(request, payload)
-            self._doing = Doing.WRITING if mutating else Doing.READING
-            return await shared.handler(request)
-        finally:
-            flow.leave(weight)
+        self._flow, self._weight = flow, weight = shared.shares.admit(request, mutating)
+        shared.deadlines.arm(self, allowance(request.query, mutating))
+        request.body = body if payload is EMPTY_PAYLOAD else await self._receive(request, payload)
+        self._doing = Doing.WRITING if mutating else Doing.READING
+        answer = await shared.handler(request)
+        if isinstance(answer, Response) and (more := weight_of(answer, flow.band.lane)):
+            if not flow.grow(more, surely=mutating):
+                raise refusal_of(request.user, flow.band.lane)
+            self._weight = weight + more
+        return answer
 
     async def _receive(self, request: Request, payload: StreamReader) -> bytes:
         bodies.refuse_early(request.headers)
@@ -454,28 +529,89 @@ class Connection(web.RequestHandler):
         keep = not (
             message.should_close or message.upgrade or unread or self._dismissed or self._shared.leaving
         )
-        body = answer.body if request.method != "HEAD" else b""
+        headers = (*answer.headers, _NOSNIFF) if answer.status in _REFUSED else answer.headers
+        body = answer.body
+        if isinstance(body, Pieces):
+            return await self._send_pieces(body, answer, request, audit, message, keep)
         head = self._shared.heads.whole(
             answer.status,
             answer.content_type,
-            len(answer.body),
+            len(body),
             audit=audit,
-            headers=(*answer.headers, _NOSNIFF) if answer.status in _REFUSED else answer.headers,
+            headers=headers,
             warnings=request.warnings,
             keep=keep,
         )
+        if request.method == "HEAD":
+            body = b""
         if len(body) <= _ONE_WRITE:
             transport.write(head + body)
         else:
-            transport.writelines((head, body))
+            transport.write(head)
+            await self._pour(body, chunked=False)
         if unread or self.writing_paused:
             await self._settle(payload)
         return keep
 
+    async def _send_pieces(
+        self,
+        body: Pieces,
+        answer: Response,
+        request: Request,
+        audit: str,
+        message: RawRequestMessage,
+        keep: bool,
+    ) -> bool:
+        """Write an answer whose length is not known before its end."""
+        chunked = message.version > HttpVersion10
+        head = self._shared.heads.streaming(
+            answer.status,
+            answer.content_type,
+            audit=audit,
+            headers=answer.headers,
+            warnings=request.warnings,
+            chunked=chunked,
+            keep=keep,
+        )
+        if self.transport is not None:
+            self.transport.write(head)
+        if request.method == "HEAD":
+            return False
+        try:
+            await self._pour(body, chunked=chunked)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("%s %s: the answer broke", request.method, request.path)
+            if self.transport is not None:
+                self.transport.abort()
+            return False
+        return keep and chunked
+
+    async def _pour(self, body: bytes | Pieces, *, chunked: bool) -> None:
+        """Write a body as the client takes it, in no more time than it is given."""
+        deadlines = self._shared.deadlines
+        deadlines.arm(self, self._shared.patience.taking)
+        try:
+            await write_body(
+                self,
+                body,
+                chunked=chunked,
+                progress=lambda: deadlines.arm(self, self._shared.patience.taking),
+            )
+        except asyncio.CancelledError:
+            if not self._recovered():
+                raise
+            if self.transport is not None:
+                self.transport.abort()
+            raise ConnectionAbortedError("the client takes too little") from None
+        finally:
+            deadlines.disarm(self)
+
     async def _settle(self, payload: StreamReader) -> None:
         """Wait until the client has taken the answer and sent what it was sending; drop it if that takes too long."""
         deadlines = self._shared.deadlines
-        deadlines.arm(self, TAKING_SECONDS)
+        deadlines.arm(self, self._shared.patience.taking)
         try:
             await self._drain_helper()
             if not payload.is_eof():
@@ -511,10 +647,17 @@ class Connection(web.RequestHandler):
         if request.method == "HEAD":
             return False
         self._doing = Doing.SENDING if answer.ends else Doing.STREAMING
+        self._impatient = not answer.patient
+        if self._impatient and self.writing_paused:
+            self._shared.deadlines.arm(self, self._shared.patience.taking)
         try:
             if not self._ending:
                 await answer.run(ChunkedSink(self) if chunked else PlainSink(self))
         except asyncio.CancelledError:
+            if self._recovered():
+                log.info("%s %s: the client takes nothing of the stream", request.method, request.path)
+                transport.abort()
+                return False
             if self.transport is None or not self._ending or self._task is None:
                 raise
             self._task.uncancel()
@@ -522,8 +665,11 @@ class Connection(web.RequestHandler):
             log.exception("%s %s: the stream broke", request.method, request.path)
             transport.abort()
             return False
+        finally:
+            self._impatient = False
+            self._shared.deadlines.disarm(self)
         if chunked and self.transport is not None:
-            self.transport.write(_LAST_CHUNK)
+            self.transport.write(LAST_CHUNK)
         return chunked and not (message.should_close or self._dismissed or self._shared.leaving)
 
     async def _tunnel(self, answer: Tunnel, request: Request, audit: str) -> bool:
@@ -562,11 +708,10 @@ class Connection(web.RequestHandler):
         if self.transport is None:
             return
         answer = refusal(error)
+        body = bytes(answer.body)
         heads = self._shared.heads
-        head = heads.whole(
-            answer.status, answer.content_type, len(answer.body), audit=heads.mint(), keep=False
-        )
-        self.transport.write(head + answer.body)
+        head = heads.whole(answer.status, answer.content_type, len(body), audit=heads.mint(), keep=False)
+        self.transport.write(head + body)
 
 
 def _message(letter: Letter) -> RawRequestMessage:

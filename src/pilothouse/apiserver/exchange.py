@@ -6,7 +6,8 @@ The edge (``http``) makes a ``Request`` of what came over the wire, and writes t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 from urllib.parse import parse_qsl
@@ -81,11 +82,28 @@ def _parsed(query: str) -> dict[str, str]:
 _remembered = lru_cache(maxsize=1024)(_parsed)
 
 
+class Pieces(msgspec.Struct, frozen=True):
+    """A large body, made while it is sent: at no time is there more of it than the piece that the client has yet to take.
+
+    ``bytes(body)`` is all of it, for a caller that wants it at once.
+    """
+
+    read: Callable[[], Iterator[bytes | memoryview]]
+    """Makes it, from the beginning each time. A piece may be empty: others get their turn after each."""
+    size: int
+    """About how many bytes it is made from."""
+    own: int = 0
+    """Bytes that are in memory for this body alone, until all of it has been sent."""
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.read())
+
+
 class Response(msgspec.Struct):
     """A whole answer."""
 
     status: int
-    body: bytes
+    body: bytes | Pieces
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -141,6 +159,10 @@ class Streaming(msgspec.Struct):
     status: int = 200
     ends: bool = False
     """It has an end of its own, which a server that is to stop waits for."""
+    begun: asyncio.Future[None] | None = None
+    """Done when the beginning has been written that the stream starts with; until then its request keeps its places."""
+    patient: bool = False
+    """Its client may take nothing for as long as it likes: nothing piles up here, since ``run`` waits for it."""
     close: Callable[[], Awaitable[None]] = _nothing_to_close
     """Called once at the end, also where ``run`` never was."""
 

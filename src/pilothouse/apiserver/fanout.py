@@ -62,6 +62,7 @@ class Watcher:
     __slots__ = (
         "announce",
         "backlog",
+        "begun",
         "bookmarks",
         "deadline",
         "done",
@@ -87,6 +88,8 @@ class Watcher:
         """When the last bookmark is due, from which the client will go on after the end."""
         self.backlog: Iterator[Item] | None = None
         """What is left of the initial state."""
+        self.begun: asyncio.Future[None] | None = None
+        """Done when nothing is left of it."""
         self.announce = False
         self.synced = False
         self.fresh = group.lines.tabular
@@ -325,6 +328,8 @@ class Fanout:
                 break
         else:
             watcher.backlog = None
+            if watcher.begun is not None and not watcher.begun.done():
+                watcher.begun.set_result(None)
             if watcher.announce:
                 parts.append(lines.bookmark(watcher.position, initial_end=True))
         if parts:

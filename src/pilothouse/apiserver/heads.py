@@ -79,11 +79,12 @@ class Heads:
         headers: Headers = (),
         warnings: Sequence[str] = (),
         chunked: bool = True,
+        keep: bool = True,
     ) -> bytes:
         """The head of an answer without a known end; not chunked, it ends where the connection does."""
         return b"%b%bAudit-Id: %b\r\n%b%b\r\n" % (
             _opening(status, content_type),
-            self._more(headers, warnings, chunked),
+            self._more(headers, warnings, chunked and keep),
             audit.encode(),
             self._date(),
             b"Transfer-Encoding: chunked\r\n" if chunked else b"",

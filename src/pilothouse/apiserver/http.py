@@ -25,7 +25,7 @@ from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.connection import Connection, Handler, Shared
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.limits import Deadlines
+from pilothouse.apiserver.limits import Deadlines, Patience
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.prompt_reads import PromptReads
 from pilothouse.apiserver.prompting import Prompting
@@ -70,6 +70,7 @@ class Edge:
         requests: Requests,
         prompt: PromptReads | None = None,
         trail: Trail | None = None,
+        patience: Patience = Patience(),
     ) -> None:
         loop = asyncio.get_running_loop()
         heads = Heads()
@@ -84,6 +85,7 @@ class Edge:
             heads=heads,
             prompting=Prompting(prompt, authenticator, heads, trail) if prompt is not None else None,
             trail=trail,
+            patience=patience,
         )
         self._listeners: list[asyncio.Server] = []
 
@@ -115,6 +117,11 @@ class Edge:
         self._listeners.append(listener)
         bound: int = listener.sockets[0].getsockname()[1]
         return bound
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._shared.connections)
 
     def dismiss(self) -> None:
         """Have everybody who came in with a certificate come in again: it may be trusted no longer."""

@@ -12,6 +12,8 @@ import asyncio
 from typing import Protocol
 from urllib.parse import parse_qs
 
+import msgspec
+
 from pilothouse.base.duration import DurationError, parse_duration
 from pilothouse.meta.errors import bad_request
 
@@ -19,6 +21,19 @@ MAX_BODY = 3 * 1024 * 1024
 READ_SECONDS = 60.0
 MUTATION_SECONDS = 34.0
 STEP = 0.25
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """Seconds that a client may take."""
+
+    idle: float = 200.0
+    """Between two requests. Longer than clients keep a connection, so that they close first and never send into one that is
+    going away."""
+    head: float = 30.0
+    """For the head of a request, from its first byte to its last."""
+    taking: float = 30.0
+    """For each megabyte of an answer, for anything at all of a stream that has more for it, or for the rest of a body that
+    nobody wants."""
 
 
 def allowance(query: str, mutating: bool) -> float:

@@ -11,6 +11,8 @@ an unchanged collection is one concatenation, or nothing at all if no one wrote 
 For gzip the items are deflated in blocks of some dozen objects. Where a block ends is decided by a hash of the key, so
 that an object that comes, goes or changes disturbs its own block only; the others are reused as they are. Large
 amounts are deflated in a thread, so that nobody waits for it but the one who asked.
+
+A list that is too large to be kept is not put together at all, but handed over as ``Pieces``; its deflated blocks are kept.
 """
 
 from __future__ import annotations
@@ -18,13 +20,25 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 
 import msgspec
 
 from pilothouse.apiserver.collection import Collection
-from pilothouse.apiserver.compression import EMPTY, GZIP_HEADER, Deflated, deflate, gzip_of, join, store
+from pilothouse.apiserver.compression import (
+    EMPTY,
+    GZIP_HEAD,
+    GZIP_HEADER,
+    Checksum,
+    Deflated,
+    deflate,
+    gzip_of,
+    join,
+    store,
+)
+from pilothouse.apiserver.exchange import Pieces
 from pilothouse.apiserver.items import Buffer, Item
+from pilothouse.apiserver.large_lists import LARGE, PIECE, gzipped, joined, weight
 from pilothouse.apiserver.listing import Listing
 
 BUDGET = 16 * 1024 * 1024
@@ -136,14 +150,22 @@ class ListBodies:
         self._weight = 0
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
-    def plain(self, view: View, listing: Listing) -> bytes:
+    def plain(self, view: View, listing: Listing) -> bytes | Pieces:
         """The body as it is."""
         head = view.head(listing)
         if not listing.whole:
-            return b"".join((head, *view.parts(listing.read()), _TAIL))
+            items = listing.read()
+            size = weight(items)
+            if size > LARGE:
+                return Pieces(lambda: joined(head, view.parts, items), size, listing.own)
+            return b"".join((head, *view.parts(items), _TAIL))
         kept = self._find(view)
         if kept.plain is None:
-            body = b"".join((head, *view.parts(listing.read()), _TAIL))
+            items = listing.read()
+            size = weight(items)
+            if size > self._budget // 4:
+                return Pieces(lambda: joined(head, view.parts, items), size)
+            body = b"".join((head, *view.parts(items), _TAIL))
         elif kept.plain[0] == listing.revision:
             return kept.plain[2]
         else:
@@ -153,20 +175,20 @@ class ListBodies:
             self._keep(view, kept)
         return body
 
-    async def gzipped(self, view: View, listing: Listing, at_least: int) -> bytes | None:
+    async def gzipped(self, view: View, listing: Listing, at_least: int) -> bytes | Pieces | None:
         """The body as a gzip stream; None if it is too small to be worth it."""
         head = store(view.head(listing))
         if not listing.whole:
-            items = b"".join(view.parts(listing.read()))
-            if len(items) < at_least:
-                return None
-            return gzip_of((head, *await _deflate_all([items]), _PACKED_TAIL))
+            return await self._gzipped_part(view, listing, at_least)
         kept = self._find(view)
         stamp = kept.stamp
         if kept.packed is None:
             gathered = listing.read()
-            if sum(len(item.value) for item in gathered) < at_least:
+            size = weight(gathered)
+            if size < at_least:
                 return None
+            if size > self._budget // 4:
+                return Pieces(lambda: self._packed_pieces(view, head, gathered), size)
             items_packed = await self._pack(kept, view, gathered)
         elif kept.packed.revision == listing.revision:
             return kept.packed.body
@@ -178,6 +200,45 @@ class ListBodies:
             kept.packed = whole
         self._keep(view, kept)
         return whole.body
+
+    async def _gzipped_part(self, view: View, listing: Listing, at_least: int) -> bytes | Pieces | None:
+        """The same for a list of which there are others."""
+        plain = view.head(listing)
+        items = listing.read()
+        size = weight(items)
+        if size > LARGE:
+            return Pieces(lambda: gzipped(joined(plain, view.parts, items)), size, listing.own)
+        data = b"".join(view.parts(items))
+        if len(data) < at_least:
+            return None
+        return gzip_of((store(plain), *await _deflate_all([data]), _PACKED_TAIL))
+
+    def _packed_pieces(self, view: View, head: Deflated, items: list[Item]) -> Iterator[bytes]:
+        """A large list as a gzip stream. What is deflated on the way is kept at once, for all who ask meanwhile."""
+        kept = self._find(view)
+        self._keep(view, kept)
+        shape, used, whole = kept.shape, set[str](), Checksum()
+        del kept
+        yield GZIP_HEAD + whole.add(head)
+        for number, block in enumerate(_split(items)):
+            first, leading = block[0].key, not number
+            signature = (leading, *[item.revision for item in block])
+            used.add(first)
+            # Looked up each time: what is no longer kept is not to live on here.
+            known = self._kept.get(view.identity)
+            known = known if known is not None and known.shape == shape else None
+            found = known.blocks.get(first) if known is not None else None
+            if found is None or found.signature != signature:
+                data = b"".join((b"" if leading else b",", *view.parts(block)))
+                found = _Block(signature, deflate(data))
+                if known is not None:
+                    known.blocks[first] = found
+                    self._keep(view, known, len(found.packed.data))
+            yield whole.add(found.packed)
+        if (known := self._kept.get(view.identity)) is not None and known.shape == shape:
+            known.blocks = {first: block for first, block in known.blocks.items() if first in used}
+            self._keep(view, known)
+        yield whole.add(_PACKED_TAIL) + whole.end()
 
     async def _pack(self, kept: _Kept, view: View, items: list[Item]) -> Deflated:
         """The items, deflated: known blocks as they are, the others made now."""
@@ -213,16 +274,19 @@ class ListBodies:
         self._kept.move_to_end(view.identity)
         return kept
 
-    def _keep(self, view: View, kept: _Kept) -> None:
-        """Remember a view; forget others, the least used first, to stay within the budget."""
+    def _keep(self, view: View, kept: _Kept, more: int | None = None) -> None:
+        """Remember a view; forget others, the least used first, to stay within the budget.
+
+        ``more`` is by how much a view that was remembered has grown, where that is known.
+        """
         rival = self._kept.get(view.identity)
         if rival is not None and rival is not kept:
             self._weight -= rival.weight
         self._kept[view.identity] = kept
         self._kept.move_to_end(view.identity)
-        weight = kept.weigh()
-        self._weight += weight - (kept.weight if rival is kept else 0)
-        kept.weight = weight
+        heavy = kept.weigh() if more is None else kept.weight + more
+        self._weight += heavy - (kept.weight if rival is kept else 0)
+        kept.weight = heavy
         while self._weight > self._budget and len(self._kept) > 1:
             self._weight -= self._kept.popitem(last=False)[1].weight
 
@@ -232,7 +296,7 @@ def _split(items: list[Item]) -> list[list[Item]]:
     block: list[Item] = []
     for item in items:
         block.append(item)
-        if not zlib.crc32(item.key.encode()) & _BLOCK_MASK:
+        if not zlib.crc32(item.key.encode()) & _BLOCK_MASK or len(item.value) >= PIECE:
             blocks.append(block)
             block = []
     if block:

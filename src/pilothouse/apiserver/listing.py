@@ -45,6 +45,8 @@ class Listing(msgspec.Struct, frozen=True):
     """How many follow after this page, where that is known."""
     whole: bool = False
     """True if this is all of the selection in the cache's present state."""
+    own: int = 0
+    """Bytes of values that were read from the store, and that nobody else holds."""
 
 
 async def find(cache: Cache, selection: Selection, options: ListOptions) -> Listing:
@@ -121,6 +123,13 @@ def _page(
 
 
 async def _from_store(cache: Cache, selection: Selection, revision: int, limit: int, after: str) -> Listing:
+    # A state that the cache does not hold has to be gathered in memory; so only a few are at a time.
+    async with cache.gathering:
+        found = await _gather(cache, selection, revision, limit, after)
+    return msgspec.structs.replace(found, own=sum([len(item.value) for item in found.read()]))
+
+
+async def _gather(cache: Cache, selection: Selection, revision: int, limit: int, after: str) -> Listing:
     derive = cache.collection(selection.served.resource.path).derive
     items: list[Item] = []
     while True:

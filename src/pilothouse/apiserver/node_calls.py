@@ -99,6 +99,7 @@ class NodeCalls:
             harmless(answer.headers.get("Content-Type", TEXT)),
             headers=(("X-Content-Type-Options", "nosniff"),),
             ends=ends,
+            patient=True,
             close=session.close,
         )
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -95,7 +95,7 @@ class Prompting:
             trail.saw(Arrival(audit, target, received), request, answer.status, answer)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("GET %s %d %s", aim.path, answer.status, user.name)
-        body = answer.body
+        body = cast("bytes", answer.body)
         return self._heads.whole(answer.status, answer.content_type, len(body), audit=audit) + body
 
     def open(self, data: bytes) -> Letter | None:
@@ -111,10 +111,15 @@ class Prompting:
         return Letter(first[1].decode(), first[2].decode(), letterhead.headers, data[end:])
 
     def learn(self, data: bytes, message: Head) -> None:
-        """Remember how the headers of a request are read. ``data`` is the request, from its first byte to its last."""
-        if message.version != (1, 1):
-            return
+        """Remember how the headers of a request are read. ``data`` is the request, from its first byte to its last.
+
+        The headers are what follows its first line, so that has to be the one that the parser found: the parser passes over
+        empty lines before it.
+        """
         line, end = data.find(_LINE_END), data.find(_END) + len(_END)
+        target = message.path.encode("utf-8", "surrogateescape")
+        if data[:line] != b"%b %b%b" % (message.method.encode(), target, _VERSION):
+            return
         if message.method in _WRITES:
             self._of_writes.learn(data[line + 2 : end], message)
         elif message.method == "GET" and end == len(data):

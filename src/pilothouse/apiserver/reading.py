@@ -12,6 +12,7 @@ and one splice.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -20,9 +21,10 @@ from pilothouse.apiserver import codec, compression, list_options, listing, tabl
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.collection import Collection
-from pilothouse.apiserver.exchange import JSON, Request, Response, Streaming
+from pilothouse.apiserver.exchange import JSON, Pieces, Request, Response, Streaming
 from pilothouse.apiserver.fanout import Fanout
 from pilothouse.apiserver.items import Item, served_parts
+from pilothouse.apiserver.large_lists import LARGE, gzipped, laid_out, weight
 from pilothouse.apiserver.list_bodies import ListBodies, View, gzip_body
 from pilothouse.apiserver.listing import Listing
 from pilothouse.apiserver.negotiation import (
@@ -177,14 +179,21 @@ class Reader:
         served = selection.served
         collection = self._collection(served)
         if form.transform == TABLE:
-            return await self._finish(request, form, self._table(served, collection, found, include))
+            return await self._table(request, form, served, found, include)
         view = _view(selection, collection, form)
+        if not form.bare and (large := _large(found)) is not None:
+            head, parts = view.head(found), view.parts
+
+            def members() -> Iterator[bytes]:
+                return (b"".join(parts([item])) for item in large)
+
+            return _in_pieces(request, form, lambda: laid_out(form, head, members()), found, large)
         if form.bare and compression.wanted(request.headers.get("Accept-Encoding", "")):
             packed = await self._bodies.gzipped(view, found, COMPRESS_FROM)
             if packed is not None:
                 return Response(200, packed, JSON, _GZIPPED)
         body = self._bodies.plain(view, found)
-        return Response(200, body) if form.bare else await self._finish(request, form, body)
+        return Response(200, body) if form.bare else await self._finish(request, form, bytes(body))
 
     def _collection(self, served: Served) -> Collection:
         return self._cache.collection(served.resource.path)
@@ -197,16 +206,25 @@ class Reader:
             raise errors.unavailable(f"the store does not answer: {problem}") from None
         return Item(entry.key, entry.revision, entry.value) if entry is not None else None
 
-    def _table(self, served: Served, collection: Collection, found: Listing, include: str) -> bytes:
-        layout = tables.layout_of(served.kind)
+    async def _table(
+        self, request: Request, form: Form, served: Served, found: Listing, include: str
+    ) -> Response:
+        layout, derive = tables.layout_of(served.kind), self._collection(served).derive
         now = self._clock.now()
-        rows = [layout.row(item.object(served, collection.derive), include, now) for item in found.read()]
         metadata: dict[str, object] = {"resourceVersion": str(found.revision)}
         if found.next is not None:
             metadata["continue"] = found.next.encode()
         if found.remaining is not None:
             metadata["remainingItemCount"] = found.remaining
-        return layout.table(rows, metadata)
+        items = found.read()
+
+        def rows() -> Iterator[Object]:
+            return (layout.row(item.object(served, derive), include, now) for item in items)
+
+        if weight(items) <= LARGE:
+            return await self._finish(request, form, layout.table(rows(), metadata))
+        head = layout.head(metadata)
+        return _in_pieces(request, form, lambda: laid_out(form, head, map(codec.dump, rows())), found, items)
 
     async def _finish(self, request: Request, form: Form, body: bytes) -> Response:
         """JSON in the form that is wanted, compressed if that pays."""
@@ -214,6 +232,22 @@ class Reader:
         if len(body) >= COMPRESS_FROM and compression.wanted(request.headers.get("Accept-Encoding", "")):
             return Response(200, await gzip_body(body), form.media, _GZIPPED)
         return Response(200, body, form.media)
+
+
+def _large(found: Listing) -> list[Item] | None:
+    """The items of a listing, if they are too many to be laid out in one go."""
+    items = found.read()
+    return items if weight(items) > LARGE else None
+
+
+def _in_pieces(
+    request: Request, form: Form, read: Callable[[], Iterator[bytes]], found: Listing, items: list[Item]
+) -> Response:
+    """A large list that is made while it is sent, compressed if that is wanted."""
+    size = weight(items)
+    if compression.wanted(request.headers.get("Accept-Encoding", "")):
+        return Response(200, Pieces(lambda: gzipped(read()), size, found.own), form.media, _GZIPPED)
+    return Response(200, Pieces(read, size, found.own), form.media)
 
 
 def _view(selection: Selection, collection: Collection, form: Form) -> View:

@@ -2,7 +2,7 @@
 
     flow, weight = shares.admit(request, mutating=False)       # StatusError 429 when there is no place
     try: ...
-    finally: flow.leave(weight)
+    finally: flow.leave(weight)                                # when the client has taken the answer
 
 Places are divided three times over:
 
@@ -17,17 +17,19 @@ Places are divided three times over:
 Nobody waits in line: who finds no place is told to come back in a second, which every Kubernetes client does. Deciding
 takes a few look-ups and no memory of the past, so that it can be done for every request.
 
-A list of many objects takes more than one place. A watch takes its place only until it has started. A read that is answered
-on the spot (``prompting``) takes none.
+A list of many objects or bytes takes more than one place, and so does an answer of which there are many bytes in memory: places
+are what a user may hold of the server, and they are held until the client has taken what it asked for. A watch takes its place
+only until it has started, with what there is if it begins with that. A read that is answered on the spot (``prompting``) takes none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 
 from pilothouse.apiserver.authorization import MASTERS
-from pilothouse.apiserver.exchange import Request, User
+from pilothouse.apiserver.exchange import Request, Response, User
 from pilothouse.apiserver.grammar import Place, locate
 from pilothouse.meta.errors import StatusError, too_many_requests
 
@@ -37,7 +39,10 @@ LEAST_FOR_LEASES = 16
 OBJECTS_PER_PLACE = 2000
 """A list takes one place more for each so many objects."""
 HEAVIEST = 10
+BYTES_PER_PLACE = 1024 * 1024
+"""An answer takes one place more for each so many bytes that are held for it alone, until the client has taken it."""
 _KEPT = 4096
+_AFTER = re.compile(r"resourceVersion=[1-9]")
 _LEASES = "coordination.k8s.io"
 _POD = "authentication.kubernetes.io/pod-name"
 
@@ -103,6 +108,16 @@ class Flow:
         self.band = band
         self.used = 0
 
+    def grow(self, weight: int, *, surely: bool = False) -> bool:
+        """Take more places for a request that has some; false if the user has its share, unless it has to be."""
+        if not (surely or self.band.lane.fits(self, weight)):
+            self.band.unfair += 1
+            return False
+        self.band.lane.lend(self.band, weight)
+        self.band.used += weight
+        self.used += weight
+        return True
+
     def leave(self, weight: int) -> None:
         """Give back what was taken."""
         band = self.band
@@ -154,6 +169,15 @@ class Lane:
         flow.used += weight
         return flow
 
+    def fits(self, flow: Flow, weight: int) -> bool:
+        """Whether a user who has places may have more, by the rules of ``enter``."""
+        left = self.open - self.lent + max(0, flow.band.assured - flow.band.used)
+        return not self.limit or (weight <= left and flow.used + weight <= 2 * left)
+
+    def lend(self, band: Band, weight: int) -> None:
+        """Note what of a class's places are not its own; before it takes them."""
+        self.lent += max(0, weight - max(0, band.assured - band.used))
+
     def _begin(self, key: object, user: User) -> Flow:
         flows = self._flows
         if len(flows) >= self._sweep_at:
@@ -201,16 +225,28 @@ class Shares:
                 weight = self._weight(lane, request, place)
         flow = lane.enter(request.user, weight)
         if flow is None:
-            raise _refusal(request.user, lane)
+            raise refusal_of(request.user, lane)
         return flow, weight
 
     def _weight(self, lane: Lane, request: Request, place: Place) -> int:
-        if request.method == "POST" or "watch=" in request.query:
+        query = request.query
+        if request.method == "POST":
+            return 1
+        if "watch=" in query and "sendInitialEvents=" not in query and _AFTER.search(query):
+            # It begins with nothing but what has happened since.
             return 1
         return min(lane.heaviest, 1 + self._sizes(place, request.query) // OBJECTS_PER_PLACE)
 
 
-def _refusal(user: User, lane: Lane) -> StatusError:
+def weight_of(answer: Response, lane: Lane) -> int:
+    """Places that an answer takes besides those of its request."""
+    body = answer.body
+    held = len(body) if isinstance(body, bytes) else body.own
+    return min(held // BYTES_PER_PLACE, lane.limit // 10)
+
+
+def refusal_of(user: User, lane: Lane) -> StatusError:
+    """429 for a request that gets no place."""
     return too_many_requests(
         f"too many requests, please try again later: of {lane.limit} {lane.name} at a time, those open to "
         f'{class_of(user).value} are taken, or "{user.name}" has its share of them'

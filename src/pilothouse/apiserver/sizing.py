@@ -1,6 +1,8 @@
-"""How many objects a list is about to read, told from its path before anything is read.
+"""How much a list is about to read, estimated from its path before anything is read.
 
 Sizing(catalog, cache).size_of(locate("/api/v1/namespaces/t/pods"), "limit=5000")      # at most 5000
+
+The unit is an object of ordinary size; one that is larger counts as several.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from pilothouse.apiserver.grammar import Place
 
 FEW = 2000
 """Up to here it makes no difference, so nobody counts more closely."""
+ORDINARY = 2048
+"""Bytes of an ordinary object."""
 
 
 class Sizing:
@@ -27,11 +31,13 @@ class Sizing:
         if served is None or served.kind.virtual:
             return 0
         collection = self._cache.collection(served.resource.path)
-        size = len(collection.items)
+        objects = len(collection.items)
+        size = max(objects, collection.size // ORDINARY)
         if size > FEW and place.namespaced and served.kind.namespaced:
-            size = len(collection.keys(served.prefix(place.namespace)))
+            inside = len(collection.keys(served.prefix(place.namespace)))
+            size, objects = size * inside // objects, inside
         if size > FEW and "limit=" in query:
             limit = parse_qs(query).get("limit", [""])[0]
             if limit.isascii() and limit.isdecimal() and len(limit) < 10 and int(limit):
-                size = min(size, int(limit))
+                size = min(size, size * int(limit) // objects)
         return size

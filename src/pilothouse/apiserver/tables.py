@@ -76,9 +76,16 @@ class Layout:
 
     def table(self, rows: Iterable[Any], metadata: Mapping[str, Any], *, columns: bool = True) -> bytes:
         """A whole table; without its columns, as all events of a watch but the first come."""
+        return b"%b%b}" % (self.head(metadata, columns=columns)[:-1], codec.dump(list(rows)))
+
+    def head(self, metadata: Mapping[str, Any], *, columns: bool = True) -> bytes:
+        """Everything before the first row."""
         return (
-            b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":%b,"columnDefinitions":%b,"rows":%b}'
-            % (codec.dump(metadata), self.definitions if columns else b"null", codec.dump(list(rows)))
+            b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":%b,"columnDefinitions":%b,"rows":['
+            % (
+                codec.dump(metadata),
+                self.definitions if columns else b"null",
+            )
         )
 
 

@@ -2,6 +2,9 @@
 
     split("/api/v1/namespaces/t/pods/a%2Db?watch=1")   # ("/api/v1/namespaces/t/pods/a-b", "watch=1")
 
+A target is a path that begins with one slash, and a query (origin form, RFC 9112). A proxy's absolute form, a fragment, a
+backslash and two slashes at the beginning, which others read as a host, are refused: what they ask for depends on the reader.
+
 What comes out is valid text of a reasonable length, without control characters and without ``.`` or ``..`` segments, so
 that nobody further in has to think of them. Everything else about a path is for the grammar to judge.
 """
@@ -22,8 +25,8 @@ def split(target: str) -> tuple[str, str]:
     stand in it as lone surrogates.
     """
     path, _, query = target.partition("?")
-    plain = target.isascii() and "%" not in path and "#" not in target
-    if not (plain and path.startswith("/") and "/." not in path):
+    plain = target.isascii() and "%" not in path and "#" not in target and "\\" not in path
+    if not (plain and path.startswith("/") and "/." not in path and not path.startswith("//")):
         path, query = _carefully(target)
     if len(path) > LONGEST:
         raise StatusError(
@@ -39,8 +42,13 @@ def _carefully(target: str) -> tuple[str, str]:
         target.encode()
     except UnicodeEncodeError:
         raise bad_request("the request's path holds bytes that are not UTF-8") from None
-    target = _origin_form(target.partition("#")[0])
     raw, _, query = target.partition("?")
+    if not raw.startswith("/") or raw.startswith("//"):
+        raise bad_request('the request\'s target must be a path that begins with one "/"')
+    if "#" in target:
+        raise bad_request("the request's target may not have a fragment")
+    if "\\" in raw:
+        raise bad_request("the request's path may not hold a backslash")
     path = _decode(raw)
     for character in path:
         if character < " " or character == "\x7f":
@@ -49,17 +57,6 @@ def _carefully(target: str) -> tuple[str, str]:
         if segment in (".", ".."):
             raise bad_request(f'the request\'s path may not hold a "{segment}" segment')
     return path, query
-
-
-def _origin_form(target: str) -> str:
-    """A proxy's absolute form (``https://host/path``) without scheme and host."""
-    if target.startswith("/"):
-        return target
-    scheme, mark, rest = target.partition("://")
-    if mark and scheme.lower() in ("http", "https"):
-        _, slash, path = rest.partition("/")
-        return slash + path if slash else "/"
-    raise bad_request('the request\'s target must be a path that begins with "/"')
 
 
 def _decode(raw: str) -> str:

@@ -44,13 +44,17 @@ class Watching:
         self._fanout.check_open()
         await self._settle(options)
 
+        begun = asyncio.get_running_loop().create_future() if options.initial else None
+
         async def run(sink: Sink) -> None:
             # From the group's making to the watcher's joining nothing is awaited, so that neither an event nor the
             # group itself can be lost in between.
             group = self._group(selection, form, include)
-            await self._fanout.serve(self._watcher(group, sink, options))
+            watcher = self._watcher(group, sink, options)
+            watcher.begun = begun
+            await self._fanout.serve(watcher)
 
-        return Streaming(run)
+        return Streaming(run, begun=begun)
 
     def _duration(self, options: WatchOptions) -> float:
         return min(float(options.timeout), LONGEST) or self._rng.uniform(SHORTEST, LONGEST)

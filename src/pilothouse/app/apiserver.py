@@ -27,6 +27,7 @@ from pilothouse.apiserver.exchange import Answer, Request, Response
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge
 from pilothouse.apiserver.instances import Instance
+from pilothouse.apiserver.limits import Patience
 from pilothouse.apiserver.live_tls import LiveContext
 from pilothouse.apiserver.node_calls import NodeCalls
 from pilothouse.app import addresses, admission_control, auditing, memory
@@ -138,6 +139,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                     requests=watched.requests,
                     prompt=core.prompt(watched.requests),
                     trail=trail,
+                    patience=Patience(head=options.client_timeout, taking=options.client_timeout),
                 )
                 live = LiveContext(identity.tls())
                 port = await _listen(edge, options, live.listening)

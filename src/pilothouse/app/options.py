@@ -80,6 +80,8 @@ class ApiServerOptions:
     admission_control_config_file: Path | None = None
     max_requests_in_flight: int = 400
     max_mutating_requests_in_flight: int = 200
+    client_timeout: float = 30.0
+    """Seconds that a client may take to send the head of a request, or to receive each megabyte of an answer."""
     compaction_interval: float = 300.0
     """Seconds of history that a watcher or a paging client can count on."""
     local_node: str = ""

@@ -117,6 +117,13 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     help="Writes at a time before 429; 0 is no limit.",
 )
 @click.option(
+    "--client-timeout",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="How long a client may take to send a request's head, or to receive each megabyte of an answer.",
+)
+@click.option(
     "--compaction-interval",
     type=Duration(),
     default="5m",
@@ -181,6 +188,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         admission_control_config_file=flags["admission_control_config_file"],
         max_requests_in_flight=flags["max_requests_inflight"],
         max_mutating_requests_in_flight=flags["max_mutating_requests_inflight"],
+        client_timeout=flags["client_timeout"],
         compaction_interval=flags["compaction_interval"],
         shutdown_delay=flags["shutdown_delay_duration"],
         local_node=flags["local_node"],

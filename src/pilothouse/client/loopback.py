@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Generic, Protocol, TypeGuard, TypeVar, cast
+from typing import Any, Generic, Protocol, SupportsBytes, TypeGuard, TypeVar, cast
 from urllib.parse import unquote, urlencode
 
 from multidict import CIMultiDict
@@ -43,7 +43,7 @@ class Whole(Protocol):
     @property
     def status(self) -> int: ...
     @property
-    def body(self) -> bytes: ...
+    def body(self) -> SupportsBytes: ...
     @property
     def content_type(self) -> str: ...
     @property
@@ -82,13 +82,13 @@ class Loopback(Generic[AskedT]):
         answer = await self._answer(asked)
         if not _is_whole(answer):
             raise TypeError(f"{call.method} {call.path} is answered by a stream")
-        return Answer(answer.status, _headers(answer), answer.body, tuple(asked.warnings))
+        return Answer(answer.status, _headers(answer), bytes(answer.body), tuple(asked.warnings))
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[Stream]:
         answer = await self._answer(self._asked(call))
         if _is_whole(answer):
-            yield Stream(answer.status, _headers(answer), _at_once(answer.body))
+            yield Stream(answer.status, _headers(answer), _at_once(bytes(answer.body)))
             return
         pipe = Pipe()
         writing = asyncio.ensure_future(pipe.fill(cast("Endless", answer)))

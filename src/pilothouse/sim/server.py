@@ -138,7 +138,7 @@ class Server:
         told = f"{self._clock.now():.6f} {agent} {request.method} {request.path} {answer.status}"
         self.trace.append(told)
         if isinstance(answer, Response) and answer.status < 300:
-            revision = int(_versioned.decode(answer.body).metadata.revision or 0)
+            revision = int(_versioned.decode(bytes(answer.body)).metadata.revision or 0)
             if revision > before:
                 self._heard(Written(agent, request.method, request.path, revision))
         return answer

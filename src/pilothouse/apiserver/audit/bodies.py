@@ -107,8 +107,8 @@ def answered(answer: Response, *, managed_fields: bool) -> Raw | UnsetType:
 def plain(answer: Response) -> bytes:
     """An answer's body without its compression."""
     if ("Content-Encoding", "gzip") in answer.headers:
-        return zlib.decompress(answer.body, _GZIP)
-    return answer.body
+        return zlib.decompress(bytes(answer.body), _GZIP)
+    return bytes(answer.body)
 
 
 def _told(value: Any, managed_fields: bool) -> Raw | UnsetType:

@@ -121,7 +121,7 @@ class Trail:
             answer = None
         if request.crashed:
             stage = PANIC
-        size = len(request.body) + (0 if answer is None else len(answer.body))
+        size = len(request.body) + (0 if answer is None else _size(answer))
         sight = Sight(arrival, request, stage, self.now(), status, size, answer)
         held = self._held + size
         if held > self._most_bytes:
@@ -249,3 +249,7 @@ class Trail:
                     log.warning("the audit log %s is written again", self.file.path)
                 self._problem = ""
                 return
+
+
+def _size(answer: Response) -> int:
+    return len(answer.body) if isinstance(answer.body, bytes) else answer.body.size
