@@ -15,11 +15,9 @@ from typing import Protocol
 
 from pilothouse.apiserver.exchange import Pieces
 
-PART = 128 * 1024
+PART = 256 * 1024
 """Bytes that are handed over at a time."""
 STRETCH = 1024 * 1024
-TURN = 512 * 1024
-"""After so many bytes others have their turn, and the end of the client is seen."""
 HIGH_WATER, LOW_WATER = 64 * 1024, 0
 """Bytes in a transport's buffer from which on, and down to which, writing pauses."""
 LAST_CHUNK = b"0\r\n\r\n"
@@ -47,7 +45,7 @@ async def write_body(
 ) -> None:
     """Write all of a body; returns when the transport has little left of it. Raises ConnectionError if the client goes."""
     pieces: Iterable[bytes | memoryview] = (body,) if isinstance(body, bytes) else body.read()
-    left, turn = STRETCH, TURN
+    left = STRETCH
     for piece in pieces:
         view = memoryview(piece)
         for at in range(0, len(view), PART):
@@ -56,13 +54,11 @@ async def write_body(
             if outlet.writing_paused:
                 await outlet.drained()
             left -= len(part)
-            turn -= len(part)
             if left <= 0:
                 progress()
-                left = STRETCH
-            if turn <= 0:
+                # Others have their turn, and the end of the client is seen.
                 await asyncio.sleep(0)
-                turn = TURN
+                left = STRETCH
         if not isinstance(body, bytes):
             # The next piece takes a while to make.
             await asyncio.sleep(0)
