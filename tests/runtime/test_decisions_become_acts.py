@@ -163,6 +163,9 @@ def test_a_refusal_is_recorded_with_the_servers_words_and_tried_again_later_and_
         record = await bench.api.get(Decision, "clumsy.configmap.a", "default")
         assert record["outcome"] == "Failed"
         assert "NOT A NAME" in record["intents"][0]["message"]
+        (event,) = (await bench.api.list(CoreEvent)).objects
+        assert (event["type"], event["reason"]) == ("Warning", "FailedCreate")
+        assert event["message"].startswith("create Secret NOT A NAME in ConfigMap a failed error: ")
         pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
         assert len(pauses) > 5
         assert all(later > earlier for earlier, later in itertools.pairwise(pauses))

@@ -64,6 +64,12 @@ TellOf = Callable[[Object, str, str, bool], None]
 """Tells an event: about whom, its reason, its message, whether it is a warning."""
 
 
+FAILED_CREATE: Final = "FailedCreate"
+"""The reason of the event about an object for which another can't be created, as Kubernetes' controllers have it."""
+_LATER: Final = (401, 408, 429)
+"""Codes with which a server asks to be tried again, or to be asked by somebody whom it knows."""
+
+
 class UnknownKind(LookupError):
     """An intent is about a kind that neither its controller has named nor the server has been found to serve."""
 
@@ -94,6 +100,8 @@ class Actor:
             act = await self._attempt(intent, going)
             acts.append(act)
             stopped = act.outcome in (Outcome.REFUSED, Outcome.FAILED)
+            if act.is_rejected and isinstance(intent, Create):
+                self._tell(seen, FAILED_CREATE, _failed_create(intent, seen, act.message), True)
             if intent.event and act.outcome is Outcome.DONE:
                 about = intent.about if isinstance(intent, Tell) else seen
                 self._tell(about, intent.event, intent.because, isinstance(intent, Tell) and intent.warning)
@@ -113,7 +121,8 @@ class Actor:
                 return Act(intent, Outcome.REFUSED, refusal.message)
             if refusal.code >= 500:
                 await going.look(intent)
-            return Act(intent, Outcome.FAILED, refusal.message)
+            rejected = 400 <= refusal.code < 500 and refusal.code not in _LATER
+            return Act(intent, Outcome.FAILED, refusal.message, is_rejected=rejected)
         except TransportError as problem:
             going.check()
             # What was not sent was not carried out; an apply may have been sent before.
@@ -146,6 +155,13 @@ class Actor:
     @property
     def expectations(self) -> Expectations:
         return self._expectations
+
+
+def _failed_create(intent: Create, seen: Object, message: str) -> str:
+    """In the words of Kubernetes' controllers."""
+    made, metadata = intent.object["kind"], intent.object["metadata"]
+    name = metadata.get("name") or metadata.get("generateName", "")
+    return f"create {made} {name} in {seen.kind} {seen.name} failed error: {message}"
 
 
 class _Going:

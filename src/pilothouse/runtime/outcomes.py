@@ -32,6 +32,8 @@ class Act(msgspec.Struct, frozen=True):
     intent: Intent
     outcome: Outcome
     message: str = ""
+    is_rejected: bool = False
+    """The server did not accept what was asked for: asked again, it would not either."""
 
 
 class Result(msgspec.Struct, frozen=True):

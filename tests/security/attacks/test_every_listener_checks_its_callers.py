@@ -22,6 +22,7 @@ KNOWN = {
     "node/services/proxy.py": "services of pods: what is connected to is the pod, which does its own checks",
     "pilot/pages.py": "plain HTTP: probes and figures of one database, reading only",
     "supervise/attaching.py": "a client: the shim's user is checked (SO_PEERCRED)",
+    "supervise/shim/entries.py": "in the container's folder (0700); the peer's user is checked (SO_PEERCRED)",
     "supervise/shim/clients.py": "in the container's folder (0700); the peer's user is checked (SO_PEERCRED)",
 }
 EXAMPLES = {"node/services/forwarding.py", "sim/loop.py"}

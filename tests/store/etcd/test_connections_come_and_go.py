@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.kit.etcd import EtcdServer
 from tests.kit.processes import free_port
+from tests.kit.waiting import eventually
 from tests.store.etcd.relay import Relay
 from tests.store.following import PATIENCE, brief, collect, until
 
@@ -164,12 +165,22 @@ async def test_no_endpoint_at_all_is_refused_with_an_example() -> None:
         await EtcdStore.open([])
 
 
+async def _is_stopped(pid: int) -> bool:
+    """Whether none of its threads runs any more; until then it may still answer."""
+    states = [
+        (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        for thread in Path(f"/proc/{pid}/task").iterdir()  # noqa: ASYNC240
+    ]
+    return set(states) <= {"T"}
+
+
 async def test_a_stopped_member_that_hangs_does_not_hang_its_callers(
     tmp_path: Path, server: EtcdServer
 ) -> None:
     store = await EtcdStore.open([server.endpoint], timeout=1)
     revision = await store.create("/a", b"1")
     os.kill(server.pid, signal.SIGSTOP)
+    await eventually(lambda: _is_stopped(server.pid))
     try:
         with pytest.raises(Unavailable):
             await store.update("/a", b"2", revision=revision)
