@@ -37,7 +37,7 @@ check: setup
 
 test: setup
 	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl
-	@scripts/tools/debian xfsprogs btrfs-progs || echo "without these the tests of filesystems are skipped"
+	@scripts/tools/debian xfsprogs btrfs-progs redis-server || echo "without these the tests of filesystems and of Redis are skipped"
 	@scripts/tools/elasticsearch 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
 	@scripts/check static
 	$(PYTEST) -n $(WORKERS) -m "not long"

@@ -21,7 +21,7 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.conformance
 
 
-@pytest.fixture(scope="module", autouse=True, params=["theirs", "ours"])
+@pytest.fixture(scope="module", autouse=True, params=[pytest.param("theirs", marks=pytest.mark.long), "ours"])
 def controllers(
     request: pytest.FixtureRequest, target: Target, kinds: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Process]:
