@@ -214,8 +214,8 @@ def launched(container: dict[str, Any], image: PlainImage = PlainImage(), **spec
 @pytest.mark.parametrize(
     ("command", "args", "argv"),
     [
-        (None, None, ("/entry", "default")),
-        (None, ["a"], ("/entry", "a")),
+        (None, None, ("/usr/bin/entry", "default")),
+        (None, ["a"], ("/usr/bin/entry", "a")),
         (["run"], None, ("run",)),
         (["run"], ["a", "b"], ("run", "a", "b")),
         (["run", "--n=$(N)"], ["$(N)"], ("run", "--n=7", "7")),
@@ -224,7 +224,7 @@ def launched(container: dict[str, Any], image: PlainImage = PlainImage(), **spec
 def test_commands_and_arguments(
     command: list[str] | None, args: list[str] | None, argv: tuple[str, ...]
 ) -> None:
-    image = PlainImage(entrypoint=("/entry",), cmd=("default",))
+    image = PlainImage(entrypoint=("/usr/bin/entry",), cmd=("default",))
     given = {key: value for key, value in (("command", command), ("args", args)) if value is not None}
     assert launched(given, image).argv == argv
 
@@ -232,6 +232,13 @@ def test_commands_and_arguments(
 def test_a_container_without_a_command_says_so() -> None:
     with pytest.raises(NotYet, match='container "app" has no command'):
         launched({}, PlainImage(entrypoint=()))
+
+
+def test_a_program_of_the_machine_that_containers_do_not_see_says_what_would_show_it() -> None:
+    image = PlainImage(entrypoint=("/opt/java/bin/java",))
+    with pytest.raises(NotYet, match="start the node with --expose-path /opt/java/bin"):
+        launched({}, image)
+    assert launched({"command": ["sh"]}, image).argv == ("sh",)
 
 
 def test_the_working_folder_is_the_containers_then_the_images() -> None:

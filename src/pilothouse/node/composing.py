@@ -8,6 +8,7 @@ entrypoint. Variables in both are expanded. Pure but for the names of this machi
 
 from __future__ import annotations
 
+import os
 import pwd
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,9 +24,11 @@ from pilothouse.node.parts import Image, NotYet
 from pilothouse.node.seccomp import seccomp_filter
 from pilothouse.node.whereabouts import LOG
 from pilothouse.supervise.launching import IdRange, Launch, LogPolicy, Mount, View
+from pilothouse.supervise.shim.rootfs import PROGRAMS
 
 MESSAGE_PATH: Final = "/dev/termination-log"
 _ERROR: Final = "CreateContainerConfigError"
+_PROGRAMS: Final = tuple(f"/{name}" for name in PROGRAMS)
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -57,6 +60,8 @@ def compose(
     cgroups: tuple[str, ...] = (),
 ) -> Launch:
     """Raises ``NotYet`` for what can't be made sense of as things are."""
+    if not container.get("command"):
+        _check_seen(image, setting.machine)
     user = security.user(pod, container, image.user, setting.agent)
     env = {"HOME": _home(setting.agent.uid if user is None else user.uid), **env}
     mounts = []
@@ -92,6 +97,21 @@ def compose(
         seccomp=seccomp_filter(pod, container, capabilities, setting.profiles),
         log=LogPolicy(str(folder.attempt(attempt) / LOG)),
     )
+
+
+def _check_seen(image: Image, machine: Sequence[str]) -> None:
+    """A program of the machine can be run if containers see it. Raises ``NotYet``."""
+    if image.root is not None or not image.entrypoint:
+        return
+    program = image.entrypoint[0]
+    if program.startswith("/") and not any(
+        program == each or program.startswith(f"{each}/") for each in (*_PROGRAMS, *machine)
+    ):
+        raise NotYet(
+            "ErrImageNeverPull",
+            f"image {image.name} is a program outside of what containers see of the machine; start the node with "
+            f"--expose-path {os.path.dirname(program)}",
+        )
 
 
 def _command(container: Tree, image: Image, env: Mapping[str, str]) -> tuple[str, ...]:
