@@ -27,6 +27,7 @@ from aiohttp.typedefs import Handler, Middleware
 from pilothouse.api.kubernetes.pods.stream_options import PROTOCOLS, StreamOptions
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.serving.callers import Callers, Unanswered
+from pilothouse.node.serving.listener import Listener
 from pilothouse.node.serving.pages import Pages, Place, Refused
 from pilothouse.node.serving.sessions import Sessions
 from pilothouse.node.serving.spdy_socket import PROTOCOL, SpdySocket
@@ -67,21 +68,32 @@ def listening(host: str, port: int) -> socket.socket:
 @asynccontextmanager
 async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: Rooms) -> AsyncIterator[None]:
     """Answer whoever knocks, within the context."""
+    known: list[Listener] = []
+
+    def authenticated(transport: object) -> None:
+        for listener in known:
+            listener.authenticated(transport)
+
     runner = web.AppRunner(
-        application(rooms), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS
+        application(rooms, authenticated),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=SHUTDOWN_SECONDS,
     )
     await runner.setup()
+    assert runner.server is not None
     try:
-        await web.SockSite(runner, door, ssl_context=tls).start()
-        yield
+        async with Listener(door, tls, runner.server) as listener:
+            known.append(listener)
+            yield
     finally:
         await runner.cleanup()
 
 
-def application(rooms: Rooms) -> web.Application:
-    """Everything but the socket."""
+def application(rooms: Rooms, authenticated: Callable[[object], None]) -> web.Application:
+    """Everything but the socket. ``authenticated`` is called with the connection of a caller that is known."""
     door = Door(rooms)
-    made = web.Application(middlewares=[guard(rooms.callers)])
+    made = web.Application(middlewares=[guard(rooms.callers, authenticated)])
     made.router.add_get("/healthz", door.health)
     made.router.add_get("/pods", door.pods)
     made.router.add_get("/containerLogs/{namespace}/{pod}/{container}", door.log)
@@ -104,7 +116,7 @@ def _page(figures: Figures) -> Handler:
     return answer
 
 
-def guard(callers: Callers) -> Middleware:
+def guard(callers: Callers, authenticated: Callable[[object], None]) -> Middleware:
     """Nobody gets further than they may, and what is refused is told in a sentence."""
 
     async def admit(request: web.Request) -> None:
@@ -113,6 +125,7 @@ def guard(callers: Callers) -> Middleware:
         caller = await callers.identify(certificate, request.headers.get("Authorization", ""))
         if caller is None:
             raise Refused(401, "Unauthorized: show a client certificate or a bearer token")
+        authenticated(transport)
         if why := await callers.why_not(caller, request.method, request.path):
             raise Refused(403, f"Forbidden: {why}")
 

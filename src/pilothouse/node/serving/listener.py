@@ -1,0 +1,101 @@
+"""Connections to the node's server, of which callers without credentials can't use up the agent's open files.
+
+    async with Listener(sock, tls, server) as listener:
+        listener.authenticated(transport)        # from here on the connection stays
+
+Whoever reaches the port may open connections, pods on the same machine too. Until a caller has shown who it is, its
+connection is one of at most ``MOST_UNAUTHENTICATED``; the oldest of them is closed for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable
+from types import TracebackType
+
+MOST_UNAUTHENTICATED = 64
+HANDSHAKE_SECONDS = 10.0
+PAUSE_SECONDS = 1.0
+"""Before the next connection is accepted when the system has no more files, or memory, for one."""
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Accepts connections within its context, and closes the socket at its end."""
+
+    def __init__(
+        self, door: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]
+    ) -> None:
+        self._door = door
+        self._tls = tls
+        self._protocol = protocol
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._unauthenticated: OrderedDict[object, Callable[[], object]] = OrderedDict()
+        """How to close each, the oldest first."""
+        self._accepting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Listener:
+        self._door.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._accepting is not None
+        tasks = (self._accepting, *self._handshakes)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._door.close()
+
+    def authenticated(self, transport: object) -> None:
+        """Its caller is known: the connection is not closed for another."""
+        self._unauthenticated.pop(transport, None)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._door)
+            except ConnectionError:  # Its other end has gone already.
+                continue
+            except OSError as problem:
+                if problem.errno not in _EXHAUSTED:
+                    raise
+                log.error("no connection can be accepted: %s", problem.strerror)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            task = asyncio.create_task(self._handshake(connection))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+            self._remember(connection, task.cancel)
+
+    async def _handshake(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                self._protocol, connection, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_SECONDS
+            )
+        except (OSError, ssl.SSLError) as problem:
+            log.debug("a connection did not come about: %s", problem)
+            connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        else:
+            self._remember(transport, transport.abort)
+        finally:
+            self._unauthenticated.pop(connection, None)
+
+    def _remember(self, key: object, close: Callable[[], object]) -> None:
+        self._unauthenticated[key] = close
+        while len(self._unauthenticated) > MOST_UNAUTHENTICATED:
+            self._unauthenticated.popitem(last=False)[1]()

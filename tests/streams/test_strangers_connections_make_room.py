@@ -1,0 +1,83 @@
+"""Connections without credentials to the node's port: they keep nobody out, end no session, and use up no files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.kit.kubectl import Kubectl, newest
+from tests.kit.stream_node import Plane, StreamNode
+from tests.kit.waiting import eventually
+
+from pilothouse.node.serving.listener import MOST_UNAUTHENTICATED
+
+MANY = 3 * MOST_UNAUTHENTICATED
+
+
+@pytest.fixture
+def kubectl(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    home = tmp_path_factory.getbasetemp() / "kubectl-newest"
+    return Kubectl(newest(), plane.server.target.kubeconfig, home)
+
+
+@contextlib.asynccontextmanager
+async def strangers(port: int, *, handshake: bool) -> AsyncIterator[None]:
+    """Many connections that say nothing more."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    writers = []
+    try:
+        for _ in range(MANY):
+            tls = {"ssl": context} if handshake else {}
+            with contextlib.suppress(OSError):
+                writers.append((await asyncio.open_connection("127.0.0.1", port, **tls))[1])
+        yield
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+
+
+def connections_to(port: int) -> int:
+    """Of this process, which serves them: its ends of connections that are open."""
+    count = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(descriptor))) as each:
+            name = each.getsockname()
+            count += isinstance(name, tuple) and name[1] == port
+    return count
+
+
+@pytest.mark.parametrize("handshake", [False, True])
+async def test_they_are_few_and_nobody_is_kept_out(
+    node: StreamNode, kubectl: Kubectl, handshake: bool
+) -> None:
+    await node.start("web", "echo hello; sleep 1000")
+    async with strangers(node.port, handshake=handshake):
+
+        async def few() -> bool:
+            return connections_to(node.port) <= MOST_UNAUTHENTICATED + 8
+
+        await eventually(few, seconds=30)
+        assert (await kubectl("logs", "web")).ok() == "hello\n"
+
+
+async def test_a_session_of_somebody_known_goes_on(node: StreamNode, kubectl: Kubectl) -> None:
+    await node.start("web", "sleep 1000")
+    session = asyncio.create_task(
+        kubectl("exec", "web", "--", "sh", "-c", "echo up; sleep 3; echo still here")
+    )
+
+    async def asked() -> bool:
+        return connections_to(node.port) > 1  # The socket that listens counts as well.
+
+    try:
+        await eventually(asked, seconds=30)
+        async with strangers(node.port, handshake=True):
+            assert (await session).ok() == "up\nstill here\n"
+    finally:
+        session.cancel()
