@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pilothouse.meta import cel_ast as ast
 from pilothouse.meta.cel_functions import FUNCTIONS
-from pilothouse.meta.regular_expressions import rough_size, size_of
+from pilothouse.meta.regular_expressions import MAX_STEPS_AGAIN, rough_size, size_of
 from pilothouse.meta.schema import Schema
 
 CALL_LIMIT: Final = 1_000_000
@@ -42,8 +42,6 @@ _OWN: Final = 100
 """A call of a function that is written in Python."""
 _LARGEST_PATTERN: Final = 200_000
 """The evaluator refuses what is larger."""
-_SEARCH_LIMIT: Final = 200_000
-"""More than what ``findAll`` does before it stops by itself; see ``regular_expressions``."""
 
 Reading = tuple[int, "Extent"]
 Scope = Mapping[str, "Extent"]
@@ -468,9 +466,13 @@ def _format(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
 
 def _regular(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> int:
     """A search by a regular expression: it is compiled, then run over the text."""
-    pattern = ast.literal_text(nodes[1])
-    size = extents[1].pattern_size if pattern is None else size_of(pattern)
+    size = _pattern_size(extents, nodes)
     return 4 * size + 100 + extents[0].length * size // 4
+
+
+def _pattern_size(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> int:
+    pattern = ast.literal_text(nodes[1])
+    return extents[1].pattern_size if pattern is None else size_of(pattern)
 
 
 def _matches(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
@@ -483,7 +485,7 @@ def _find(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
 
 def _find_all(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
     length = extents[0].length
-    again = min(length * length // 10, _SEARCH_LIMIT)
+    again = min(length * length * _pattern_size(extents, nodes) // 8, MAX_STEPS_AGAIN // 4)
     made = _Made(length + 1, 2 * length + 2, _text(length))
     return _OWN + _regular(extents, nodes) + 20 * length + again, made
 

@@ -20,6 +20,8 @@ from typing import Any, Final
 MAX_STEPS: Final = 10_000_000
 """Instructions times bytes that one search may take; some 100 ms at worst, usually a hundredth of that."""
 
+MAX_STEPS_AGAIN: Final = 2_000_000
+"""The same, of all searches after the first match."""
 _COUNT: Final = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}", re.ASCII)
 _PER_CHARACTER: Final = 14
 """As many instructions as a character of an expression needs at most, unless it names a class of Unicode."""
@@ -60,21 +62,21 @@ class RegularExpression:
     def find_all(self, text: str, limit: int = -1) -> list[str]:
         """The matches that don't overlap, from the left; all of them if ``limit`` is negative.
 
-        After each match the search begins anew and may look at all the rest, so the sum of these looks is limited, too.
+        After each match the search begins anew and may look at all the rest, with every instruction, so the sum of these
+        looks is limited, too.
         """
         data = text.encode(errors="surrogatepass")
         found: list[str] = []
-        left = MAX_STEPS
         if limit == 0:
             return found
-        left -= len(data) * self.size
-        if left < 0:
+        if len(data) * self.size > MAX_STEPS:
             raise _too_many(text, self.size)
+        left = MAX_STEPS_AGAIN
         for match in self._compiled.finditer(data):
             found.append(match.group(0).decode(errors="replace"))
             if 0 <= limit <= len(found):
                 break
-            left -= len(data) - match.end()
+            left -= (len(data) - match.end()) * self.size
             if left < 0:
                 raise _too_many(text, self.size)
         return found

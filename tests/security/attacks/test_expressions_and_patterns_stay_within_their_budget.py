@@ -111,6 +111,9 @@ ATTACKS = {
     "findAll looks ahead at every place": Attack(
         rule(TEXT, "self.findAll('a+b|a').size() > 0"), "a" * 200_000, "object", COSTLY
     ),
+    "findAll of many instructions looks ahead at every place": Attack(
+        rule(TEXT, "self.findAll('(a|b)*a(a|b){220}c|a').size() > 0"), "abbabaab" * 500, "object", COSTLY
+    ),
     "findAll again and again": Attack(
         rule(TEXTS, "self.all(t, t.findAll('a+b|a').size() > 0)"), ["a" * 1_000] * 500, "object", COSTLY
     ),
