@@ -175,8 +175,8 @@ class Plane:
 
 
 @contextlib.contextmanager
-def plane(folder: Path, *, count: int = 3) -> Iterator[Plane]:
-    """All of it, each node joined by a token of its own, at one server or the other."""
+def plane(folder: Path, *flags: str, count: int = 3) -> Iterator[Plane]:
+    """All of it, each node joined by a token of its own, at one server or the other, and started with these flags."""
     with machines(count) as lan, contextlib.ExitStack() as ending:
         etcd = EtcdCluster.start(folder / "etcd", members=3)
         ending.callback(etcd.stop)
@@ -196,7 +196,7 @@ def plane(folder: Path, *, count: int = 3) -> Iterator[Plane]:
             nodes.append(node)
         ending.callback(_end, nodes)
         for node in nodes:
-            node.start("--stop-pods")
+            node.start("--stop-pods", *flags)
         yield Plane(lan, etcd, [one, two], nodes)
 
 

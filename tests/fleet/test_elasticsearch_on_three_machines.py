@@ -170,7 +170,10 @@ class Demo:
 @contextlib.asynccontextmanager
 async def sailing(folder: Path) -> AsyncIterator[Demo]:
     file = archive(VERSION)
-    with told_limit() as variables, plane(folder) as fleet:
+    with (
+        told_limit() as variables,
+        plane(folder, *(f"--expose-path={each}" for each in variables.values())) as fleet,
+    ):
         await asyncio.to_thread(furnish, fleet, file, variables)
         async with fleet.api() as api:
             await api.create(StorageClass, FOLDERS)

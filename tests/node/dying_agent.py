@@ -113,7 +113,7 @@ def watch_system(data: Path, fate: Fate) -> None:
     """What is done to files below the folder, and processes that are begun, are points too."""
 
     def hear(event: str, args: tuple[Any, ...]) -> None:
-        if event == "subprocess.Popen":
+        if event in ("subprocess.Popen", "socket.sendmsg"):  # A shim, or a program that a shim is asked for.
             fate.reached("spawn")
         elif event in ("os.rename", "os.mkdir", "open", "os.rmdir", "os.remove"):
             path = str(args[0]) if args and isinstance(args[0], (str, bytes, os.PathLike)) else ""

@@ -262,8 +262,8 @@ async def test_programs_run_inside_pods_as_kube_apiserver_asks_for_it(
     text = "".join(f"{number:07d}\n" for number in range(100_000))
     assert (await real.kubectl("exec", "-i", "web-0", "--", "cat", stdin=text)).ok() == text
     (tmp_path / "here").write_text(text)
-    (await real.kubectl("cp", str(tmp_path / "here"), f"web-0:{tmp_path}/there")).ok()
-    assert (await real.kubectl("exec", "web-0", "--", "md5sum", f"{tmp_path}/there")).ok().split()[0] == (
+    (await real.kubectl("cp", str(tmp_path / "here"), "web-0:/tmp/there")).ok()
+    assert (await real.kubectl("exec", "web-0", "--", "md5sum", "/tmp/there")).ok().split()[0] == (
         hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
     )
     async with on_a_terminal(

@@ -181,6 +181,15 @@ def test_it_does_not_make_itself_more_attractive(shop: Shop, patch: Json, field:
     assert f"{field}: a node may not" in said
 
 
+def test_it_does_not_come_back_from_a_cordon(shop: Shop) -> None:
+    shop.send("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}, type=MERGE, user=N1).expect(200)
+    said = shop.refused(
+        shop.send("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}, type=MERGE, user=N1)
+    )
+    assert "spec.unschedulable: a node that was cordoned may not uncordon itself" in said
+    shop.send("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}, type=MERGE).expect(200)
+
+
 def test_it_registers_under_its_own_name_only(shop: Shop) -> None:
     n3 = node("n3")
     taints = {"taints": [{"key": "a", "effect": "NoSchedule"}]}

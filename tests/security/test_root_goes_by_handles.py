@@ -69,6 +69,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "open_regular": ("os.open",),
         },
         "supervise/shim/view": {
+            "_copy_source": ("os.open",),
             "_open_part": ("os.open",),
         },
         "node/volumes/host_paths": {
@@ -273,6 +274,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "awaited": ("os.listdir",),
         },
         "supervise/shim/becoming": {
+            "set_oom_score": ("open",),
             "join": ("open",),
         },
         "supervise/shim/descending": {
@@ -285,9 +287,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "supervise/shim/following": {
             "Program._open_streams": ("os.open",),
         },
-        "supervise/shim/life": {
-            "_score": ("open",),
-        },
+        "supervise/shim/life": {},
         "supervise/shim/mounting": {
             "mount_sys": ("os.makedirs",),
         },

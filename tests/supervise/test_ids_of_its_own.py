@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -16,6 +18,7 @@ pytestmark = needs_root
 
 FIRST = 0xFFFD0000
 IDS = IdRange(FIRST)
+NS_GET_OWNER_UID = 0xB704
 
 
 @pytest.fixture
@@ -43,6 +46,15 @@ async def test_it_is_root_inside_and_nobody_outside(views: Box, volume: Path) ->
     status = Path(f"/proc/{container.pid}/status").read_text().splitlines()  # noqa: ASYNC240
     owners = {line.split()[0]: set(line.split()[1:]) for line in status if line.startswith(("Uid", "Gid"))}
     assert owners == {"Uid:": {str(FIRST)}, "Gid:": {str(FIRST)}}
+
+
+async def test_its_namespace_is_not_charged_to_root(views: Box) -> None:
+    """Who owns a user namespace pays for the message queues, signals and inotify instances that are used in it."""
+    container = await views.run("sleep", "1000", ids=IDS)
+    owner = array.array("I", [0])
+    with open(f"/proc/{container.pid}/ns/user") as namespace:  # noqa: ASYNC230
+        fcntl.ioctl(namespace, NS_GET_OWNER_UID, owner)
+    assert owner[0] == FIRST
 
 
 async def test_owners_in_a_volume_are_what_they_are_on_disk(views: Box, volume: Path) -> None:

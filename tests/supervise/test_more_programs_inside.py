@@ -99,6 +99,13 @@ async def test_without_input_there_is_none(box: Box) -> None:
     assert await run(container, "cat; echo done") == (0, "done\n", "")
 
 
+async def test_it_is_killed_as_readily_as_the_container_when_memory_runs_out(box: Box) -> None:
+    container = await box.run("sleep", "1000", oom_score_adj=700)
+    entered = await container.enter(["cat", "/proc/self/oom_score_adj"])
+    assert await entered.stdout.read() == b"700\n"
+    await entered.close()
+
+
 async def test_a_terminal_is_one(box: Box) -> None:
     container = await box.run("sleep", "1000")
     entered = await container.enter(["/bin/sh"], tty=True, stdin=True)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.kit.containers import INSTALLATION, PLAIN_VIEW, Box, with_mounts
+from tests.kit.containers import INSTALLATION, PLAIN_VIEW, Box, needs_ordinary_user, with_mounts
 
 SCOPED = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 6
 """Whether this kernel's Landlock can tell abstract sockets apart."""
@@ -101,6 +101,16 @@ async def test_terminals_of_others_are_not_there(views: Box) -> None:
     finally:
         os.close(master)
         os.close(slave)
+
+
+@needs_ordinary_user
+async def test_the_interpreter_that_it_was_started_by_is_a_copy(views: Box) -> None:
+    """By this name a program gets what it was started by, on the machine's own mount, and could change its mode."""
+    container = await views.run(
+        "/proc/self/exe", "-I", "-S", "-c", "import os; print(os.readlink('/proc/self/exe'))", view=SEEN
+    )
+    await container.exited()
+    assert views.output(container)[0].startswith("/memfd:interpreter")
 
 
 async def test_it_sees_no_cgroups_but_its_own(views: Box) -> None:

@@ -21,7 +21,7 @@ AWAY = 120.0
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_two_minutes_without_an_api_server(tmp_path: Path) -> None:
-    async with Harbour.open(tmp_path, versions=("8.17.0",)) as harbour:
+    async with Harbour.open(tmp_path, "--liveness-period=0s", versions=("8.17.0",)) as harbour:
         demo = await harbour.cluster("demo", pools=[pool("data", 2)])
         await demo.until(lambda seen: seen.is_done)
         crew = Crew(harbour, demo)

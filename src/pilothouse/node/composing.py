@@ -23,7 +23,7 @@ from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.parts import Image, NotYet
 from pilothouse.node.seccomp import seccomp_filter
 from pilothouse.node.whereabouts import LOG
-from pilothouse.supervise.launching import IdRange, Launch, LogPolicy, Mount, View
+from pilothouse.supervise.launching import IdRange, Launch, LogPolicy, Mount, User, View
 from pilothouse.supervise.shim.rootfs import PROGRAMS
 
 MESSAGE_PATH: Final = "/dev/termination-log"
@@ -63,6 +63,7 @@ def compose(
     if not container.get("command"):
         _check_seen(image, setting.machine)
     user = security.user(pod, container, image.user, setting.agent)
+    _check_range(user, setting.ids)
     env = {"HOME": _home(setting.agent.uid if user is None else user.uid), **env}
     mounts = []
     if image.root is not None and image.mount_at:
@@ -97,6 +98,18 @@ def compose(
         seccomp=seccomp_filter(pod, container, capabilities, setting.profiles),
         log=LogPolicy(str(folder.attempt(attempt) / LOG)),
     )
+
+
+def _check_range(user: User | None, ids: IdRange | None) -> None:
+    """A pod with ids of its own has so many of them. Raises ``NotYet``."""
+    if user is None or ids is None:
+        return
+    if beyond := [each for each in (user.uid, user.gid, *user.groups) if each >= ids.count]:
+        raise NotYet(
+            _ERROR,
+            f"id {beyond[0]} is more than a pod with user ids of its own has (0 to {ids.count - 1}); choose a lower one in "
+            "securityContext, or set hostUsers: true in a namespace at level privileged",
+        )
 
 
 def _check_seen(image: Image, machine: Sequence[str]) -> None:

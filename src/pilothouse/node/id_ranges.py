@@ -29,6 +29,8 @@ from pilothouse.supervise.launching import IdRange
 
 SIZE: Final = 65536
 CLAIMS: Final = RUN / "ids"
+_DRAFT: Final = "draft"
+"""A claim that is being written: under its own name it is there whole or not at all."""
 UNAVAILABLE: Final = "UserNamespaceUnavailable"
 
 
@@ -81,11 +83,15 @@ class IdRanges:
             with self._locked() as folder:
                 first = self._choose(folder, pod.first_id)
                 content = msgspec.json.encode(_Claim(self._pods, pod.uid))
-                file = os.open(
-                    str(first), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder
+                draft = os.open(
+                    _DRAFT,
+                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
+                    0o600,
+                    dir_fd=folder,
                 )
-                with open(file, "wb") as opened:
+                with open(draft, "wb") as opened:
                     opened.write(content)
+                os.rename(_DRAFT, str(first), src_dir_fd=folder, dst_dir_fd=folder)
             self._held[pod.uid] = first
         if pod.first_id != self._held[pod.uid]:
             pod.first_id = self._held[pod.uid]

@@ -10,10 +10,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Final
 
 import pilothouse
 
+_PARTS: Final = ("bin", "lib", "lib64", "pyvenv.cfg")
+"""Of an interpreter's or environment's folder; it may hold other files, with passwords of a package index say."""
+
 
 def installation() -> tuple[str, ...]:
-    """What has to be there for this very program to run."""
-    return (sys.prefix, sys.base_prefix, str(Path(pilothouse.__file__).parent), sys.executable)
+    """What has to be there for this very program to run: its interpreter, its libraries wherever they are, itself."""
+    prefixes = [Path(sys.prefix, part) for part in _PARTS] + [Path(sys.base_prefix, part) for part in _PARTS]
+    libraries = [Path(each) for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
+    own = [Path(pilothouse.__file__).parent, Path(sys.executable)]
+    return tuple(dict.fromkeys(str(each) for each in (*prefixes, *libraries, *own) if each.exists()))

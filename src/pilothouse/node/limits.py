@@ -43,10 +43,12 @@ def limits_of(container: Tree, *, pids: int | None, throttles: tuple[Throttle, .
     )
 
 
-def weight_of(containers: Iterable[Tree]) -> Limits:
-    """What a pod weighs against other pods: the processors that its containers ask for together. They are limited one by one."""
+def weight_of(containers: Iterable[Tree], pids: int | None = None) -> Limits:
+    """What a pod weighs against other pods: the processors that its containers ask for together. They are limited one by one, but for
+    processes: of those all of them together have so many.
+    """
     asked = (limits_of(each, pids=None).cpu_request for each in containers)
-    return Limits(cpu_request=sum(each or 0.0 for each in asked))
+    return Limits(cpu_request=sum(each or 0.0 for each in asked), pids=pids)
 
 
 def broken_promises(complaints: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ outfitter.images, outfitter.not_enforced          # what came of it, for the pod
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -103,7 +104,10 @@ class Outfitter:
     def _shared_memory(self) -> Iterator[str]:
         """Where volumes in memory are of an agent that can't mount: seen by a ``hostPath`` of ``/dev/shm`` else."""
         if not self._agent.is_root:
-            yield from map(str, Path("/dev/shm").glob(f"pilothouse-{self._agent.uid}-*"))
+            for each in Path("/dev/shm").glob(f"pilothouse-{self._agent.uid}-*"):
+                # Others can make links of that name: what they lead to would be covered.
+                if stat.S_ISDIR((found := each.lstat()).st_mode) and found.st_uid == self._agent.uid:
+                    yield str(each)
 
     def _ids(self, pod: Object) -> IdRange | None:
         """The machine's ids that are the pod's own. Raises ``NotYet``."""
@@ -117,7 +121,7 @@ class Outfitter:
         raise NotYet(
             UNAVAILABLE,
             f"pods can't have user ids of their own on this node: {survey.why}; put its data folder on a filesystem, and "
-            "the machine on a kernel, that can (Linux 5.12, ext4 or xfs), or start it with --allow-host-users to run pods "
+            "the machine on a kernel, that can (Linux 6.3, ext4 or xfs), or start it with --allow-host-users to run pods "
             "with the machine's own ids",
         )
 
@@ -137,7 +141,7 @@ class Outfitter:
         group = self._parts.groups.group(group_name(pod.uid, part.name))
         try:
             self._parts.groups.group(pod_group(pod.uid)).make(
-                weight_of(each.spec for each in parts(pod.spec))
+                weight_of((each.spec for each in parts(pod.spec)), self._settings.pids)
             )
             complaints = group.make(limits)
         except OSError as problem:

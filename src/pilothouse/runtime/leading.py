@@ -11,6 +11,7 @@ the server knows it too. Losing the lease stops decisions, not the process, whic
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,9 @@ from pilothouse.client.fence import Fence
 from pilothouse.client.leases import Leadership
 
 log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+"""How often to look whether a term that ran out goes on after all."""
 
 
 class Deposed(Exception):
@@ -85,8 +89,11 @@ class Elected:
                     raise RuntimeError("decisions came to an end")
             except Deposed as problem:
                 log.warning("decisions stop: %s", problem)
-                while self._term == term:
-                    await self._change()
+                # A renewal that is answered late may give the same term back, of which nobody is told.
+                while self._term == term and self._leadership.fence is None:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_SECONDS):
+                            await self._change()
 
     async def _change(self) -> None:
         self._changed.clear()

@@ -43,6 +43,7 @@ class Space:
         self._reserve = Reserve(file.parent)
         self._updated = 0
         """Bytes of updates since the disk is full, or since they were last forgotten."""
+        self._is_reserve_missing = False
         self._pages_are_reserve = False
         self.full = False
         if full:
@@ -85,12 +86,14 @@ class Space:
 
     def keep_back(self) -> None:
         """Make the reserve. Where there is no room for it, that is said, and looked at again later."""
-        if not self.full and not self._reserve.make():
+        made = self.full or self._reserve.make()
+        if not made and not self._is_reserve_missing:
             _log.warning(
                 "%s: no room to keep %d MiB back for when the disk is full",
                 self._file.parent,
                 self._reserve.size >> 20,
             )
+        self._is_reserve_missing = not made
 
     def look(self) -> None:
         """See whether there is room again."""

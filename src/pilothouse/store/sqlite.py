@@ -449,12 +449,10 @@ class SqliteStore:
     async def _keep_space(self, after: float) -> None:
         """Keep disk space back; once it was needed, as soon as there is room again."""
         await asyncio.sleep(after)
-        await self._commits.between(self._space.keep_back)
         while not self._damage:
+            with contextlib.suppress(apsw.Error):
+                await self._commits.between(self._space.look if self._space.full else self._space.keep_back)
             await asyncio.sleep(_LOOK_SECONDS)
-            if self._space.full:
-                with contextlib.suppress(apsw.Error):
-                    await self._commits.between(self._space.look)
 
     async def _read(self, read: Callable[[], _R]) -> _R:
         try:

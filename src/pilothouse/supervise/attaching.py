@@ -124,6 +124,11 @@ def connect(folder: Path, name: str) -> socket.socket:
         return connection
     except (FileNotFoundError, ConnectionRefusedError):
         connection.close()
+        if name != records.ATTACH and (folder / records.ATTACH).exists():
+            raise LaunchError(
+                "NotRunning",
+                "the container was started by an earlier release, which can't run further programs in it; restart it",
+            ) from None
         raise LaunchError(
             "NotRunning", "the container is not running, so there is nothing to attach to"
         ) from None

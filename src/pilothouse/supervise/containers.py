@@ -33,7 +33,7 @@ from pilothouse.supervise.identifying import Gone, Handle, Identity, boot_id
 from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
 from pilothouse.supervise.records import State
 from pilothouse.supervise.shim.descending import kill_below, kill_session
-from pilothouse.supervise.spawning import in_memory, lean_command, read_all
+from pilothouse.supervise.spawning import in_memory, interpreter, lean_command, read_all
 
 START_SECONDS = 60.0
 """How long mounts and the program's own loading may take. A network filesystem that hangs is told, not waited for."""
@@ -224,6 +224,7 @@ def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[byt
         with (folder / records.SHIM_LOG).open("ab") as log:
             shim = subprocess.Popen(
                 lean_command("life", str(folder)),
+                executable=interpreter(),
                 stdin=order,
                 stdout=writer,
                 stderr=log,

@@ -119,6 +119,7 @@ async def enter(
         "seccomp": launch.seccomp,
         "capabilities": msgspec.to_builtins(launch.capabilities),
         "cgroups": list(launch.cgroups),
+        "oom_score_adj": launch.oom_score_adj,
         "umask": launch.umask,
         "no_new_privileges": launch.no_new_privileges,
         "tty": tty,
@@ -182,7 +183,11 @@ class _Ends:
         """As asyncio's streams, which own them from here on."""
         terminal = None
         if self.tty:
-            self._stdout = receive_terminal(self._stdout)
+            channel, self._stdout = self._stdout, -1
+            try:
+                self._stdout = receive_terminal(channel)
+            except OSError as error:
+                raise LaunchError("StartFailed", f"its terminal was not passed on: {error}") from None
             terminal = os.dup(self._stdout)
             if self._typed:
                 self._stdin = os.dup(self._stdout)

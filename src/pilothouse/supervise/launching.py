@@ -55,6 +55,8 @@ class Mount(Struct, frozen=True):
     target: str
     part: str = ""
     """A path in the source that is mounted instead of all of it. No link in it is followed, whoever puts one there meanwhile."""
+    foreign: bool = False
+    """A path that a user has named: it is refused if it leads into a hidden folder, at the moment when it is mounted."""
     kind: Literal["bind", "tmpfs"] = "bind"
     read_only: bool = False
     size: int | None = None

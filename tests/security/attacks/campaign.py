@@ -188,7 +188,7 @@ class Field:
             "inodes": {str(path): path.stat().st_ino for path in files[:10]},
             "sockets": [str(path) for folder in folders for path in folder.glob("**/*") if _is_socket(path)],
             "pids": [str(pid) for state in states for pid in (state.pid, state.shim_pid)],
-            "programs": [str(program.parent), sys.prefix],
+            "programs": [str(program.parent), f"{sys.prefix}/bin", f"{sys.prefix}/lib"],
             "program_files": [str(program)],
             "installation": [str(program.parents[1]), sys.prefix, sys.base_prefix],
             "device": device,

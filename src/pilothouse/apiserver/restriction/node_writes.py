@@ -131,6 +131,8 @@ def _check_node(node: str, call: Call, new: Object, old: Object | None) -> None:
             _refuse(call, new, f"metadata.{field}: a node may not set or change it")
     if old is not None and _taints(new) != _taints(old):
         _refuse(call, new, "spec.taints: a node may not change its taints")
+    if old is not None and _is_cordoned(old) and not _is_cordoned(new):
+        _refuse(call, new, "spec.unschedulable: a node that was cordoned may not uncordon itself")
     labels, earlier = metadata.get("labels") or {}, before.get("labels") or {}
     changed = {label for label in labels.keys() | earlier.keys() if labels.get(label) != earlier.get(label)}
     forbidden = sorted(filter(_is_reserved, changed))
@@ -156,6 +158,10 @@ def _within(domain: str, other: str) -> bool:
 
 def _taints(obj: Object) -> object:
     return (obj.get("spec") or {}).get("taints") or []
+
+
+def _is_cordoned(obj: Object) -> bool:
+    return bool((obj.get("spec") or {}).get("unschedulable"))
 
 
 def _check_claim(call: Call, new: Object, old: Object | None) -> None:

@@ -15,6 +15,7 @@ Kubernetes' rule, and the wait says which pod has to be deleted by hand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -64,6 +65,10 @@ class _Step(msgspec.Struct, frozen=True):
     settled: bool = False
 
 
+MOST_INTENTS: Final = 500
+"""Of one decision; what they change brings about the next."""
+
+
 def progress(scene: Scene) -> Plan:
     """The next steps of a set."""
     intents: list[Intent] = []
@@ -74,7 +79,7 @@ def progress(scene: Scene) -> Plan:
         if step.wait is not None:
             waits.append(step.wait)
         outgoing += sum(_outgoing(scene, intent) for intent in step.intents)
-        if not step.settled and not scene.wanted.parallel:
+        if (not step.settled and not scene.wanted.parallel) or len(intents) >= MOST_INTENTS:
             break
     if waits:
         intents.append(_together(waits))

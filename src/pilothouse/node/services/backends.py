@@ -110,37 +110,48 @@ def _of_service(
     if spec.get("sessionAffinity") == "ClientIP":
         config = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
         affinity = int(config.get("timeoutSeconds") or _THREE_HOURS)
+    ports = _ports(slices)
     for port in spec.get("ports") or ():
         if port.get("protocol", "TCP") != "TCP":
             continue
         name = f"{service.namespace}/{service.name}:{port.get('name') or port.get('port')}"
         owner = Owner("Service", *service.key)
         inside = _chosen(
-            slices, port.get("name") or "", node if spec.get("internalTrafficPolicy") == "Local" else ""
+            slices,
+            ports,
+            port.get("name") or "",
+            node if spec.get("internalTrafficPolicy") == "Local" else "",
         )
         if inside:
             yield At(spec["clusterIP"], int(port["port"])), Backend(owner, name, inside, affinity)
         if port.get("nodePort"):
             only = node if spec.get("externalTrafficPolicy") == "Local" else ""
-            outside = _chosen(slices, port.get("name") or "", only)
+            outside = _chosen(slices, ports, port.get("name") or "", only)
             if outside:
                 for address in addresses:
                     yield At(address, int(port["nodePort"])), Backend(owner, name, outside, affinity)
 
 
-def _chosen(slices: Sequence[Object], port: str, only: str) -> tuple[Endpoint, ...]:
+def _ports(slices: Sequence[Object]) -> list[dict[str, int]]:
+    """Of each slice, the numbers of its ports by their names."""
+    return [
+        {
+            one.get("name") or "": one["port"]
+            for one in each.get("ports") or ()
+            if one.get("protocol", "TCP") == "TCP" and one.get("port") is not None
+        }
+        for each in slices
+    ]
+
+
+def _chosen(
+    slices: Sequence[Object], ports: Sequence[Mapping[str, int]], port: str, only: str
+) -> tuple[Endpoint, ...]:
     """The endpoints of a port that connections may go to, in a fixed order. ``only``: those of this node; empty for all."""
     ready: set[Endpoint] = set()
     leaving: set[Endpoint] = set()
-    for each in slices:
-        number = next(
-            (
-                one.get("port")
-                for one in each.get("ports") or ()
-                if (one.get("name") or "") == port and one.get("protocol", "TCP") == "TCP"
-            ),
-            None,
-        )
+    for index, each in enumerate(slices):
+        number = ports[index].get(port)
         if number is None:
             continue
         for endpoint in each.get("endpoints") or ():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pilothouse.node.directory_handles import make_directory
+from pilothouse.node.directory_handles import make_directory, set_mode
 from pilothouse.node.volumes.keeping import KeepingError
 
 
@@ -30,6 +30,7 @@ class Directories:
         inner = folder / self.inner
         if inner.is_symlink() or not inner.is_dir():
             raise KeepingError(f"{inner}, where its files were, is gone from this node")
+        set_mode(folder, 0o700)
         return inner
 
     async def grow(self, folder: Path, size: int) -> None:
@@ -43,6 +44,7 @@ class Directories:
 
 
 def _make(inner: Path) -> None:
-    make_directory(inner.parent, 0o711)
+    # Closed to all others on the machine: a pod's files belong to real users there, and may be set-user-id.
+    make_directory(inner.parent, 0o700)
     # Whoever runs in the pod may write, as in an emptyDir; what is in it is for those alone who have it mounted.
     make_directory(inner, 0o777)

@@ -96,6 +96,7 @@ class Loops:
 
     async def _mounted_now(self, folder: Path) -> Path:
         target = folder / self.inner
+        set_mode(folder, 0o700)
         if at(mounts(), target) is not None:
             return target
         target.mkdir(exist_ok=True)
@@ -106,7 +107,8 @@ class Loops:
                 free = (await run("losetup", "--find")).strip()
                 _node(free)
                 device = (await run("losetup", "--find", "--show", str(disk))).strip()
-            await run("mount", device, str(target))
+            # A pod's files belong to real users of the machine, and may be set-user-id.
+            await run("mount", "-o", "nosuid,nodev", device, str(target))
         finally:
             # From now on the device goes with its last mount, in whichever namespace that is; without one, whatever came between, at once.
             await _detach(disk)
@@ -150,7 +152,7 @@ class Loops:
 
 
 def _made(inner: Path) -> None:
-    inner.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+    inner.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     inner.mkdir(exist_ok=True)
 
 

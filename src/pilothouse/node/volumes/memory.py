@@ -55,8 +55,10 @@ class Memory:
         """A folder for all users of the pod. Raises OSError."""
         folder = self.folder(pod_uid) / name
         folder.mkdir(exist_ok=True)
-        if size and self._mounts and at(mounts(), folder) is None:
-            mount("tmpfs", folder, "tmpfs", NO_SUID | NO_DEVICES, f"size={size},mode=1777")
+        if self._mounts and at(mounts(), folder) is None:
+            # One of its own also without a limit: it must not take the room of others' secrets.
+            limit = f"size={size}," if size else ""
+            mount("tmpfs", folder, "tmpfs", NO_SUID | NO_DEVICES, f"{limit}mode=1777")
         return folder
 
     def release(self, pod_uid: str) -> None:

@@ -67,6 +67,7 @@ def mounts(
                 source=str(source),
                 target=each["mountPath"],
                 part="" if part == "." else part,
+                foreign=volume.host and not (held is not None and asked),
                 read_only=volume.read_only or bool(each.get("readOnly")),
                 is_file=not real.is_dir(),
                 mapped=True,

@@ -47,6 +47,16 @@ def join(cgroups: list[str]) -> None:
             raise Refusal("CgroupRefused", f"can't enter the cgroup {folder}: {error.strerror}") from None
 
 
+def set_oom_score(value: int | None) -> None:
+    """How readily the kernel kills it when memory runs out. Below our own only with privileges: then it stays ours."""
+    if value is not None:
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write(f"{value}")
+        except PermissionError as error:
+            os.write(2, f"oom_score_adj {value}: {error.strerror}\n".encode())
+
+
 def take_stdio(stdin: int, stdout: int, stderr: int) -> None:
     """None of them may be 0, 1 or 2 already."""
     for number, descriptor in enumerate((stdin, stdout, stderr)):

@@ -57,6 +57,7 @@ def main() -> None:
 
 def _run(entry: EntryShape, answer: int) -> int:
     becoming.join(entry["cgroups"])
+    becoming.set_oom_score(entry["oom_score_adj"])
     if entry["confined"]:
         # The child is in the container's PID namespace before it is its program: what it has open is not for those in there.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)

@@ -12,6 +12,7 @@ import fcntl
 import marshal
 import os
 import struct
+import sys
 
 SECONDS = 5.0
 """How long a request may take to come in once its connection is there."""
@@ -55,20 +56,31 @@ class Entries:
             if len(passed) == _DESCRIPTORS:
                 _spawn(marshal.loads(message), passed)
         except (OSError, EOFError, ValueError, TypeError) as error:
-            os.write(2, f"enter.sock: {type(error).__name__}: {error}\n".encode())
+            _refuse(passed, f"{type(error).__name__}: {error}")
         finally:
             for each in passed:
                 os.close(each)
             connection.close()
 
 
+def _refuse(passed: list[int], why: str) -> None:
+    """Who asked hears it where the helper would have answered."""
+    os.write(2, f"enter.sock: {why}\n".encode())
+    if len(passed) == _DESCRIPTORS:
+        try:
+            os.write(passed[4], f"StartFailed\nthe container's shim can't start a program: {why}".encode())
+        except OSError:  # Nobody waits any more.
+            pass
+
+
 def _spawn(argv: list[str], passed: list[int]) -> None:
     """With the descriptors as 0, 1, 2, and so on."""
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _FREE) for each in passed]
     try:
+        # What we run ourselves, under our own name: it may be a copy, or have been replaced meanwhile.
         os.posix_spawn(
-            argv[0],
-            argv,
+            "/proc/self/exe",
+            [sys.executable, *argv[1:]],
             {},
             file_actions=[(os.POSIX_SPAWN_DUP2, each, number) for number, each in enumerate(moved)],
             setsid=True,

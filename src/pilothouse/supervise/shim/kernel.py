@@ -20,10 +20,12 @@ MS_REMOUNT = 0x20
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_SLAVE = 0x80000
+_MS_PRIVATE = 0x40000
 MNT_DETACH = 0x2
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+PR_SET_KEEPCAPS = 8
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
@@ -142,13 +144,12 @@ def create_files_as(uid: int, gid: int) -> None:
     _libc.setfsgid(ctypes.c_uint(gid))
     _libc.setfsuid(ctypes.c_uint(uid))
     # A change away from root takes the rights over files out of the effective set, not out of the permitted one.
-    with open("/proc/self/status") as status:
-        permitted = next(int(line.split()[1], 16) for line in status if line.startswith("CapPrm"))
-    set_capabilities(permitted)
+    raise_capabilities()
 
 
 def _set_attributes(folder: int, path: str, lookup: int, flags: int, user_namespace: int = 0) -> None:
-    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, user_namespace)
+    # Nothing that is mounted on the machine later appears in it.
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, _MS_PRIVATE, user_namespace)
     _called(
         _MOUNT_SETATTR,
         ctypes.c_int(folder),
@@ -220,6 +221,13 @@ def _called(number: int, *arguments: object, subject: str = "") -> int:
     result = int(_libc.syscall(ctypes.c_long(number), *arguments))
     _checked(result, subject)
     return result
+
+
+def raise_capabilities() -> None:
+    """Make all effective that are permitted."""
+    with open("/proc/self/status") as status:
+        permitted = next(int(line.split()[1], 16) for line in status if line.startswith("CapPrm"))
+    set_capabilities(permitted)
 
 
 def set_capabilities(kept: int) -> None:

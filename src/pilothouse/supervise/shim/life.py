@@ -18,7 +18,7 @@ import sys
 import time
 
 from pilothouse.supervise.shim import becoming, kernel, view
-from pilothouse.supervise.shim.following import Program, follow
+from pilothouse.supervise.shim.following import Program, follow, oom_kills
 from pilothouse.supervise.shim.logs import Files
 from pilothouse.supervise.shim.namespaces import enter_namespaces, enter_user_namespace, make_user_namespace
 from pilothouse.supervise.shim.refusing import Refusal
@@ -114,6 +114,9 @@ def _start(launch: LaunchShape, shim: str) -> Program:
             )
             os.write(go, b"+")
             word = _line(told)
+        elif not word:
+            os.waitpid(pid, 0)
+            raise Refusal("StartFailed", _killed_early(launch, program))
         if word:
             os.waitpid(pid, 0)
             if os.path.exists("state.json"):
@@ -126,12 +129,19 @@ def _start(launch: LaunchShape, shim: str) -> Program:
         os.close(go)
 
 
+def _killed_early(launch: LaunchShape, program: Program) -> str:
+    """Why it ended before it was ready, which it would have said if it could."""
+    if oom_kills(launch["cgroups"]) > program.oom_before:
+        return "it was killed for want of memory while it was started; give it more than a few MiB"
+    return "it was killed while it was started"
+
+
 def _child(launch: LaunchShape, program: Program, users: int, telling: int, going: int) -> None:
     """Does not return. `users` is the user namespace that the program is to be in, or -1."""
     seen, user = launch["view"], launch["user"]
     try:
         becoming.join(launch["cgroups"])
-        _score(launch["oom_score_adj"])
+        becoming.set_oom_score(launch["oom_score_adj"])
         mapped = (
             enter_namespaces(user, told_by=lambda pid: _say(telling, f"{pid}\n"))
             if seen is not None
@@ -198,7 +208,7 @@ def _build_view(launch: LaunchShape, seen: ViewShape, users: int, *, mapped: boo
 
 def _home(launch: LaunchShape, *, mapped: bool) -> HomeShape | None:
     """The folder that HOME names, and whose it is on the machine; None if there is no need to make one."""
-    path, user = launch["env"].get("HOME", ""), launch["user"]
+    path, user = os.path.normpath(launch["env"].get("HOME", "")), launch["user"]
     if not path.startswith(("/home/", "/root/", "/var/", "/tmp/")):
         return None
     if user is None or mapped:
@@ -215,16 +225,6 @@ def _end_if_alone(going: int) -> None:
     except BlockingIOError:
         return
     os._exit(1)
-
-
-def _score(value: int | None) -> None:
-    """How readily the kernel kills it when memory runs out. Below our own only with privileges: then it stays ours."""
-    if value is not None:
-        try:
-            with open("/proc/self/oom_score_adj", "w") as file:
-                file.write(f"{value}")
-        except PermissionError as error:
-            os.write(2, f"oom_score_adj {value}: {error.strerror}\n".encode())
 
 
 def _reserve_exit() -> None:

@@ -37,6 +37,7 @@ def make_user_namespace(ids: IdsShape) -> int:
     if (pid := os.fork()) == 0:
         try:
             os.close(end)
+            _own_as(ids["first"])
             kernel.unshare(kernel.CLONE_NEWUSER)
             os.write(entered, b"+")
             os.read(ended, 1)  # Until its other end is closed, by us or by our death.
@@ -60,6 +61,17 @@ def make_user_namespace(ids: IdsShape) -> int:
         os.close(inside)
         os.close(end)
         os.waitpid(pid, 0)
+
+
+def _own_as(uid: int) -> None:
+    """Be a user of the machine that is nobody, with root's capabilities: who makes a namespace is charged for what is used in it, so
+    that pods would use up root's message queues, inotify instances and signals.
+    """
+    kernel.prctl(kernel.PR_SET_KEEPCAPS, 1)
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    kernel.raise_capabilities()
 
 
 def enter_user_namespace(namespace: int) -> None:

@@ -10,6 +10,7 @@ Whatever else the machine has is not there: no list of what is secret has to be 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -28,15 +29,17 @@ PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = frozenset((
     "alternatives", "bash.bashrc", "bindresvport.blacklist", "ca-certificates", "ca-certificates.conf", "crypto-policies",
     "debian_version", "ethertypes", "fonts", "gai.conf", "group", "host.conf", "inputrc", "libaudit.conf", "localtime",
-    "magic", "magic.mime", "mailcap", "maven", "mime.types", "mke2fs.conf", "mtab", "netconfig", "networks", "nsswitch.conf",
-    "passwd", "perl", "profile", "profile.d", "protocols", "resolv.conf", "rpc", "services", "sgml", "shells", "skel",
+    "magic", "magic.mime", "mailcap", "mime.types", "mke2fs.conf", "mtab", "netconfig", "networks", "nsswitch.conf",
+    "passwd", "perl", "profile", "protocols", "resolv.conf", "rpc", "services", "sgml", "shells", "skel",
     "terminfo", "timezone", "xattr.conf", "xdg", "xml",
     # Of these, only what everybody may know.
-    "ssl/certs", "ssl/openssl.cnf", "pki/ca-trust", "pki/java", "pki/nssdb", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf",
+    "ssl/certs", "ssl/openssl.cnf", "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf",
 ))
 _ETC_PREFIXES = ("java-", "java", "jvm-", "ld.so.", "ld-musl-", "locale", "lsb-release", "python3")
 _ETC_SUFFIXES = ("-release",)
 # fmt: on
+
+_MOST_LINKS = 40
 
 FOLDERS = (
     ("run", 0o755),
@@ -124,7 +127,7 @@ def _show(source: str, target: str) -> bool:
 
 def links_and_ends(path: str) -> Iterator[str]:
     """Every symbolic link on the way to a path of the machine, and where it leads in the end; none of them through another link."""
-    done, rest = "/", _names(path)
+    done, rest, followed = "/", _names(path), 0
     while rest:
         name = rest.pop(0)
         if name == "..":
@@ -133,6 +136,8 @@ def links_and_ends(path: str) -> Iterator[str]:
         here = os.path.join(done, name)
         if os.path.islink(here):
             yield here
+            if (followed := followed + 1) > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             target = os.readlink(here)
             done, rest = "/" if target.startswith("/") else done, _names(target) + rest
         else:

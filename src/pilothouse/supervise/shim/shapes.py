@@ -29,6 +29,7 @@ class MountShape(TypedDict):
     source: str
     target: str
     part: str
+    foreign: bool
     kind: str
     read_only: bool
     size: int | None
@@ -85,6 +86,7 @@ class EntryShape(TypedDict):
     seccomp: bytes
     capabilities: list[str] | None
     cgroups: list[str]
+    oom_score_adj: int | None
     umask: int
     no_new_privileges: bool
     tty: bool

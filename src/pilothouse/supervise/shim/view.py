@@ -73,8 +73,8 @@ def build(
     tree = _Tree(read_only=view["read_only_root"])
     try:
         kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
-        sources = [_copy_source(each, user_namespace) for each in mounts]
-        hiding = _Hiding(view["hidden"], mounts)
+        hiding = _HiddenFolders(view["hidden"])
+        sources = [_copy_source(each, user_namespace, hiding) for each in mounts]
         tree.begin(folder, view["hostname"], view["machine"], cgroups)
         if view["masked"]:
             mask()
@@ -95,6 +95,7 @@ _SHM: MountShape = {
     "source": "shm",
     "target": "/dev/shm",
     "part": "",
+    "foreign": False,
     "kind": "tmpfs",
     "read_only": False,
     "size": None,
@@ -109,7 +110,7 @@ def _help(error: OSError) -> str:
     return f"; {HELP}" if error.errno in (errno.EPERM, errno.EACCES) else ""
 
 
-def _copy_source(mount: MountShape, user_namespace: int) -> int:
+def _copy_source(mount: MountShape, user_namespace: int, hiding: _HiddenFolders) -> int:
     """A copy of what will be mounted, as a tree that is mounted nowhere yet."""
     if mount["kind"] == "tmpfs":
         return _NOTHING
@@ -117,9 +118,12 @@ def _copy_source(mount: MountShape, user_namespace: int) -> int:
     mapped = mount["mapped"] and user_namespace >= 0
     held = -1
     try:
-        if mount["part"]:
-            held = _open_part(source, mount["part"])
-            source = f"/proc/self/fd/{held}"
+        # Held, so that what is checked is what is mounted, whatever becomes of its path.
+        held = (
+            _open_part(source, mount["part"]) if mount["part"] else os.open(source, os.O_PATH | os.O_CLOEXEC)
+        )
+        source = f"/proc/self/fd/{held}"
+        hiding.shown(os.readlink(source), mount)
         kind = os.stat(source).st_mode
         flags = kernel.MOUNT_ATTR_NOSUID | (kernel.MOUNT_ATTR_RDONLY if mount["read_only"] else 0)
         if not (stat.S_ISCHR(kind) or stat.S_ISBLK(kind)):
@@ -156,14 +160,21 @@ def _open_part(source: str, part: str) -> int:
     return held
 
 
-class _Hiding:
+class _HiddenFolders:
     """Folders that must not be seen, wherever something above them is shown."""
 
-    def __init__(self, hidden: list[str], mounts: list[MountShape]) -> None:
+    def __init__(self, hidden: list[str]) -> None:
         self._hidden = [os.path.realpath(path) for path in hidden]
-        self._shown = [
-            (os.path.realpath(each["source"]), each["target"]) for each in mounts if each["kind"] == "bind"
-        ]
+        self._shown: list[tuple[str, str]] = []
+
+    def shown(self, source: str, mount: MountShape) -> None:
+        """A path of the machine will be seen at a mount's target. Raises Refusal if a user has named what is hidden."""
+        if mount["foreign"] and any(source == path or source.startswith(path + "/") for path in self._hidden):
+            raise Refusal(
+                "MountFailed",
+                f"{mount['target']}: {source} is a folder of the node itself, which no pod sees",
+            )
+        self._shown.append((source, mount["target"]))
 
     def cover(self, machines: list[str]) -> None:
         for source, target in [*((path, path) for path in machines), *self._shown]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from pilothouse.api.kubernetes.pods.quality import quality_of_service
 from pilothouse.meta.kind import Object
+
+_LONGEST_GRACE: Final = 2**31 - 1
+"""Seconds. With more, the moment of a pod's end would have a year that clients can't read."""
 
 
 def default_pod(pod: Object) -> None:
@@ -43,7 +46,7 @@ def grace(pod: Object, asked: int | None) -> int:
         return 0
     if asked is not None:
         return asked
-    return int(spec.get("terminationGracePeriodSeconds") or 0)
+    return min(int(spec.get("terminationGracePeriodSeconds") or 0), _LONGEST_GRACE)
 
 
 def prepare_create(pod: Object) -> None:
