@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -188,7 +189,7 @@ class Field:
             "inodes": {str(path): path.stat().st_ino for path in files[:10]},
             "sockets": [str(path) for folder in folders for path in folder.glob("**/*") if _is_socket(path)],
             "pids": [str(pid) for state in states for pid in (state.pid, state.shim_pid)],
-            "programs": [str(program.parent), f"{sys.prefix}/bin", f"{sys.prefix}/lib"],
+            "programs": [str(program.parent), sysconfig.get_path("purelib")],
             "program_files": [str(program)],
             "installation": [str(program.parents[1]), sys.prefix, sys.base_prefix],
             "device": device,
