@@ -34,7 +34,7 @@ def test_each_step_does_what_it_says_and_nothing_stays(tmp_path: Path) -> None:
     for shown in (
         "hello-1 began at",
         "ErrImageNeverPull",
-        "pilothouse image import nginxinc/nginx-unprivileged:1.27",
+        "pilothouse image import nginx-unprivileged:1.27",
         "3 new pods have been updated",
     ):
         assert shown in " ".join(tour.stdout.split())  # Lines are wrapped.
