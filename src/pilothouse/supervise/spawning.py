@@ -48,21 +48,25 @@ def interpreter() -> str:
 @functools.cache
 def _copied(program: str) -> str:
     """The path of a sealed copy that runs; of the program itself if none does."""
-    copy = os.memfd_create("interpreter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with open(program, "rb") as source:
-        while os.sendfile(copy, source.fileno(), None, 1 << 24):
-            pass
-    fcntl.fcntl(copy, _F_ADD_SEALS, _SEALS)
-    path = f"/proc/{os.getpid()}/fd/{copy}"
     try:
+        path = _sealed_copy(program)
         subprocess.run([program, "-I", "-S", "-c", ""], executable=path, check=True, timeout=_TRIAL_SECONDS)
     except (OSError, subprocess.SubprocessError) as problem:
         log.warning(
             "containers can change the mode of %s: no copy of it in memory runs (%s)", program, problem
         )
-        os.close(copy)
         return program
     return path
+
+
+def _sealed_copy(program: str) -> str:
+    """Held for as long as we live. Raises OSError where programs in memory are not allowed."""
+    copy = os.memfd_create("interpreter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with open(program, "rb") as source:
+        while os.sendfile(copy, source.fileno(), None, 1 << 24):
+            pass
+    fcntl.fcntl(copy, _F_ADD_SEALS, _SEALS)
+    return f"/proc/{os.getpid()}/fd/{copy}"
 
 
 def in_memory(order: dict[str, Any]) -> int:
