@@ -53,8 +53,10 @@ async def test_nothing_runs_in_what_has_ended(kubectl: Kubectl, node: StreamNode
 async def test_a_terminal_is_one_and_has_a_size(kubectl: Kubectl, node: StreamNode) -> None:
     await node.start("web", "sleep 1000")
     async with on_a_terminal(kubectl, "exec", "-it", "web", "--", "sh", rows=33, columns=77) as terminal:
-        await terminal.type("stty size; tty -s && echo yes-a-terminal\n")
-        await terminal.until("33 77")
+        # Its size comes beside what is typed, as with kubelet.
+        await terminal.type("until [ \"$(stty size)\" = '33 77' ]; do sleep 0.05; done; stty size\n")
+        await terminal.until("33 77\r\n")
+        await terminal.type("tty -s && echo yes-a''-terminal\n")
         await terminal.until("yes-a-terminal")
         terminal.resize(44, 99)
         await terminal.type("until [ \"$(stty size)\" = '44 99' ]; do sleep 0.05; done; echo re''sized\n")
