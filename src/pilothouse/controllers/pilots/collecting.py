@@ -1,10 +1,12 @@
-"""A Pilot whose pod has been gone for a while, and that nobody wants back, goes too.
+"""Deletes a Pilot whose pod has been missing for a period, unless its set still wants the pod or its pilot is alive.
 
     Manager(…, [collecting(grace=3600.0)])
 
-While the set of a pod still wants it, its Pilot stays, however long the pod is away: it holds what is known of the instance.
-Otherwise the moment at which the pod was first seen missing is kept in the condition ``PodPresent``, so that it outlives the
-manager; time counts from then, or from the last start of the process if that was later.
+While the StatefulSet of a pod still wants it, the Pilot stays, however long the pod is away: it holds what is known of the
+instance. A pilot may also run outside any pod, on a machine of its own; as long as it renews its Lease, its Pilot stays.
+
+The moment at which the pod was first seen missing is kept in the condition ``PodPresent``, so that it outlives the manager.
+The period counts from then, from the last start of the process, or from the last renewal of the Lease, whichever is latest.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pilothouse.api.nouns import Pilot, Pod, StatefulSet
+from pilothouse.api.navigator.labels import pilot_lease
+from pilothouse.api.nouns import Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.controllers.stateful_sets.identity import split
@@ -29,7 +32,7 @@ PRESENT: Final = "PodPresent"
 def collecting(grace: float = GRACE) -> Controller:
     """The controller that lets Pilots go after so many seconds without a pod."""
 
-    @controller(Pilot, also=Pod, reads=StatefulSet, name="pilot-garbage")
+    @controller(Pilot, also=Pod, reads=(Lease, StatefulSet), name="pilot-garbage")
     def decide(pilot: Object, world: World) -> Iterator[Intent]:
         """A Pilot whose pod has been gone for the grace period goes too."""
         if pilot.deleting:
@@ -46,14 +49,16 @@ def collecting(grace: float = GRACE) -> Controller:
             yield After(grace, because=f"no pod {pilot.name}; the grace period begins")
             return
         gone = world.now - _missing_since(pilot, world.now)
-        if gone < grace:
-            yield After(grace - gone, because=f"no pod {pilot.name}; the grace period is not over")
+        silent = _silence(pilot, world, gone)
+        if silent < grace:
+            alive = "its pilot renews its lease" if silent < gone else "the grace period is not over"
+            yield After(grace - silent, because=f"no pod {pilot.name}; {alive}")
             return
         yield Delete(
             pilot,
             exact=True,
             unless=(Reference(Pod, pilot.namespace, pilot.name),),
-            because=f"there has been no pod {pilot.name} for {grace:g} seconds",
+            because=f"there has been no pod {pilot.name} and no sign of life for {grace:g} seconds",
             event="PilotCollected",
         )
 
@@ -78,6 +83,14 @@ def _missing_since(pilot: Object, now: float) -> float:
     started = pilot.moment("status", "lastStartedTime") or 0.0
     # A process whose clock is ahead must not live for ever.
     return max(parse_time(seen) if seen else now, min(started, now))
+
+
+def _silence(pilot: Object, world: World, gone: float) -> float:
+    """Seconds since the pod went missing or since the Lease was last renewed, whichever is shorter."""
+    name = pilot_lease(pilot.name)
+    if world.find(Lease, pilot.namespace, name) is None:
+        return gone
+    return min(gone, world.silence(Lease, pilot.namespace, name, pilot.arrived))
 
 
 def _noted(pilot: Object, now: float, *, status: str, reason: str) -> SetStatus:
