@@ -64,6 +64,19 @@ async def test_case_61_foreground_deletes_the_child_first(dbs: Databases, http: 
     assert [event.name for event in events if event.type == "DELETED"] == ["child", "parent"]
 
 
+async def test_owners_in_a_ring_do_not_block_each_other(dbs: Databases, http: Http) -> None:
+    names = ("a", "b", "c")
+    uids = {name: (await dbs.create(name))["metadata"]["uid"] for name in names}
+    for name, above in zip(names, ("c", "a", "b"), strict=True):
+        reference = {**owner(above, uids[above]), "controller": True, "blockOwnerDeletion": True}
+        patch = {"metadata": {"ownerReferences": [reference]}}
+        (await http.patch(dbs.at(name), patch)).expect(200)
+    (await http.delete(dbs.at("a"), {"propagationPolicy": "Foreground"})).expect(200)
+
+    for name in names:
+        await gone(http, dbs.at(name))
+
+
 async def test_case_61_orphan_keeps_the_child_without_owner(dbs: Databases, http: Http) -> None:
     await family(dbs)
     marked = (await http.delete(dbs.at("parent"), {"propagationPolicy": "Orphan"})).expect(200)

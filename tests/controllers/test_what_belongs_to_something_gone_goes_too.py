@@ -157,3 +157,25 @@ def test_a_change_concerns_owners_and_dependents() -> None:
         Key(StatefulSet, "default", "web"),
         Key(ConfigMap, "default", "c"),
     }
+
+
+def foreground(name: str, *above: str) -> Object:
+    owners = tuple(owner(ConfigMap, each, blocks=True) for each in above)
+    return an_object(ConfigMap, name, owners=owners, finalizers=["foregroundDeletion"], **DELETED)
+
+
+def test_objects_that_own_each_other_stop_blocking_each_other() -> None:
+    ring = [foreground("a", "c"), foreground("b", "a", "outside"), foreground("c", "b")]
+    (patch,) = garbage(ring[1], a_world(*ring, foreground("outside")))
+    assert isinstance(patch, Patch)
+    blocking = {
+        each["name"]: each["blockOwnerDeletion"] for each in patch.fields["metadata"]["ownerReferences"]
+    }
+    assert blocking == {"a": False, "outside": True}, "only the reference that closes the ring"
+
+
+def test_an_owner_outside_a_ring_still_waits() -> None:
+    ring = [foreground("a", "c"), foreground("b", "a", "outside"), foreground("c", "b")]
+    outside = foreground("outside")
+    (waits,) = garbage(outside, a_world(*ring, outside))
+    assert isinstance(waits, Wait)

@@ -181,13 +181,16 @@ def _moment(event: Tree) -> str:
 
 
 async def _owners(api: Api, one: Object | None) -> list[Object]:
-    """Upwards, as far as they are there."""
+    """Upwards, as far as they are there; objects that own each other are named once."""
     found: list[Object] = []
+    seen = {one.uid} if one is not None else set()
     while one is not None and len(found) < _HIGHEST and (reference := one.controller) is not None:
         noun = noun_of(reference["apiVersion"], reference["kind"])
         one = await api.find(noun, reference["name"], one.namespace if noun.namespaced else "")
-        if one is not None:
-            found.append(one)
+        if one is None or one.uid in seen:
+            break
+        seen.add(one.uid)
+        found.append(one)
     return found
 
 

@@ -167,6 +167,9 @@ def _make_way(owner: Object, world: World) -> Iterator[Intent]:
     """An owner that goes last waits for the dependents that block it."""
     blocking = [one for one in world.dependents(owner) if _blocks(one, owner)]
     if blocking:
+        if ring := _ring(owner, world):
+            yield _unblocked(owner, ring)
+            return
         names = ", ".join(f"{one.kind} {one.name}" for one in blocking[:3])
         more = f" and {len(blocking) - 3} more" if len(blocking) > 3 else ""
         held = sorted({finalizer for one in blocking if one.deleting for finalizer in one.finalizers})
@@ -177,6 +180,38 @@ def _make_way(owner: Object, world: World) -> Iterator[Intent]:
         )
         return
     yield from _release(owner, FOREGROUND, because="no dependent blocks its deletion any more")
+
+
+def _ring(one: Object, world: World) -> set[str]:
+    """Uids of the owners of an object that wait, directly or through others, for the object itself. Such owners would wait for ever."""
+    waiting_for = {one.uid}
+    queue = [one]
+    while queue:
+        owner = queue.pop()
+        for dependent in world.dependents(owner):
+            waits = dependent.deleting and FOREGROUND in dependent.finalizers
+            if waits and dependent.uid not in waiting_for and _blocks(dependent, owner):
+                waiting_for.add(dependent.uid)
+                queue.append(dependent)
+    return {
+        owner["uid"]
+        for owner in one.owners
+        if owner.get("blockOwnerDeletion") and owner["uid"] in waiting_for
+    }
+
+
+def _unblocked(one: Object, ring: set[str]) -> Patch:
+    references = [
+        {**owner, "blockOwnerDeletion": False} if owner["uid"] in ring else dict(owner)
+        for owner in one.owners
+    ]
+    names = _told([owner for owner in one.owners if owner["uid"] in ring])
+    return Patch(
+        one,
+        {"metadata": {"ownerReferences": references}},
+        exact=True,
+        because=f"{names} and this object own each other and are all being deleted, so none may wait for it",
+    )
 
 
 def _let_go(owner: Object, world: World) -> Iterator[Intent]:
