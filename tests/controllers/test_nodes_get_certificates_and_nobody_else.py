@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from base64 import b64encode
 from typing import Any
 
@@ -19,7 +20,7 @@ from pilothouse.controllers.node_requests import node_requests
 from pilothouse.pki.signers import NODE_CLIENT as CLIENT_SIGNER
 from pilothouse.pki.signers import NODE_SERVING as SERVING_SIGNER
 from pilothouse.pki.signers import why_refused
-from pilothouse.pki.signing import read_request
+from pilothouse.pki.signing import RequestError, read_request
 from pilothouse.runtime.intents import Patch, Wait
 
 NODE = "system:node:a"
@@ -155,9 +156,8 @@ def test_no_serving_certificate_is_signed_for_names_that_are_not_a_nodes(names: 
     assert why_refused(SERVING_SIGNER, asked, ["server auth", "digital signature"])
 
 
-def test_nor_for_names_of_other_types() -> None:
-    key = new_key()
-    other = x509.DirectoryName(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")]))
+def with_alternative(other: x509.GeneralName) -> bytes:
+    """A node's request that asks for a subject alternative name beside its own."""
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
@@ -166,10 +166,23 @@ def test_nor_for_names_of_other_types() -> None:
     )
     names = x509.SubjectAlternativeName([x509.DNSName("a.node.pilothouse.internal"), other])
     made = x509.CertificateSigningRequestBuilder().subject_name(subject).add_extension(names, critical=False)
-    asked = read_request(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return made.sign(new_key(), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def test_nor_for_names_of_other_types() -> None:
+    other = x509.DirectoryName(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")]))
     assert "nothing but DNS names and IP addresses" in why_refused(
-        SERVING_SIGNER, asked, ["server auth", "digital signature"]
+        SERVING_SIGNER, read_request(with_alternative(other)), ["server auth", "digital signature"]
     )
+
+
+@pytest.mark.parametrize("network", ["10.0.0.0/8", "fd00::/8"])
+def test_a_request_for_a_whole_network_is_not_read(network: str) -> None:
+    pem = with_alternative(x509.IPAddress(ipaddress.ip_network(network)))
+    with pytest.raises(RequestError, match="is a network, not an address"):
+        read_request(pem)
+    (wait,) = seen(node_requests, request(pem, **RENEWING))
+    assert isinstance(wait, Wait)
 
 
 def signed_before(created: str) -> Tree:

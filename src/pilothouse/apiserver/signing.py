@@ -141,6 +141,12 @@ class Signing:
                 except (errors.StatusError, UnusableError) as problem:
                     log.warning("the certificate request %s can't be signed yet: %s", name, problem)
                     asyncio.get_running_loop().call_later(_RETRY, self._work.set)
+                except Exception:
+                    # One request that can't be handled must not keep all others from being signed.
+                    log.exception(
+                        "the certificate request %s can't be signed; it is tried again when it changes", name
+                    )
+                    self._due.pop(name, None)
                 else:
                     self._due.pop(name, None)
 

@@ -10,6 +10,7 @@ that Kubernetes gives them.
 from __future__ import annotations
 
 import datetime
+import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -78,11 +79,15 @@ def read_request(pem: bytes) -> Asked:
     if len(names) > 1:
         # Each reader would take another one for the name.
         raise RequestError("the subject has more than one common name")
+    addresses = alternatives.get_values_for_type(x509.IPAddress) if alternatives else []
+    for address in addresses:
+        if isinstance(address, ipaddress.IPv4Network | ipaddress.IPv6Network):
+            raise RequestError(f"the subject alternative name {address} is a network, not an address")
     return Asked(
         common_name=names[0] if names else "",
         organizations=_texts(request, NameOID.ORGANIZATION_NAME),
         dns_names=tuple(alternatives.get_values_for_type(x509.DNSName)) if alternatives else (),
-        addresses=tuple(map(str, alternatives.get_values_for_type(x509.IPAddress))) if alternatives else (),
+        addresses=tuple(map(str, addresses)),
         emails=tuple(alternatives.get_values_for_type(x509.RFC822Name)) if alternatives else (),
         uris=tuple(alternatives.get_values_for_type(x509.UniformResourceIdentifier)) if alternatives else (),
         pem=pem,
