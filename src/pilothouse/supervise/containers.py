@@ -221,10 +221,10 @@ def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[byt
     reader, writer = os.pipe()
     order = in_memory(msgspec.to_builtins(launch, builtin_types=(bytes,)))
     try:
-        with (folder / records.SHIM_LOG).open("ab") as log:
+        with (folder / records.SHIM_LOG).open("ab") as log, interpreter() as executable:
             shim = subprocess.Popen(
                 lean_command("life", str(folder)),
-                executable=interpreter(),
+                executable=executable,
                 stdin=order,
                 stdout=writer,
                 stderr=log,

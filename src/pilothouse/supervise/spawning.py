@@ -8,6 +8,7 @@ Nothing runs between fork and exec but C: `preexec_fn` is unsafe in a process wi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import functools
 import logging
@@ -15,6 +16,7 @@ import marshal
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,38 +37,57 @@ def lean_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code, *arguments]
 
 
-def interpreter() -> str:
-    """The path by which shims are started: our interpreter, or a sealed copy of it in memory.
+@contextlib.contextmanager
+def interpreter() -> Iterator[str]:
+    """The path by which one shim is started: our interpreter, or a sealed copy of it in memory, for this shim alone.
 
-    Until its program is loaded, a container's process runs the interpreter, and a program can ask for that by `/proc/self/exe`, whatever its
-    view shows. An ordinary user's container is that user to the kernel: it could change the mode of the user's own interpreter. What it
-    gets is the copy. Under root the interpreter is somebody else's. The copy is ours for as long as we live, and theirs who run it.
+    Until its program is loaded, a container's process runs the interpreter, and a program can open that by `/proc/self/exe`, whatever its
+    view shows. To the kernel an ordinary user's container is that user: it could change the mode of an interpreter that the user owns,
+    which would stop every other container. So it gets a copy of its own, which the shim and its container keep. An interpreter of
+    somebody else's, such as root's, needs no copy.
     """
-    return sys.executable if os.geteuid() == 0 else _copied(sys.executable)
+    if os.stat(sys.executable).st_uid != os.geteuid() or os.geteuid() == 0 or not _copies_run(sys.executable):
+        yield sys.executable
+        return
+    copy = _sealed_copy(sys.executable)
+    try:
+        yield f"/proc/{os.getpid()}/fd/{copy}"
+    finally:
+        os.close(copy)
 
 
 @functools.cache
-def _copied(program: str) -> str:
-    """The path of a sealed copy that runs; of the program itself if none does."""
+def _copies_run(program: str) -> bool:
+    """Whether a program in memory may be run here."""
     try:
-        path = _sealed_copy(program)
-        subprocess.run([program, "-I", "-S", "-c", ""], executable=path, check=True, timeout=_TRIAL_SECONDS)
+        copy = _sealed_copy(program)
+        try:
+            path = f"/proc/{os.getpid()}/fd/{copy}"
+            subprocess.run(
+                [program, "-I", "-S", "-c", ""], executable=path, check=True, timeout=_TRIAL_SECONDS
+            )
+        finally:
+            os.close(copy)
     except (OSError, subprocess.SubprocessError) as problem:
         log.warning(
             "containers can change the mode of %s: no copy of it in memory runs (%s)", program, problem
         )
-        return program
-    return path
+        return False
+    return True
 
 
-def _sealed_copy(program: str) -> str:
-    """Held for as long as we live. Raises OSError where programs in memory are not allowed."""
+def _sealed_copy(program: str) -> int:
+    """A descriptor. Raises OSError where there is no memory for it."""
     copy = os.memfd_create("interpreter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with open(program, "rb") as source:
-        while os.sendfile(copy, source.fileno(), None, 1 << 24):
-            pass
-    fcntl.fcntl(copy, _F_ADD_SEALS, _SEALS)
-    return f"/proc/{os.getpid()}/fd/{copy}"
+    try:
+        with open(program, "rb") as source:
+            while os.sendfile(copy, source.fileno(), None, 1 << 24):
+                pass
+        fcntl.fcntl(copy, _F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(copy)
+        raise
+    return copy
 
 
 def in_memory(order: dict[str, Any]) -> int:
