@@ -15,6 +15,7 @@ import select
 import sys
 
 from pilothouse.supervise.shim import becoming, kernel
+from pilothouse.supervise.shim.isolation import isolate_interpreter
 from pilothouse.supervise.shim.namespaces import enter_user_namespace
 from pilothouse.supervise.shim.refusing import Refusal
 from pilothouse.supervise.shim.terminal import open_terminal
@@ -23,15 +24,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pilothouse.supervise.shim.shapes import EntryShape
 
-_KINDS = (
+_VIEW = (
     ("mnt", kernel.CLONE_NEWNS),
     ("uts", kernel.CLONE_NEWUTS),
     ("ipc", kernel.CLONE_NEWIPC),
     ("cgroup", kernel.CLONE_NEWCGROUP),
-    ("pid", kernel.CLONE_NEWPID),
 )
-_ORDER, _ANSWER, _CONTROL = 3, 4, 5
+_PROCESSES = ("pid", kernel.CLONE_NEWPID)
 _USER = ("user", kernel.CLONE_NEWUSER)
+_ORDER, _ANSWER, _CONTROL = 3, 4, 5
 
 
 def main() -> None:
@@ -48,6 +49,9 @@ def main() -> None:
     except Refusal as refusal:
         os.write(_ANSWER, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
         code = 126
+    except OSError as error:
+        os.write(_ANSWER, f"StartFailed\ncan't start a program in the container: {error.strerror}".encode())
+        code = 126
     try:
         os.write(_CONTROL, b"%d" % code)
     except OSError:  # Nobody wants to know any more.
@@ -63,11 +67,13 @@ def _run(entry: EntryShape, answer: int) -> int:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     if not entry["tty"]:
         becoming.give_stdio(entry["user"], _first_id(entry["pid"]))
-    mapped = _enter(entry["pid"])
+    namespaces = _Namespaces(entry["pid"])
+    namespaces.enter_first()
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))
     pid = os.fork()
     if pid == 0:
-        _child(entry, mapped, answer)
+        _child(entry, namespaces, answer)
+    namespaces.close()
     _signal.signal(_signal.SIGTERM, lambda *_: os.kill(pid, _signal.SIGKILL))
     os.close(answer)
     for number in range(3):
@@ -92,35 +98,62 @@ def _wait_or_kill(pid: int) -> None:
     os.close(pidfd)
 
 
-def _enter(pid: int) -> bool:
-    """Into those namespaces of a process that aren't ours already; whether we are in a user namespace that knows one user.
+class _Namespaces:
+    """Those namespaces of a container's process that aren't ours already, opened.
 
-    The process is held by whoever asked, so that its pid is not another's meanwhile. Root's namespaces take root's rights, so the
-    user namespace comes last; without privileges it comes first, since it is what gives us rights over the others.
+    The process is held by whoever asked, so that its pid is not another's meanwhile. A PID namespace begins with the next fork, so the
+    helper enters that one; it stays outside of the container's files, and only its child enters these. Root's namespaces take root's
+    rights, so the child enters the user namespace last; without privileges the helper has to enter it first, since it is what gives
+    rights over the others.
     """
-    privileged = os.geteuid() == 0
-    kinds = (*_KINDS, _USER) if privileged else (_USER, *_KINDS)
-    try:
-        wanted = [
-            (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind)
-            for name, kind in kinds
-            if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino
-        ]
-        many, mapped = _knows_many(pid), False
-        for descriptor, kind in wanted:
-            if kind != kernel.CLONE_NEWUSER:
-                kernel.setns(descriptor, kind)
-            elif privileged and many:
-                enter_user_namespace(descriptor)
-            else:
-                kernel.setns(descriptor, kind)
-                mapped = True
+
+    def __init__(self, pid: int) -> None:
+        self._privileged = os.geteuid() == 0
+        self.mapped = False
+        """Whether the user namespace knows one user."""
+        self._open: dict[int, int] = {}
+        try:
+            for name, kind in (*_VIEW, _PROCESSES, _USER):
+                if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
+                    self._open[kind] = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            self._many = self._privileged and _knows_many(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            raise Refusal("NotRunning", "the container has ended") from None
+        except OSError as error:
+            raise _cant_enter(error) from None
+
+    def enter_first(self) -> None:
+        """What the helper itself has to be in."""
+        self._enter(*(() if self._privileged else (_USER,)), _PROCESSES)
+
+    def enter(self) -> None:
+        """All others. The container's files are what we see then."""
+        isolate_interpreter()
+        self._enter(*_VIEW, _USER)
+
+    def close(self) -> None:
+        for descriptor in self._open.values():
             os.close(descriptor)
-    except (FileNotFoundError, ProcessLookupError):
-        raise Refusal("NotRunning", "the container has ended") from None
-    except OSError as error:
-        raise Refusal("EntryRefused", f"can't enter the container's namespaces: {error.strerror}") from None
-    return mapped
+        self._open.clear()
+
+    def _enter(self, *kinds: tuple[str, int]) -> None:
+        try:
+            for _, kind in kinds:
+                descriptor = self._open.pop(kind, None)
+                if descriptor is None:
+                    continue
+                if kind == kernel.CLONE_NEWUSER and self._many:
+                    enter_user_namespace(descriptor)
+                else:
+                    kernel.setns(descriptor, kind)
+                    self.mapped = self.mapped or kind == kernel.CLONE_NEWUSER
+                os.close(descriptor)
+        except OSError as error:
+            raise _cant_enter(error) from None
+
+
+def _cant_enter(error: OSError) -> Refusal:
+    return Refusal("EntryRefused", f"can't enter the container's namespaces: {error.strerror}")
 
 
 def _first_id(pid: int) -> int:
@@ -138,9 +171,11 @@ def _knows_many(pid: int) -> bool:
         return sum(int(line.split()[2]) for line in file) > 1
 
 
-def _child(entry: EntryShape, mapped: bool, answer: int) -> None:
+def _child(entry: EntryShape, namespaces: _Namespaces, answer: int) -> None:
     """Does not return."""
     try:
+        namespaces.enter()
+        mapped = namespaces.mapped
         os.setsid()
         if entry["tty"]:
             open_terminal(0, None if mapped else entry["user"])
@@ -154,6 +189,6 @@ def _child(entry: EntryShape, mapped: bool, answer: int) -> None:
         becoming.become(entry["argv"], entry["env"], entry["cwd"], entry["umask"], late, seccomp)
     except Refusal as refusal:
         os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
-    except Exception as error:  # noqa: BLE001 (whatever it is, it has to be told on the other side of the fork)
+    except BaseException as error:  # noqa: BLE001 (whatever it is, the interpreter must not report it itself: see `isolation`)
         os.write(answer, f"StartFailed\n{type(error).__name__}: {error}".encode(errors="replace"))
     os._exit(126)

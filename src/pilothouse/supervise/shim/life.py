@@ -19,6 +19,7 @@ import time
 
 from pilothouse.supervise.shim import becoming, kernel, view
 from pilothouse.supervise.shim.following import Program, follow, oom_kills
+from pilothouse.supervise.shim.isolation import isolate_interpreter
 from pilothouse.supervise.shim.logs import Files
 from pilothouse.supervise.shim.namespaces import enter_namespaces, enter_user_namespace, make_user_namespace
 from pilothouse.supervise.shim.refusing import Refusal
@@ -155,6 +156,7 @@ def _child(launch: LaunchShape, program: Program, users: int, telling: int, goin
         if mapped and users >= 0:
             raise Refusal("ViewRefused", "ids of its own: only root with all its capabilities can give them")
         if seen is not None:
+            isolate_interpreter()
             _build_view(launch, seen, users, mapped=mapped)
             # Before anyone in the container can see us: what we have open is not for them.
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -183,7 +185,7 @@ def _child(launch: LaunchShape, program: Program, users: int, telling: int, goin
         )
     except Refusal as refusal:
         _say(telling, f"{refusal.reason}\n{refusal.message}")
-    except Exception as error:  # noqa: BLE001 (whatever it is, it has to be told on the other side of the fork)
+    except BaseException as error:  # noqa: BLE001 (whatever it is, the interpreter must not report it itself: see `isolation`)
         _say(telling, f"StartFailed\n{type(error).__name__}: {error}")
     os._exit(1)
 
