@@ -22,6 +22,22 @@ async def test_pipelined_requests_are_answered_in_order(serve, dial):
         assert (await wire.reply()).body == f"GET /{number}? ".encode()
 
 
+async def test_others_are_answered_between_pipelined_requests(serve, dial):
+    served = []
+
+    async def noted(request: Request) -> Response:
+        served.append(request.path)
+        return Response(200, b"")
+
+    port = await serve(noted)
+    greedy, modest = await dial(port), await dial(port)
+    greedy.writer.write(b"GET /greedy HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
+    await modest.get("/modest")
+    for _ in range(500):
+        await greedy.reply()
+    assert served.index("/modest") < 400
+
+
 async def test_close_is_honoured(serve, dial):
     wire = await dial(await serve(echo))
     reply = await wire.get("/a", "Connection: close")

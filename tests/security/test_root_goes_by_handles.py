@@ -282,7 +282,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "kill_session": ("os.listdir",),
         },
         "supervise/shim/entering": {
-            "_enter": ("os.open",),
+            "_Namespaces.__init__": ("os.open",),
         },
         "supervise/shim/following": {
             "Program._open_streams": ("os.open",),

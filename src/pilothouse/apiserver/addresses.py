@@ -18,7 +18,7 @@ that takes something does so in its server's turn at the ``address_book``; if th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from random import Random
 from typing import TypeVar
 
@@ -105,10 +105,15 @@ class ServiceAddresses:
             if address == HEADLESS or address in kept:
                 continue
             try:
-                inside = IPv4Address(address) in self._addresses
+                asked = IPv4Address(address)
             except ValueError:
-                continue  # That it is none is told already.
-            if not inside:
+                if _is_address(address):
+                    # In any spelling: at ::ffff:a.b.c.d nodes would listen at that IPv4 address, whatever it is.
+                    detail = "must be an IPv4 address: services here have one address, of IPv4"
+                    yield FieldError.invalid("spec.clusterIPs", addresses, detail)
+                continue  # That it is no address at all is told already.
+            ends = (self._addresses.network_address, self._addresses.broadcast_address)
+            if asked not in self._addresses or asked in ends:
                 detail = f"failed to allocate IP {address}: the provided IP is not in the valid range. "
                 detail += f"The range of valid IPs is {self._addresses}"
                 yield FieldError.invalid("spec.clusterIPs", addresses, detail)
@@ -188,3 +193,11 @@ class ServiceAddresses:
 def _things(spec: Object) -> frozenset[Thing]:
     addresses = (each for each in spec.get("clusterIPs") or () if each != HEADLESS)
     return frozenset((*addresses, *node_ports(spec)))
+
+
+def _is_address(text: object) -> bool:
+    try:
+        ip_address(str(text))
+    except ValueError:
+        return False
+    return True

@@ -19,6 +19,12 @@ def service(name: str, port: dict[str, Any] | None = None, **spec: Any) -> dict[
     [
         ({"clusterIP": "127.96.0.0/24"}, "spec.clusterIPs[0]"),
         ({"clusterIP": "10.0.0.1"}, "spec.clusterIPs"),
+        ({"clusterIP": "::ffff:127.0.0.1"}, "spec.clusterIPs"),
+        ({"clusterIP": "::ffff:127.96.0.9"}, "spec.clusterIPs"),
+        ({"clusterIP": "::1"}, "spec.clusterIPs"),
+        ({"clusterIP": "fe80::1%lo"}, "spec.clusterIPs"),
+        ({"clusterIP": "127.96.0.0"}, "spec.clusterIPs"),
+        ({"clusterIP": "127.96.255.255"}, "spec.clusterIPs"),
         ({"clusterIP": "127.96.0.7", "clusterIPs": ["127.96.0.8"]}, "spec.clusterIPs"),
         ({"clusterIP": "127.96.0.7", "clusterIPs": ["127.96.0.7", "127.96.0.8"]}, "spec.clusterIPs"),
         ({"type": "NodePort", "port": {"nodePort": 80}}, "spec.ports[0].nodePort"),
