@@ -230,3 +230,12 @@ def test_a_volume_goes_when_no_claim_has_it() -> None:
     assert finalizers(freed) is None
     assert isinstance(freed[0], Patch)
     assert freed[0].unless[0].uid == "uid-data"
+
+
+def test_a_volume_whose_affinity_cant_be_read_keeps_no_other_claim_waiting() -> None:
+    unreadable = {"key": "kubernetes.io/hostname", "operator": "Foo", "values": ["n1"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [unreadable]}]}}
+    asked = sent_to("n1", claim(storageClassName="local"))
+    fitting = volume("b", storageClassName="local")
+    bad = volume("a", storageClassName="local", nodeAffinity=affinity)
+    assert outcome(asked, LOCAL, node("n1"), bad, fitting) == "b"

@@ -71,3 +71,16 @@ def _fresh(tree: Tree) -> Tree:
     """The next version of it."""
     kept = {name: value for name, value in tree["metadata"].items() if name != "resourceVersion"}
     return {**tree, "metadata": kept}
+
+
+def test_an_address_of_another_family_does_not_spoil_the_others() -> None:
+    six, two = a_pod(1, "ready"), a_pod(2, "ready")
+    six["status"] |= {"podIP": "fd00::1234", "podIPs": [{"ip": "fd00::1234"}]}
+    both = a_pod(3, "ready")
+    both["status"] |= {"podIP": "fd00::3", "podIPs": [{"ip": "fd00::3"}, {"ip": "10.0.0.4"}]}
+    (service,) = objects([SERVICE])
+    intents = endpoints(service, world(endpoints, [service, *objects([six, two, both])]))
+    (slice,) = (
+        one.object for one in intents if isinstance(one, Create) and one.object["kind"] == "EndpointSlice"
+    )
+    assert [one["addresses"] for one in slice["endpoints"]] == [["10.0.0.3"], ["10.0.0.4"]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pilothouse.api.nouns import ConfigMap, Node, Noun, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.garbage import garbage, relatives
@@ -179,3 +181,26 @@ def test_an_owner_outside_a_ring_still_waits() -> None:
     outside = foreground("outside")
     (waits,) = garbage(outside, a_world(*ring, outside))
     assert isinstance(waits, Wait)
+
+
+def test_an_object_of_another_namespace_holds_no_owner_back() -> None:
+    parent = foreground("parent")
+    child = {"name": "child", "namespace": "elsewhere", "uid": "uid-child", "resourceVersion": "7"}
+    foreign = Object.of(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**child, "ownerReferences": [owner(ConfigMap, "parent", blocks=True)]},
+        }
+    )
+    (released,) = garbage(parent, a_world(parent, foreign))
+    assert isinstance(released, Patch)
+    assert a_world(parent, foreign).owned(ConfigMap, parent) == []
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "a" * 200_000], ids=["dots", "slash", "long"])
+def test_an_owner_whose_name_no_object_can_have_is_gone(name: str) -> None:
+    pod = an_object(Pod, "web-0", owners=(owner(StatefulSet, name),))
+    (deletion,) = garbage(pod, a_world(pod))
+    assert isinstance(deletion, Delete)
+    assert deletion.unless == (), "the server can't be asked for such a name"

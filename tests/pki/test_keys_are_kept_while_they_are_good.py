@@ -5,9 +5,11 @@ import stat
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pilothouse.pki.authorities import Authorities
-from pilothouse.pki.authority import RENEW_BEFORE, Authority, UnusableError, names_of
+from pilothouse.pki.authority import RENEW_BEFORE, Authority, Credential, UnusableError, names_of
 from pilothouse.pki.keyring import Keyring
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
@@ -117,3 +119,20 @@ def test_a_secret_is_made_once(tmp_path):
     keyring.keep_secret("token.key", b"from elsewhere")
     assert keyring.secret("token.key", lambda: next(made)) == b"from elsewhere"
     assert stat.S_IMODE((tmp_path / "token.key").stat().st_mode) == 0o600
+
+
+def test_a_key_that_takes_long_to_read_or_to_sign_with_is_not_taken():
+    """Anybody may put a key into a Secret that a controller reads. Checking primes of this one takes 20 seconds."""
+    p, q, e = 2**4253 - 1, 2**4423 - 1, 65537
+    d = pow(e, -1, (p - 1) * (q - 1))
+    numbers = rsa.RSAPrivateNumbers(
+        p, q, d, d % (p - 1), d % (q - 1), pow(q, -1, p), rsa.RSAPublicNumbers(e, p * q)
+    )
+    large = numbers.private_key(unsafe_skip_rsa_key_validation=True)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
+    pem = large.private_bytes(encoding, form, serialization.NoEncryption())
+    certificate = Authority.make("x", NOW).certificate
+    with pytest.raises(UnusableError, match="8676 bits; at most 4096"):
+        Authority(Credential(certificate, pem))
+    with pytest.raises(UnusableError, match="at most 16384 are read"):
+        Authority(Credential(certificate, pem * 3))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.runtime.conftest import Bench
 
-from pilothouse.api.nouns import ConfigMap, CoreEvent, Decision, Pod, Secret
+from pilothouse.api.nouns import ConfigMap, CoreEvent, Decision, Namespace, Pod, Secret
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.runtime.declaring import controller
 from pilothouse.runtime.intents import After, Create, Delete, Intent, Patch, Tell, Wait
@@ -218,6 +218,27 @@ def test_the_record_goes_with_its_object_by_its_owner_reference(bench: Bench) ->
             "outcome": "Done",
             "object": record["intents"][0]["object"],
         }
+
+    bench.run(scenario)
+
+
+def test_the_record_names_nothing_of_other_namespaces(bench: Bench) -> None:
+    @controller(ConfigMap, reads=(Secret, Namespace))
+    def curious_everywhere(one: Object, world: World) -> Iterator[Intent]:
+        """Looks around."""
+        world.all(Secret)
+        world.all(Namespace)
+        yield Wait("Looking", because="it looks around")
+
+    async def scenario(bench: Bench) -> None:
+        bench.manage([curious_everywhere])
+        await bench.api.create(Namespace, {"metadata": {"name": "other"}})
+        for namespace in ("default", "other"):
+            await bench.api.create(Secret, {"metadata": {"name": f"of-{namespace}", "namespace": namespace}})
+        await bench.api.create(ConfigMap, a_map("a"))
+        await bench.settle(30)
+        record = await bench.api.get(Decision, "curious-everywhere.configmap.a", "default")
+        assert [each["name"] for each in record["read"]] == ["of-default"]
 
     bench.run(scenario)
 

@@ -12,6 +12,7 @@ change no address cost nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Address
 from typing import Any, Final, NamedTuple
 
 from pilothouse.api.nouns import Endpoints, EndpointSlice, Pod, Service
@@ -74,12 +75,23 @@ def endpoints(service: Object, world: World) -> Iterator[Intent]:
 def _members(service: Object, pods: Sequence[Object]) -> Iterator[Member]:
     everyone = bool(service.spec.get("publishNotReadyAddresses"))
     for pod in pods:
-        address = pod.at("status", "podIP", default="")
+        address = _ipv4(pod)
         if not address or pod.at("status", "phase") in ("Succeeded", "Failed"):
             continue
         serving = pod.is_true("Ready")
         ready = everyone or (serving and not pod.deleting)
         yield Member(pod, address, ready, everyone or serving, pod.deleting)
+
+
+def _ipv4(pod: Object) -> str:
+    """The pod's address of the family that services here have; empty if it has none. Others would spoil the whole slice."""
+    listed = (str(one.get("ip", "")) for one in pod.at("status", "podIPs", default=()))
+    for text in (str(pod.at("status", "podIP", default="")), *listed):
+        try:
+            return str(IPv4Address(text))
+        except ValueError:
+            continue
+    return ""
 
 
 def _slices(service: Object, members: Sequence[Member], world: World) -> Iterator[Intent]:

@@ -21,12 +21,14 @@ from typing import Any, Final, NamedTuple
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
+from pilothouse.meta.names import path_segment
 from pilothouse.runtime.declaring import EVERY, Key, Names, controller
 from pilothouse.runtime.intents import Delete, Intent, Patch, Reference, Tell, Wait
 from pilothouse.runtime.world import World
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
+_LONGEST_NAME: Final = 253
 
 
 def relatives(changed: Object, world: World) -> Names:
@@ -135,7 +137,7 @@ class _Owners(NamedTuple):
         return owners
 
     def missing(self, one: Object) -> tuple[Reference, ...]:
-        """The owners that nobody has seen, for the server to confirm."""
+        """The owners that nobody has seen, for the server to confirm. It can't be asked about a name that no object can have."""
         return tuple(
             Reference(
                 noun := self.nouns[owner["uid"]],
@@ -144,7 +146,13 @@ class _Owners(NamedTuple):
                 owner["uid"],
             )
             for owner in self.absent
+            if _can_exist(owner)
         )
+
+
+def _can_exist(owner: Mapping[str, Any]) -> bool:
+    name = str(owner["name"])
+    return len(name) <= _LONGEST_NAME and not path_segment(name)
 
 
 def _forget(one: Object, owners: _Owners) -> Iterator[Intent]:

@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
@@ -27,6 +28,8 @@ AUTHORITY_LIFETIME = 3650 * DAY
 LEAF_LIFETIME = 365 * DAY
 RENEW_BEFORE = 60 * DAY
 """A certificate with less than this left is made again."""
+_LONGEST_KEY = 16384
+_LARGEST_RSA = 4096
 _SKEW = datetime.timedelta(minutes=5)
 """Clocks differ: a new certificate is valid from a little before it was made."""
 
@@ -49,7 +52,7 @@ class Authority:
     def __init__(self, credential: Credential) -> None:
         try:
             self._certificate = x509.load_pem_x509_certificate(credential.certificate)
-            key = serialization.load_pem_private_key(credential.key, None)
+            key = _load_key(credential.key)
         except (ValueError, TypeError) as problem:
             raise UnusableError(f"not a certificate with its key: {problem}") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
@@ -101,7 +104,7 @@ class Authority:
         """Whether this authority signed that certificate, the key is its own, and it is not about to expire."""
         try:
             certificate = x509.load_pem_x509_certificate(credential.certificate)
-            key = serialization.load_pem_private_key(credential.key, None)
+            key = _load_key(credential.key)
             certificate.verify_directly_issued_by(self._certificate)
         except (ValueError, TypeError, InvalidSignature):
             return False
@@ -239,6 +242,17 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def _load_key(pem: bytes) -> PrivateKeyTypes:
+    """A private key that it takes little time to read and to sign with. Raises ValueError, TypeError."""
+    if len(pem) > _LONGEST_KEY:
+        raise ValueError(f"the key has {len(pem)} bytes; at most {_LONGEST_KEY} are read")
+    # Whether the factors of an RSA key are primes is not asked: that takes minutes for a large one, and the key is its owner's own.
+    key = serialization.load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
+    if isinstance(key, rsa.RSAPrivateKey) and key.key_size > _LARGEST_RSA:
+        raise ValueError(f"the RSA key has {key.key_size} bits; at most {_LARGEST_RSA} are taken")
+    return key
 
 
 def _credential(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Credential:

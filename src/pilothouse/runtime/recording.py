@@ -72,7 +72,7 @@ def record(
         ),
         "outcome": result.standing,
         "time": format_time(world.now),
-        "read": [_reading(one) for one in world.read],
+        "read": [_reading(one) for one in world.read if _may_be_named(one, seen)],
         "intents": [_intent(act) for act in acts[:MOST_INTENTS]],
         "summary": summary(result, acts),
         "manager": stamp.manager,
@@ -89,6 +89,11 @@ def record(
             remedy=wait.remedy,
         )
     return tree
+
+
+def _may_be_named(read: Read, seen: Object) -> bool:
+    """Who may read an object's namespace reads the record: it names nothing of other namespaces, nor what has none."""
+    return not seen.namespace or read.namespace == seen.namespace
 
 
 def summary(result: Result, acts: list[Act]) -> str:

@@ -93,7 +93,8 @@ class World:
 
     def owned(self, noun: Noun, owner: Object) -> list[Object]:
         """The objects of a kind that this very owner controls."""
-        return self._noted(noun, self._view(noun).by(OWNER, owner.uid))
+        found = self._view(noun).by(OWNER, owner.uid)
+        return self._noted(noun, (one for one in found if _may_own(owner, one)))
 
     def orphans(self, noun: Noun, namespace: str) -> list[Object]:
         """The objects of a kind in a namespace that nobody controls."""
@@ -102,8 +103,11 @@ class World:
 
     def dependents(self, owner: Object) -> list[Object]:
         """The objects of whatever kind that name this very object as an owner."""
+        found = ((noun, self._view(noun).by(OWNERS, owner.uid)) for noun in self.nouns)
         return [
-            one for noun in self.nouns for one in self._noted(noun, self._view(noun).by(OWNERS, owner.uid))
+            one
+            for noun, objects in found
+            for one in self._noted(noun, (each for each in objects if _may_own(owner, each)))
         ]
 
     def where(self, noun: Noun, path: str, value: str) -> list[Object]:
@@ -160,3 +164,8 @@ class Still:
 
     def by(self, index: str, value: str) -> Iterator[Object]:
         return (one for one in self._objects.values() if value in values(one, index))
+
+
+def _may_own(owner: Object, one: Object) -> bool:
+    """An owner with a namespace owns only there: a reference from elsewhere, which anybody can write, is void."""
+    return not owner.namespace or owner.namespace == one.namespace

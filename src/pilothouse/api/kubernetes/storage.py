@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pilothouse.api.kubernetes.cells import AGE, NAME, UNSET, access_modes, at, column
 from pilothouse.api.kubernetes.checking import Problems, amount, label_selector, named, unchanged
+from pilothouse.api.kubernetes.node_selectors import check_node_selector
 from pilothouse.api.kubernetes.table import schema
 from pilothouse.base.quantity import Quantity
 from pilothouse.meta.fields import FieldError, entry
@@ -146,6 +147,12 @@ def validate_volume(new: Object, old: Object | None) -> Problems:
             yield FieldError.required(f"spec.{field}.{needed}")
     if "local" in sources and not spec.get("nodeAffinity"):
         yield FieldError.required("spec.nodeAffinity", "Local volume requires node affinity")
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None:
+        if affinity.get("required") is None:
+            yield FieldError.required("spec.nodeAffinity.required", "must specify required node constraints")
+        else:
+            yield from check_node_selector(affinity["required"], "spec.nodeAffinity.required")
     if spec.get("storageClassName"):
         yield from named("spec.storageClassName", spec["storageClassName"])
     if old is not None:
@@ -155,6 +162,9 @@ def validate_volume(new: Object, old: Object | None) -> Problems:
                 "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
             )
         yield from unchanged("volumeMode", spec.get("volumeMode"), old["spec"].get("volumeMode"))
+        if old["spec"].get("nodeAffinity") is not None and affinity != old["spec"]["nodeAffinity"]:
+            detail = "field is immutable, except for updating from beta label to GA"
+            yield FieldError.invalid("nodeAffinity", affinity, detail)
 
 
 def validate_class(new: Object, old: Object | None) -> Problems:

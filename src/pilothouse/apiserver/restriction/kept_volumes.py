@@ -79,7 +79,11 @@ class KeptVolumes:
             return f"metadata.annotations: the claim asks for a volume of {asked or 'nobody'}"
         if new["metadata"].get("name") != volume_name(uid):
             return f"metadata.name: must be {volume_name(uid)}, after its claim"
-        return "" if "local" in spec else "spec.local: a node makes volumes of its own disk"
+        if "local" not in spec:
+            return "spec.local: a node makes volumes of its own disk"
+        if not _is_for_one_host(spec.get("nodeAffinity")):
+            return "spec.nodeAffinity: must require kubernetes.io/hostname In one value, and nothing else"
+        return ""
 
     def _marks(self, collection: str, name: str) -> _Metadata:
         item = self._cache.get(collection, f"{ROOT}{collection}/{name}")
@@ -102,6 +106,20 @@ def _fixed(volume: Object) -> tuple[Any, ...]:
         [one for one in metadata.get("finalizers") or () if one != FINALIZER],
         *(metadata.get(field) or None for field in ("annotations", "labels", "ownerReferences")),
     )
+
+
+def _is_for_one_host(affinity: Any) -> bool:
+    """A malformed one would reach every decision about claims and pods; another node's would draw pods there."""
+    match affinity:
+        case {"required": {"nodeSelectorTerms": [{"matchExpressions": [{**expression}]}]}}:
+            values = expression.get("values")
+            return (
+                expression.get("key") == "kubernetes.io/hostname"
+                and expression.get("operator") == "In"
+                and isinstance(values, list)
+                and len(values) == 1
+            )
+    return False
 
 
 def _keeper(annotations: dict[str, str] | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pilothouse.api.objects import Object
 from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.controllers.scheduling.node_affinity import selected
-from pilothouse.meta.selectors import LabelSelector
+from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """The annotation of a claim that says where its volume is wanted."""
@@ -58,9 +58,12 @@ def belongs(volume: Object, claim: Object) -> bool:
 
 
 def reachable(volume: Object, node: Object) -> bool:
-    """True if the volume can be used on a node."""
+    """True if the volume can be used on a node. One whose affinity can't be read can be used on none."""
     required = (volume.spec.get("nodeAffinity") or {}).get("required")
-    return required is None or selected(required, node)
+    try:
+        return required is None or selected(required, node)
+    except SelectorError:
+        return False
 
 
 def mismatch(claim: Object, volume: Object) -> str:

@@ -12,6 +12,7 @@ from pilothouse.api.kubernetes.checking import (
     label_selector,
     named,
 )
+from pilothouse.api.kubernetes.node_selectors import check_node_selector, check_node_selector_term
 from pilothouse.api.kubernetes.pods.containers import check_containers, check_ids
 from pilothouse.api.kubernetes.pods.updates import check_update
 from pilothouse.api.kubernetes.pods.volumes import check_volumes
@@ -125,12 +126,12 @@ def _check_affinity(affinity: Mapping[str, Any], path: str) -> Problems:
             yield from _check_term(weighted.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
     nodes = affinity.get("nodeAffinity") or {}
     required = nodes.get(_REQUIRED)
-    if required is not None and not required.get("nodeSelectorTerms"):
-        yield FieldError.required(
-            f"{path}.nodeAffinity.{_REQUIRED}.nodeSelectorTerms", "must have at least one node selector term"
-        )
+    if required is not None:
+        yield from check_node_selector(required, f"{path}.nodeAffinity.{_REQUIRED}")
     for index, weighted in enumerate(nodes.get(_PREFERRED) or ()):
-        yield from _check_weight(weighted, element(f"{path}.nodeAffinity.{_PREFERRED}", index))
+        at = element(f"{path}.nodeAffinity.{_PREFERRED}", index)
+        yield from _check_weight(weighted, at)
+        yield from check_node_selector_term(weighted.get("preference") or {}, f"{at}.preference")
 
 
 def _check_weight(weighted: Mapping[str, Any], path: str) -> Problems:
