@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pilothouse.aio.worker_thread import on_loop
 from pilothouse.apiserver.authorization import MASTERS, Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import User
@@ -59,7 +60,7 @@ class Escalation:
             return
         self._hold(call, new, read_rules(new))
         if _aggregates(new) or (old is not None and _aggregates(old)):
-            held, _ = self._holdings.rules_of(call.request.user, call.namespace)
+            held, _ = on_loop(self._holdings.rules_of, call.request.user, call.namespace)
             if missing(held, _EVERYTHING):
                 detail = "must have cluster-admin privileges to use the aggregationRule"
                 raise errors.forbidden(kind.plural, GROUP, new["metadata"].get("name", ""), detail)
@@ -71,7 +72,7 @@ class Escalation:
             return  # The kind's own validation refuses it.
         if self._may(call, "bind", plural, name):
             return
-        rules = self._holdings.role(call.namespace if plural == "roles" else "", name)
+        rules = on_loop(self._holdings.role, call.namespace if plural == "roles" else "", name)
         if rules is None:
             raise errors.not_found(plural, GROUP, name)
         self._hold(call, new, rules)
@@ -80,11 +81,11 @@ class Escalation:
         asked = Attributes(
             verb, group=GROUP, version=ANY, resource=plural, namespace=call.namespace, name=name
         )
-        return self._authorizer.decide(call.request.user, asked).allowed
+        return on_loop(self._authorizer.decide, call.request.user, asked).allowed
 
     def _hold(self, call: Call, new: Object, rules: tuple[Rule, ...]) -> None:
         user = call.request.user
-        held, absences = self._holdings.rules_of(user, call.namespace)
+        held, absences = on_loop(self._holdings.rules_of, user, call.namespace)
         lacking = missing(held, rules)
         if not lacking:
             return
