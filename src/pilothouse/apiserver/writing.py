@@ -7,6 +7,7 @@ manages which field; admit; validate; store if anything changed. Patches join in
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -25,7 +26,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors, managed_fields, names
-from pilothouse.meta.fields import FieldError
+from pilothouse.meta.fields import MOST_PROBLEMS, FieldError
 from pilothouse.meta.kind import Kind, Object
 from pilothouse.store.interface import Conflict
 
@@ -295,10 +296,10 @@ class Writer:
             problems += lifecycle.check_segment(new)
         problems += kind.shape.validate(new, live)
         if not problems:
-            problems += kind.validate(new, live)
+            problems += islice(kind.validate(new, live), MOST_PROBLEMS + 1)
         if not problems:
             self._admission.admit_pod_security(call, new, live, namespace)
-            problems += self._admission.refusals(kind, new)
+            problems += islice(self._admission.refusals(kind, new), MOST_PROBLEMS + 1)
         if problems:
             raise ingest.invalid(kind, new, problems)
 

@@ -14,10 +14,11 @@ from pilothouse.aio.worker_thread import on_loop
 from pilothouse.apiserver.authorization import MASTERS, Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.rbac.coverage import describe, missing, quoted
+from pilothouse.apiserver.rbac.coverage import MOST_ATOMS, count_atoms, describe, missing, quoted
 from pilothouse.apiserver.rbac.grants import GROUP
 from pilothouse.apiserver.rbac.rules import ANY, Rule, read_rules
 from pilothouse.meta import errors
+from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object
 
 _EVERYTHING = (Rule((ANY,), (ANY,), (ANY,)), Rule((ANY,), urls=(ANY,)))
@@ -85,6 +86,10 @@ class Escalation:
 
     def _hold(self, call: Call, new: Object, rules: tuple[Rule, ...]) -> None:
         user = call.request.user
+        if (count := count_atoms(rules)) > MOST_ATOMS:
+            detail = f"amounts to {count} permissions (verbs × apiGroups × resources × resourceNames); at most {MOST_ATOMS} can be checked"
+            problem = FieldError.forbidden("rules", detail)
+            raise errors.invalid(call.served.kind.name, GROUP, new["metadata"].get("name", ""), [problem])
         held, absences = on_loop(self._holdings.rules_of, user, call.namespace)
         lacking = missing(held, rules)
         if not lacking:
