@@ -251,3 +251,25 @@ def test_a_nodes_server_gets_no_other_name_by_itself(names: dict[str, list[str]]
 )  # fmt: skip
 def test_other_signers_and_verdicts_are_not_touched(asked: Tree) -> None:
     assert seen(node_requests, asked) == []
+
+
+@pytest.mark.parametrize("signer", [CLIENT_SIGNER, SERVING_SIGNER])
+def test_nothing_is_signed_that_a_subject_has_besides(signer: str) -> None:
+    """Attributes that nobody here reads may mean something to who trusts the same authority."""
+    names = [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+        x509.NameAttribute(NameOID.COMMON_NAME, NODE),
+    ]
+    for oid in (NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.SERIAL_NUMBER, x509.ObjectIdentifier("1.2.3.4.5")):
+        subject = x509.Name([*names, x509.NameAttribute(oid, "system:masters")])
+        builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
+        if signer == SERVING_SIGNER:
+            alternatives = x509.SubjectAlternativeName([x509.DNSName("a.node.pilothouse.internal")])
+            builder = builder.add_extension(alternatives, critical=False)
+        pem = builder.sign(new_key(), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        purpose = "client auth" if signer == CLIENT_SIGNER else "server auth"
+        said = why_refused(signer, read_request(pem), [purpose, "digital signature"])
+        assert said == (
+            "the subject may have nothing but its organization and common name, "
+            f"not the attributes {oid.dotted_string}"
+        )

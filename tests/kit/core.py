@@ -37,6 +37,7 @@ from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
 ADMIN = User("admin", groups=(MASTERS, "system:authenticated"))
+OTHER = User("other", groups=(MASTERS, "system:authenticated"))
 _PATIENCE = 20.0
 _TURNS = 25
 """Turns of the loop after which a watch has sent what it has; nothing in it waits for a clock before that."""
@@ -124,6 +125,24 @@ class CoreServer:
             sent["Accept"] = accept
         request = Request(method, path, query=query, headers=sent, body=data, user=user)
         return self._runner.run(self._answer(request))
+
+    def beside(self, method: str, path: str, body: bytes, *, type: str, read: str) -> tuple[Answered, int]:
+        """A write, and how often another user's read was answered while it was under way."""
+        headers = CIMultiDict({"User-Agent": "kit/1", "Content-Type": type})
+        query = "fieldManager=kit&force=true" if "apply" in type else ""
+        write = Request(method, path, query=query, headers=headers, body=body, user=ADMIN)
+        return self._runner.run(self._beside(write, Request("GET", read, user=OTHER)))
+
+    async def _beside(self, write: Request, read: Request) -> tuple[Answered, int]:
+        writing = asyncio.create_task(self._answer(write))
+        count = 0
+        while True:
+            # Turns of the loop in which the write goes on, if it does so here.
+            await asyncio.sleep(0)
+            if writing.done():
+                return writing.result(), count
+            assert (await self._answer(read)).status == 200
+            count += 1
 
     def watched(self, path: str, query: str = "", *, accept: str = "") -> list[dict[str, Any]]:
         """The events that a watch begins with."""

@@ -22,6 +22,7 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 from random import Random
 from typing import TypeVar
 
+from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.services import HEADLESS, has_address, has_node_ports, node_ports
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.address_book import AddressBook, NotOurTurn, Thing, current, taking
@@ -91,9 +92,11 @@ class ServiceAddresses:
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
         """What was asked for and can't be had. What can be is reserved from here on."""
-        kept = _things((old or {}).get("spec") or {})
-        yield from self._check_address(new["spec"], kept)
-        yield from self._check_ports(new["spec"], kept)
+        yield from on_loop(self._unavailable, new["spec"], (old or {}).get("spec") or {})
+
+    def _unavailable(self, spec: Object, before: Object) -> list[FieldError]:
+        kept = _things(before)
+        return [*self._check_address(spec, kept), *self._check_ports(spec, kept)]
 
     def _check_address(self, spec: Object, kept: frozenset[Thing]) -> Iterator[FieldError]:
         addresses = spec.get("clusterIPs") or []

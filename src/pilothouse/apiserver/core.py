@@ -14,16 +14,18 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from ipaddress import IPv4Network
 from random import Random
 
 from pilothouse.aio.ring import Bounds
 from pilothouse.aio.supervising import Supervisor
+from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.node_claims import Network
 from pilothouse.apiserver import codec, namespaces, scaling, tables, version
 from pilothouse.apiserver.address_book import AddressBook
 from pilothouse.apiserver.addresses import SERVICES, ServiceAddresses
-from pilothouse.apiserver.admission import Admission, Refusals
+from pilothouse.apiserver.admission import Admission, Refusals, WriteCheck
 from pilothouse.apiserver.adopting import adopt
 from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import Attributes, Chain, Masters
@@ -42,6 +44,7 @@ from pilothouse.apiserver.discovery import Discovery
 from pilothouse.apiserver.exchange import TEXT, Answer, Request, Response
 from pilothouse.apiserver.grammar import fits, locate, subresource_verbs, verb_of
 from pilothouse.apiserver.impersonation import impersonate
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.apiserver.measuring import Requests
 from pilothouse.apiserver.minting import Minting
 from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
@@ -111,13 +114,15 @@ class Core:
         server_names: Collection[str] = (),
         history: float = 300.0,
         pod_security: PodSecurityConfiguration = DEFAULT_CONFIGURATION,
+        large_writes: LargeWrites | None = None,
     ) -> None:
         self._clock = clock
         self._uids = uids
         self.catalog = Catalog(resources)
         self.cache = Cache(store, self.catalog, clock, random, bounds=Bounds(age=history))
         book = AddressBook(store, random)
-        self._objects = Objects(book.guarding(store), self.cache)
+        large = large_writes or LargeWrites()
+        self._objects = Objects(book.guarding(store), self.cache, large)
         self._rbac = Rbac(self.cache)
         territory = Territory(service_addresses, frozenset(server_names), tuple(cluster_ranges))
         claims = NodeClaims(self.cache, territory)
@@ -139,12 +144,16 @@ class Core:
         self.reader = Reader(self.catalog, self.cache, clock, random)
         escalation = Escalation(self._authorizer, self._rbac)
         requests = RequestRights(self._authorizer)
-        checks = [self._restriction.check, escalation.check, requests.check]
+        checks: list[WriteCheck] = [
+            partial(on_loop, self._restriction.check),
+            escalation.check,
+            partial(on_loop, requests.check),
+        ]
         accounts = ServiceAccounts(self.catalog, self._objects, clock, random, uids)
         self.pod_security = PodSecurity(pod_security, self.cache, clock)
         admission = Admission(self._objects, refusals, accounts.complete, checks, self.pod_security)
-        self._writer = Writer(self._objects, admission, clock, random, uids, self._may_create)
-        self._patcher = Patcher(self._writer, clock, self._may_create)
+        self._writer = Writer(self._objects, admission, clock, random, uids, self._may_create, large)
+        self._patcher = Patcher(self._writer, clock, self._may_create, large)
         self._pods = Pods(self.catalog, self.cache, self._objects, clock)
         self._node_proxy = NodeProxy(self._objects, nodes)
         self._pod_streams = PodStreams(self.catalog, self._objects, nodes, clock)

@@ -63,6 +63,7 @@ def read_json(data: bytes) -> Body:
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise errors.bad_request(f"the body is not valid JSON: {problem}") from None
     _check_depth(value, data)
+    _check_count(value, data)
     return Body(value, _repeated_keys(data, value))
 
 
@@ -95,6 +96,19 @@ def _check_depth(value: Any, data: bytes) -> None:
         if not level:
             return
     raise _too_deep()
+
+
+def _check_count(value: Any, data: bytes) -> None:
+    # Each value but the first of a list or an object has a comma before it, each list and object a bracket. Most bodies have
+    # far fewer than are allowed, commas in texts included.
+    if data.count(b",") + data.count(b"{") + data.count(b"[") < yaml_bodies.MAX_VALUES:
+        return
+    count, level = 1, [value]
+    while level:
+        count += sum(map(len, level))
+        if count > yaml_bodies.MAX_VALUES:
+            raise errors.bad_request(f"the body holds more than {yaml_bodies.MAX_VALUES} values")
+        level = [inner for outer in level for inner in _children(outer) if isinstance(inner, dict | list)]
 
 
 def _too_deep() -> errors.StatusError:

@@ -11,7 +11,7 @@ from typing import Any
 from pilothouse.apiserver.decoding import Body
 from pilothouse.apiserver.options import IGNORE, STRICT
 from pilothouse.meta import errors
-from pilothouse.meta.fields import TYPE_INVALID, FieldError
+from pilothouse.meta.fields import MOST_PROBLEMS, TYPE_INVALID, FieldError
 from pilothouse.meta.kind import Kind, Object
 
 
@@ -87,12 +87,15 @@ def conform(
 
 def refuse_misfits(kind: Kind, obj: Object) -> None:
     """Raise for a value of the wrong type, which nothing after this could handle."""
-    problems = [problem for problem in kind.shape.validate(obj) if problem.reason == TYPE_INVALID]
-    if not problems:
+    found = kind.shape.validate(obj)
+    problems = [problem for problem in found if problem.reason == TYPE_INVALID]
+    # Of so many problems not all were looked for, and one of the others may be such.
+    if not problems and len(found) <= MOST_PROBLEMS:
         return
-    if kind.native:
-        raise unhandled(kind, "; ".join(f"{problem.path}: {problem.detail}" for problem in problems))
-    raise invalid(kind, obj, kind.shape.validate(obj))
+    if kind.native and problems:
+        told = problems[:MOST_PROBLEMS]
+        raise unhandled(kind, "; ".join(f"{problem.path}: {problem.detail}" for problem in told))
+    raise invalid(kind, obj, found)
 
 
 def invalid(kind: Kind, obj: Object, problems: list[FieldError]) -> errors.StatusError:

@@ -17,7 +17,9 @@ import msgspec
 from pilothouse.aio.turns import Turns
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.catalog import Served
+from pilothouse.apiserver.exchange import Request
 from pilothouse.apiserver.fencing import Fence
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import (
@@ -79,9 +81,10 @@ class Outcome(msgspec.Struct, frozen=True):
 class Objects:
     """Objects in a store, one at a time."""
 
-    def __init__(self, store: Store, guesses: Guesses) -> None:
+    def __init__(self, store: Store, guesses: Guesses, large: LargeWrites | None = None) -> None:
         self._store = store
         self._guesses = guesses
+        self._large = large or LargeWrites(threads=False)
         # Writers of one object in this process take turns: only other processes can make an attempt fail.
         self._turns = Turns()
 
@@ -144,14 +147,25 @@ class Objects:
         *,
         fence: Fence | None = None,
         dry_run: bool = False,
+        request: Request | None = None,
     ) -> Outcome:
-        """Change an object that exists, in the version of ``served``; 404 if it doesn't."""
+        """Change an object that exists, in the version of ``served``; 404 if it doesn't.
+
+        With ``request``, whose change it is, that of a large object is made beside the loop; see ``large_writes``.
+        """
         key = served.key(namespace, name)
         async with self._turns.of(key):
-            return await self._amend(served, name, key, change, fence, dry_run)
+            return await self._amend(served, name, key, change, fence, dry_run, request)
 
     async def _amend(
-        self, served: Served, name: str, key: str, change: Change, fence: Fence | None, dry_run: bool
+        self,
+        served: Served,
+        name: str,
+        key: str,
+        change: Change,
+        fence: Fence | None,
+        dry_run: bool,
+        request: Request | None,
     ) -> Outcome:
         guard = await self._guard(fence) if fence is not None else None
         # A guess from the cache saves a read, and the store tells when it was wrong: but only if something is written.
@@ -162,7 +176,7 @@ class Objects:
             if live is None:
                 raise errors.not_found(served.kind.plural, served.kind.group, name)
             try:
-                outcome = await self._attempt(served, key, live, change, guard, dry_run)
+                outcome = await self._attempt(served, key, live, change, guard, dry_run, request)
                 if certain or outcome.changed:
                     return outcome
                 live = await self.find(key)
@@ -197,24 +211,27 @@ class Objects:
         raise fence.broken()
 
     async def _attempt(
-        self, served: Served, key: str, live: Stored, change: Change, guard: Guard | None, dry_run: bool
+        self,
+        served: Served,
+        key: str,
+        live: Stored,
+        change: Change,
+        guard: Guard | None,
+        dry_run: bool,
+        request: Request | None,
     ) -> Outcome:
         """One try at one state of the object. What the store says against it is raised as the store says it."""
-        resource = served.resource
-        stored = codec.decode(live.value, live.revision)
-        if resource.refresh is not None:
-            resource.refresh(stored)
-        seen = codec.convert(resource, stored, served.kind.version)
-        result = change(seen)
+        if request is None:
+            result, value = _changed(served, live, change)
+        else:
+            result, value = await self._large.run(
+                request, lambda: _changed(served, live, change), len(live.value)
+            )
         if isinstance(result, Removal):
-            last = live.value
-            if result.last is not None:
-                last = codec.encode(codec.convert(resource, result.last, resource.storage))
             if dry_run:
-                return Outcome(last, live.revision, removed=True)
+                return Outcome(value, live.revision, removed=True)
             revision = await self._store.delete(key, revision=live.revision, guard=guard)
-            return Outcome(last, revision, removed=True)
-        value = codec.encode(codec.convert(resource, result, resource.storage))
+            return Outcome(value, revision, removed=True)
         if value == live.value:
             return Outcome(value, live.revision, changed=False)
         if dry_run:
@@ -222,6 +239,19 @@ class Objects:
         ttl = _time_to_live(served, result)
         revision = await self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard)
         return Outcome(value, revision)
+
+
+def _changed(served: Served, live: Stored, change: Change) -> tuple[Object | Removal, bytes]:
+    """What a change makes of the stored object, and the bytes of that."""
+    resource = served.resource
+    stored = codec.decode(live.value, live.revision)
+    if resource.refresh is not None:
+        resource.refresh(stored)
+    result = change(codec.convert(resource, stored, served.kind.version))
+    last = result.last if isinstance(result, Removal) else result
+    if last is None:
+        return result, live.value
+    return result, codec.encode(codec.convert(resource, last, resource.storage))
 
 
 def _time_to_live(served: Served, obj: Object) -> float:

@@ -13,6 +13,7 @@ from pilothouse.apiserver import codec, decoding, ingest, lifecycle, options, sc
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.decoding import Body
 from pilothouse.apiserver.exchange import Response
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.apiserver.objects import Outcome
 from pilothouse.apiserver.options import STRICT, WARN, WriteOptions
 from pilothouse.apiserver.writing import Writer, reset_fields
@@ -37,7 +38,10 @@ Edit = Callable[[Object], Any]
 class Patcher:
     """Patches to objects, their status and their scale."""
 
-    def __init__(self, writer: Writer, clock: Clock, may_create: Callable[[Call], None]) -> None:
+    def __init__(
+        self, writer: Writer, clock: Clock, may_create: Callable[[Call], None], large: LargeWrites
+    ) -> None:
+        self._large = large
         self._writer = writer
         self._clock = clock
         self._may_create = may_create
@@ -53,7 +57,9 @@ class Patcher:
         if media == APPLY_PATCH:
             outcome, status = await self._apply(call, chosen)
             return self._writer.respond(call, outcome, status)
-        edit, repeated = read_edit(media, call.request.body, kind)
+        edit, repeated = await self._large.run(
+            call.request, lambda: read_edit(media, call.request.body, kind)
+        )
 
         def change(live: Object) -> Any:
             new = self._edited(call, live, edit, repeated, chosen)
@@ -67,12 +73,14 @@ class Patcher:
         media = decoding.media_type(call.request.headers)
         chosen = options.write_options(call.request, call.params, "PatchOptions", apply=media == APPLY_PATCH)
         if media == APPLY_PATCH:
-            applied = decoding.read_yaml(call.request.body).value
+            body = await self._large.run(call.request, lambda: decoding.read_yaml(call.request.body))
+            applied = body.value
             edit: Edit = lambda scale: merge_patch(scale, applied)  # noqa: E731
         else:
             if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
                 raise errors.unsupported_media_type(accepted_patches(kind))
-            edit, _ = read_edit(MERGE_PATCH if media == STRATEGIC_PATCH else media, call.request.body, kind)
+            plain = MERGE_PATCH if media == STRATEGIC_PATCH else media
+            edit, _ = await self._large.run(call.request, lambda: read_edit(plain, call.request.body, kind))
 
         def change(live: Object) -> Any:
             scale = edit(scaling.scale_of(kind, live))
@@ -128,7 +136,7 @@ class Patcher:
 
     async def _apply(self, call: Call, chosen: WriteOptions) -> tuple[Outcome, int]:
         kind = call.served.kind
-        body = decoding.read_yaml(call.request.body)
+        body = await self._large.run(call.request, lambda: decoding.read_yaml(call.request.body))
         self._check_applied(call, body, chosen)
         for _ in range(_CREATE_RACES):
             try:
@@ -143,7 +151,7 @@ class Patcher:
                     f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 )
                 raise errors.conflict(kind.plural, kind.group, call.name, detail)
-            obj = self._merged(call, None, body.value, chosen)
+            obj = await self._large.run(call.request, lambda: self._merged(call, None, body.value, chosen))
             obj["metadata"].pop("resourceVersion", None)
             try:
                 return await self._writer.insert(call, obj, chosen, tracked=False), 201

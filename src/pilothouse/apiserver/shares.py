@@ -39,6 +39,8 @@ LEAST_FOR_LEASES = 16
 OBJECTS_PER_PLACE = 2000
 """A list takes one place more for each so many objects."""
 HEAVIEST = 10
+BODY_PER_PLACE = 256 * 1024
+"""A request takes one place more for each so many bytes of its body, which are computed on one request at a time."""
 BYTES_PER_PLACE = 1024 * 1024
 """An answer takes one place more for each so many bytes that are held for it alone, until the client has taken it."""
 _KEPT = 4096
@@ -221,8 +223,11 @@ class Shares:
                 and (place.name or request.method == "POST")
             ):
                 lane = self.leases
-            elif not place.name and lane.limit:
-                weight = self._weight(lane, request, place)
+            elif lane.limit:
+                if not place.name:
+                    weight = self._weight(lane, request, place)
+                if mutating:
+                    weight = max(weight, _weight_of_body(lane, request.headers.get("Content-Length", "")))
         flow = lane.enter(request.user, weight)
         if flow is None:
             raise refusal_of(request.user, lane)
@@ -236,6 +241,11 @@ class Shares:
             # It begins with nothing but what has happened since.
             return 1
         return min(lane.heaviest, 1 + self._sizes(place, request.query) // OBJECTS_PER_PLACE)
+
+
+def _weight_of_body(lane: Lane, length: str) -> int:
+    """Places for a body of a length that is announced; one that is not announced costs its time alone."""
+    return min(lane.heaviest, 1 + int(length) // BODY_PER_PLACE) if length.isdecimal() else 1
 
 
 def weight_of(answer: Response, lane: Lane) -> int:

@@ -7,15 +7,18 @@ manages which field; admit; validate; store if anything changed. Patches join in
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from random import Random
 from typing import Any
 
 import msgspec
 
+from pilothouse.aio.worker_thread import on_loop
 from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.apiserver.negotiation import render
 from pilothouse.apiserver.objects import Objects, Outcome, Removal
 from pilothouse.apiserver.options import DeleteOptions, WriteOptions
@@ -23,7 +26,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors, managed_fields, names
-from pilothouse.meta.fields import FieldError
+from pilothouse.meta.fields import MOST_PROBLEMS, FieldError
 from pilothouse.meta.kind import Kind, Object
 from pilothouse.store.interface import Conflict
 
@@ -41,7 +44,9 @@ class Writer:
         random: Random,
         uids: Uids,
         may_create: Callable[[Call], None],
+        large: LargeWrites,
     ) -> None:
+        self._large = large
         self._may_create = may_create
         self._random = random
         self._objects = objects
@@ -52,9 +57,7 @@ class Writer:
     async def create(self, call: Call) -> Response:
         """POST to a collection."""
         chosen = options.write_options(call.request, call.params, "CreateOptions")
-        kind = call.served.kind
-        body = decoding.read(call.request, native=kind.native)
-        obj = ingest.take(kind, body, chosen.validation, call.request.warnings)
+        obj = await self._large.run(call.request, lambda: self._take(call, chosen))
         if call.name:
             lifecycle.check_name(obj["metadata"], call.name)
         outcome = await self.insert(call, obj, chosen)
@@ -64,8 +67,7 @@ class Writer:
         """PUT to an object or to its status."""
         chosen = options.write_options(call.request, call.params, "UpdateOptions")
         kind = call.served.kind
-        body = decoding.read(call.request, native=kind.native)
-        sent = ingest.take(kind, body, chosen.validation, call.request.warnings)
+        sent = await self._large.run(call.request, lambda: self._take(call, chosen))
         lifecycle.check_name(sent["metadata"], call.name)
         lifecycle.place(kind, sent["metadata"], call.namespace)
         revision = self._pinned(kind, sent)
@@ -98,6 +100,12 @@ class Writer:
             return self.respond(call, outcome, 201)
         return self.respond(call, outcome, 200)
 
+    def _take(self, call: Call, chosen: WriteOptions) -> Object:
+        """The object in the body of a call."""
+        kind = call.served.kind
+        body = decoding.read(call.request, native=kind.native)
+        return ingest.take(kind, body, chosen.validation, call.request.warnings)
+
     def insert(
         self, call: Call, obj: Object, chosen: WriteOptions, *, tracked: bool = True
     ) -> Coroutine[Any, Any, Outcome]:
@@ -129,11 +137,10 @@ class Writer:
         self._tidy(call, obj["metadata"], None)
         certificates.name_requestor(call, obj)
         if tracked:
-            self._track(call, None, obj, chosen)
+            await self._large.run(call.request, lambda: self._track(call, None, obj, chosen))
         kind.complete(obj, None)
         namespace = await self._admission.admit_create(call, obj)
-        self._admission.admit_write(call, obj, None)
-        self._validate(call, obj, None, namespace)
+        await self._large.run(call.request, lambda: self._check(call, obj, None, namespace))
         name = obj["metadata"]["name"]
         try:
             key = call.served.key(call.namespace, name)
@@ -160,10 +167,9 @@ class Writer:
         if tracked:
             self._track(call, live, new, chosen)
         if call.subresource in ("", "scale"):
-            kind.complete(new, live)
+            on_loop(kind.complete, new, live)
             lifecycle.advance(kind, new, live)
-        self._admission.admit_write(call, new, live)
-        self._validate(call, new, live, None)
+        self._check(call, new, live, None)
         return Removal(new) if lifecycle.ends(kind, new, live) else new
 
     async def delete(self, call: Call) -> Response:
@@ -234,7 +240,13 @@ class Writer:
             return change(live)
 
         return self._objects.amend(
-            call.served, call.namespace, call.name, attempt, fence=call.fence, dry_run=chosen.dry_run
+            call.served,
+            call.namespace,
+            call.name,
+            attempt,
+            fence=call.fence,
+            dry_run=chosen.dry_run,
+            request=call.request,
         )
 
     def _pinned(self, kind: Kind, sent: Object) -> str:
@@ -265,6 +277,11 @@ class Writer:
             convert=codec.versions_of(call.served.resource),
         )
 
+    def _check(self, call: Call, new: Object, live: Object | None, namespace: bytes | None) -> None:
+        """Raise for what may not be written."""
+        self._admission.admit_write(call, new, live)
+        self._validate(call, new, live, namespace)
+
     def _validate(self, call: Call, new: Object, live: Object | None, namespace: bytes | None) -> None:
         kind = call.served.kind
         problems = names.validate_object_meta(
@@ -279,10 +296,10 @@ class Writer:
             problems += lifecycle.check_segment(new)
         problems += kind.shape.validate(new, live)
         if not problems:
-            problems += kind.validate(new, live)
+            problems += islice(kind.validate(new, live), MOST_PROBLEMS + 1)
         if not problems:
             self._admission.admit_pod_security(call, new, live, namespace)
-            problems += self._admission.refusals(kind, new)
+            problems += islice(self._admission.refusals(kind, new), MOST_PROBLEMS + 1)
         if problems:
             raise ingest.invalid(kind, new, problems)
 

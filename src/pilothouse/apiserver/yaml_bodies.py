@@ -21,7 +21,8 @@ MOST_REPEATS = 100
 """Repeated keys that are told; whoever has more has enough to mend."""
 LONGEST_PATH = 1000
 """Characters of such a key's path that are told."""
-_MAX_VALUES = 200_000
+MAX_VALUES = 200_000
+"""Values that a body may hold, in YAML or JSON."""
 _MERGE = "<<"
 _TAG = "tag:yaml.org,2002:"
 
@@ -162,8 +163,8 @@ class _Document:
 
     def _spend(self, cost: int) -> None:
         self._cost += cost
-        if self._cost > _MAX_VALUES:
-            raise ValueError(f"it expands to more than {_MAX_VALUES} values")
+        if self._cost > MAX_VALUES:
+            raise ValueError(f"it expands to more than {MAX_VALUES} values")
 
     def _copy(self, value: Any, depth: int) -> Any:
         if not isinstance(value, dict | list):

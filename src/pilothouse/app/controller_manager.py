@@ -86,7 +86,9 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
             # Who leads from the start fills the caches once, and not again because they are older than the term.
             parts.insert(0, Group("election", [leadership.run], _PATIENCE, ready=leadership.begun))
         host, _ = options.listen
-        async with serving(*options.listen, manager_pages(manager, informers, leadership, identity)) as port:
+        async with serving(
+            *options.listen, manager_pages(manager, informers, leadership, identity, clock)
+        ) as port:
             names = ", ".join(one.name for one in controllers) or "none"
             announce(f"controller-manager {identity} follows {options.access.url}: {names}")
             announce(f"{PAGES}{plain_url(host, port)}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
+from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
@@ -51,6 +52,7 @@ def all_controllers(authority: str, patience: Patience = PATIENCE) -> tuple[Cont
     """Every one. ``authority`` is the PEM text by which pods know the API server."""
     return (
         cassandra_clusters,
+        certificate_request_cleaner,
         claim_protection,
         claims,
         collected.collecting(patience.pilot_without_pod),

@@ -1,8 +1,8 @@
 """What a controller-manager shows of itself: ``/healthz``, ``/readyz`` and ``/metrics``.
 
-    pages = manager_pages(manager, informers, leadership, identity)
+    pages = manager_pages(manager, informers, leadership, identity, clock)
 
-It is healthy while it can do its part: follow the server and take part in the election. It is ready once its caches are
+It is healthy while it can do its part: follow the server, take part in the election, and decide while it leads. It is ready once its caches are
 filled, whether it leads or stands by; the last line of ``/readyz`` says which. A standby is as ready as a leader, since
 it is the next.
 """
@@ -13,20 +13,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pilothouse.apiserver import process_metrics
 from pilothouse.app.pages import Page
+from pilothouse.base.clock import Clock
 from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
 from pilothouse.client.informers import Informers
 from pilothouse.client.leases import Leadership
 from pilothouse.runtime.engine import Engine
 from pilothouse.runtime.managing import Manager
+from pilothouse.runtime.progress import Progress
 
 Check = tuple[str, str]
 """What was looked at, and what is wrong with it; empty if nothing is."""
 
 
 def manager_pages(
-    manager: Manager, informers: Informers, leadership: Leadership | None, identity: str
+    manager: Manager, informers: Informers, leadership: Leadership | None, identity: str, clock: Clock
 ) -> Mapping[str, Callable[[], Page]]:
     """The pages by path. Without leadership there is no election: the process always leads."""
+
+    progress = Progress(manager.engines, lambda: leadership is None or leadership.fence is not None, clock)
 
     def standing() -> str:
         if leadership is None or leadership.fence is not None:
@@ -37,7 +41,8 @@ def manager_pages(
 
     def health() -> Page:
         problem = leadership.problem if leadership is not None else ""
-        return _checked("healthz", [("election", problem), ("caches", informers.problem)], standing())
+        checks = [("election", problem), ("caches", informers.problem), ("decisions", progress.problem)]
+        return _checked("healthz", checks, standing())
 
     def readiness() -> Page:
         filling = "" if manager.ready else "not filled yet"

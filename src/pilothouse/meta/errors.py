@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pilothouse.meta.fields import FieldError
+from pilothouse.meta.fields import MOST_PROBLEMS, FieldError
 
 
 class Cause(NamedTuple):
@@ -175,12 +175,15 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 
 def invalid(kind: str, group: str, name: str, problems: Sequence[FieldError]) -> StatusError:
-    """422 with every problem and its path. ``kind`` is the Kind, not the plural."""
+    """422 with every problem and its path, up to ``MOST_PROBLEMS``. ``kind`` is the Kind, not the plural."""
+    left_out = len(problems) > MOST_PROBLEMS
+    problems = problems[:MOST_PROBLEMS]
     causes = [Cause(problem.reason, problem.message, problem.path) for problem in problems]
     if len(problems) == 1:
         listed = str(problems[0])
     else:
-        listed = "[" + ", ".join(str(problem) for problem in problems) + "]"
+        more = ", and more than these" if left_out else ""
+        listed = "[" + ", ".join(str(problem) for problem in problems) + more + "]"
     message = f'{qualified(kind, group)} "{name}" is invalid: {listed}'
     return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
 

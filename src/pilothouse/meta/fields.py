@@ -24,6 +24,9 @@ TOO_MANY = "FieldValueTooMany"
 TYPE_INVALID = "FieldValueTypeInvalid"
 NOT_FOUND = "FieldValueNotFound"
 
+MOST_PROBLEMS = 1000
+"""So many problems of one object are told, and no more are looked for: each is longer than the field that it is about."""
+
 _HEADLINES = {
     REQUIRED: "Required value",
     INVALID: "Invalid value",

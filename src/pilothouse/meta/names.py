@@ -14,11 +14,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
-from pilothouse.meta.fields import FieldError, child, element
+from pilothouse.meta.fields import MOST_PROBLEMS, FieldError, child, element
 
 Rule = Callable[[str], str]
 """What is wrong with a name, or the empty string."""
@@ -152,16 +153,16 @@ def validate_object_meta(
         _check_names(meta, namespaced, name_rule or subdomain, problems)
     labels = meta.get("labels")
     if labels is not None and labels != before.get("labels"):
-        problems += validate_labels(labels, "metadata.labels")
+        problems += islice(validate_labels(labels, "metadata.labels"), MOST_PROBLEMS)
     annotations = meta.get("annotations")
     if annotations is not None and annotations != before.get("annotations"):
-        problems += validate_annotations(annotations, "metadata.annotations")
+        problems += islice(validate_annotations(annotations, "metadata.annotations"), MOST_PROBLEMS)
     owners = meta.get("ownerReferences")
     if owners and owners != before.get("ownerReferences"):
-        problems += _owner_problems(owners, "metadata.ownerReferences")
+        problems += islice(_owner_problems(owners, "metadata.ownerReferences"), MOST_PROBLEMS)
     finalizers = meta.get("finalizers")
     if finalizers and finalizers != before.get("finalizers"):
-        problems += _finalizer_problems(finalizers, "metadata.finalizers")
+        problems += islice(_finalizer_problems(finalizers, "metadata.finalizers"), MOST_PROBLEMS)
     return problems
 
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 import jsonschema_rs
 import msgspec
 
-from pilothouse.meta.fields import FieldError, child, element
+from pilothouse.meta.fields import MOST_PROBLEMS, FieldError, child, element
 from pilothouse.meta.formats import FORMATS, INTEGER_RANGES, compile_pattern
 from pilothouse.meta.regular_expressions import MAX_STEPS, size_of
 from pilothouse.meta.schema import UNSET, Schema
@@ -114,13 +115,17 @@ class _Faults:
                 node = schema.properties.get(name, schema.additional)
                 if node is not None:
                     found += self.node(node, inner, before.get(name, UNSET), child(path, name))
+                if len(found) > MOST_PROBLEMS:
+                    break
             found += _missing(schema, value, path)
         elif isinstance(value, list):
             if schema.items is not None:
                 match = correlate(schema, old)
                 for index, inner in enumerate(value):
                     found += self.node(schema.items, inner, match(inner), element(path, index))
-            found += _duplicates(schema, value, path)
+                    if len(found) > MOST_PROBLEMS:
+                        break
+            found += islice(_duplicates(schema, value, path), MOST_PROBLEMS)
         if found and unchanged(value, old):
             return []
         return found

@@ -52,6 +52,9 @@ _PURPOSES = {
 _READ_NAMES = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
 
 
+_READ_ATTRIBUTES = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
+
+
 class RequestError(Exception):
     """A certificate request that can't be used; the message says why."""
 
@@ -69,6 +72,8 @@ class Asked:
     pem: bytes
     other_names: int = 0
     """How many alternative names of further types there are: directory names, registered ids and the like."""
+    other_attributes: tuple[str, ...] = ()
+    """What the subject has besides a common name and organizations, as dotted object identifiers."""
 
 
 def read_request(pem: bytes) -> Asked:
@@ -92,6 +97,9 @@ def read_request(pem: bytes) -> Asked:
         uris=tuple(alternatives.get_values_for_type(x509.UniformResourceIdentifier)) if alternatives else (),
         pem=pem,
         other_names=sum(not isinstance(each, _READ_NAMES) for each in alternatives or ()),
+        other_attributes=tuple(
+            each.oid.dotted_string for each in request.subject if each.oid not in _READ_ATTRIBUTES
+        ),
     )
 
 

@@ -120,6 +120,16 @@ class Engine:
         self._taken = 0
 
     @property
+    def decides(self) -> bool:
+        """True while it has been told to."""
+        return self._decides
+
+    @property
+    def taken(self) -> int:
+        """Objects that were decided about, or put off, so far."""
+        return self._taken
+
+    @property
     def queue(self) -> WorkQueue[Key]:
         return self._queue
 

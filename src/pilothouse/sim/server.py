@@ -27,6 +27,7 @@ from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Answer, Request, Response, User
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
 from pilothouse.client.loopback import Loopback
@@ -108,6 +109,7 @@ class Server:
             refusals=refused_fields,
             signing_key=signing_key(),
             authority=lambda: authority(self._clock.now()),
+            large_writes=LargeWrites(threads=False),
         )
         self._up = AsyncExitStack()
         await self._up.enter_async_context(core.running())

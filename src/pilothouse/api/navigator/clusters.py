@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 from pilothouse.meta.structs import Fields, Int64, Quantity, Time, doc
 
 GROUP = "navigator.jetstack.io"
+MOST_REPLICAS = 1000
+"""Nodes that a pool may have: each is looked at whenever one of them changes."""
 
 PullPolicy = Literal["Never", "IfNotPresent", "Always"]
 ConditionStatus = Literal["True", "False", "Unknown"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from pilothouse.api.navigator.clusters import (
+    MOST_REPLICAS,
     ClusterCondition,
     ConditionStatus,
     Health,
@@ -29,7 +30,7 @@ class ElasticsearchNodePool(Fields):
 
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
     roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]
-    replicas: Annotated[Int32, doc("How many nodes there are.", ge=0)] = 1
+    replicas: Annotated[Int32, doc("How many nodes there are, at most 1000.", ge=0, le=MOST_REPLICAS)] = 1
     node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
         default_factory=dict
     )
@@ -95,7 +96,7 @@ class CassandraNodePool(Fields):
     """Nodes that are alike: one rack of a datacenter. Only replicas can be changed once the pool exists."""
 
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
-    replicas: Annotated[Int32, doc("How many nodes there are.", ge=0)] = 1
+    replicas: Annotated[Int32, doc("How many nodes there are, at most 1000.", ge=0, le=MOST_REPLICAS)] = 1
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
     ] = None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pilothouse.api.navigator.clusters import (
+    MOST_REPLICAS,
     ConditionStatus,
     Health,
     ImageSpec,
@@ -82,7 +83,7 @@ class ElasticsearchNodePool(Fields):
 
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
     roles: Annotated[tuple[Role, ...], doc("What the nodes do.", min_length=1, list_type="set")]
-    replicas: Annotated[Int32, doc("How many nodes there are.", ge=0)] = 1
+    replicas: Annotated[Int32, doc("How many nodes there are, at most 1000.", ge=0, le=MOST_REPLICAS)] = 1
     node_selector: Annotated[dict[str, str], doc("Labels that a machine must have to run them.")] = field(
         default_factory=dict
     )
@@ -100,11 +101,16 @@ class ElasticsearchNodePool(Fields):
     ] = None
     affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
     tolerations: Annotated[
-        tuple[Toleration, ...], doc("Taints that don't keep the pods off a machine.", list_type="atomic")
+        tuple[Toleration, ...],
+        doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
     ] = ()
     topology_spread_constraints: Annotated[
         tuple[TopologySpreadConstraint, ...],
-        doc("How evenly the pods are spread over places.", map_keys=("topologyKey", "whenUnsatisfiable")),
+        doc(
+            "How evenly the pods are spread over places.",
+            map_keys=("topologyKey", "whenUnsatisfiable"),
+            max_length=100,
+        ),
     ] = ()
 
 
@@ -211,7 +217,7 @@ class CassandraNodePool(Fields):
     """Nodes that are alike: one rack of a datacenter. Name, rack, datacenter and volumes stay as they are."""
 
     name: Annotated[str, doc("Part of the names of the pool's pods; unique in the cluster.")]
-    replicas: Annotated[Int32, doc("How many nodes there are.", ge=0)] = 1
+    replicas: Annotated[Int32, doc("How many nodes there are, at most 1000.", ge=0, le=MOST_REPLICAS)] = 1
     persistence: Annotated[
         PersistenceConfig | None, doc("The nodes' volumes; absent means that data goes with the pod.")
     ] = None
@@ -230,11 +236,16 @@ class CassandraNodePool(Fields):
     ] = None
     affinity: Annotated[Affinity | None, doc("Nodes and neighbours that the pods need or prefer.")] = None
     tolerations: Annotated[
-        tuple[Toleration, ...], doc("Taints that don't keep the pods off a machine.", list_type="atomic")
+        tuple[Toleration, ...],
+        doc("Taints that don't keep the pods off a machine.", list_type="atomic", max_length=100),
     ] = ()
     topology_spread_constraints: Annotated[
         tuple[TopologySpreadConstraint, ...],
-        doc("How evenly the pods are spread over places.", map_keys=("topologyKey", "whenUnsatisfiable")),
+        doc(
+            "How evenly the pods are spread over places.",
+            map_keys=("topologyKey", "whenUnsatisfiable"),
+            max_length=100,
+        ),
     ] = ()
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.pod_security.checks import Fields
 from pilothouse.api.pod_security.evaluation import Evaluation, evaluate
 from pilothouse.api.pod_security.policy import (
@@ -195,9 +196,11 @@ class PodSecurity:
             if evaluation is None:
                 evaluation = known[wanted] = evaluate(wanted, metadata, spec)
             if mode == "enforce" or not evaluation.allowed:
-                self.counts.evaluated(
-                    call, update=update, mode=mode, policy=wanted, allowed=evaluation.allowed
+                allowed = evaluation.allowed
+                count = partial(
+                    self.counts.evaluated, call, update=update, mode=mode, policy=wanted, allowed=allowed
                 )
+                on_loop(count)
             return evaluation
 
         refusal = ""
@@ -232,7 +235,7 @@ class PodSecurity:
     def _namespace(self, call: Call, given: bytes | None) -> bytes | None:
         if given is not None:
             return given
-        found = self._cache.peek(f"{ROOT}namespaces/{call.namespace}")
+        found = on_loop(self._cache.peek, f"{ROOT}namespaces/{call.namespace}")
         return None if found is None else found.value
 
     def _policy(self, namespace: bytes) -> tuple[NamespacePolicy, list[FieldError]]:

@@ -19,6 +19,18 @@ from pilothouse.apiserver.rbac.rules import ANY, Rule, url_covers
 _UNNAMED: tuple[tuple[str, ...], ...] = ((),)
 
 
+MOST_ATOMS = 100_000
+"""Atoms that rules may be broken into; a rule is the product of its lists, so a few kilobytes can be billions."""
+
+
+def count_atoms(rules: Iterable[Rule]) -> int:
+    """How many atoms there are, without making them."""
+    return sum(
+        len(rule.verbs) * (len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.urls))
+        for rule in rules
+    )
+
+
 def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     """The atoms of ``wanted`` that are not held."""
     return [atom for rule in wanted for atom in atoms(rule) if not any(_covers(each, atom) for each in held)]

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pilothouse.aio.worker_thread import on_loop
 from pilothouse.apiserver.authorization import MASTERS, Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.rbac.coverage import describe, missing, quoted
+from pilothouse.apiserver.rbac.coverage import MOST_ATOMS, count_atoms, describe, missing, quoted
 from pilothouse.apiserver.rbac.grants import GROUP
 from pilothouse.apiserver.rbac.rules import ANY, Rule, read_rules
 from pilothouse.meta import errors
+from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object
 
 _EVERYTHING = (Rule((ANY,), (ANY,), (ANY,)), Rule((ANY,), urls=(ANY,)))
@@ -59,7 +61,7 @@ class Escalation:
             return
         self._hold(call, new, read_rules(new))
         if _aggregates(new) or (old is not None and _aggregates(old)):
-            held, _ = self._holdings.rules_of(call.request.user, call.namespace)
+            held, _ = on_loop(self._holdings.rules_of, call.request.user, call.namespace)
             if missing(held, _EVERYTHING):
                 detail = "must have cluster-admin privileges to use the aggregationRule"
                 raise errors.forbidden(kind.plural, GROUP, new["metadata"].get("name", ""), detail)
@@ -71,7 +73,7 @@ class Escalation:
             return  # The kind's own validation refuses it.
         if self._may(call, "bind", plural, name):
             return
-        rules = self._holdings.role(call.namespace if plural == "roles" else "", name)
+        rules = on_loop(self._holdings.role, call.namespace if plural == "roles" else "", name)
         if rules is None:
             raise errors.not_found(plural, GROUP, name)
         self._hold(call, new, rules)
@@ -80,11 +82,15 @@ class Escalation:
         asked = Attributes(
             verb, group=GROUP, version=ANY, resource=plural, namespace=call.namespace, name=name
         )
-        return self._authorizer.decide(call.request.user, asked).allowed
+        return on_loop(self._authorizer.decide, call.request.user, asked).allowed
 
     def _hold(self, call: Call, new: Object, rules: tuple[Rule, ...]) -> None:
         user = call.request.user
-        held, absences = self._holdings.rules_of(user, call.namespace)
+        if (count := count_atoms(rules)) > MOST_ATOMS:
+            detail = f"amounts to {count} permissions (verbs × apiGroups × resources × resourceNames); at most {MOST_ATOMS} can be checked"
+            problem = FieldError.forbidden("rules", detail)
+            raise errors.invalid(call.served.kind.name, GROUP, new["metadata"].get("name", ""), [problem])
+        held, absences = on_loop(self._holdings.rules_of, user, call.namespace)
         lacking = missing(held, rules)
         if not lacking:
             return

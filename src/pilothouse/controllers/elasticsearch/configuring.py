@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pilothouse.api.navigator.clusters import MOST_REPLICAS
 from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.navigator.elasticsearch import quorum
 from pilothouse.api.navigator.labels import POOL_NAME, VERSION
@@ -81,7 +82,7 @@ def initial_masters(cluster: Object, pools: Iterable[Pool], pilots: Sequence[Obj
         f"{set_name(cluster, pool.name)}-{ordinal}"
         for pool in pools
         if pool.is_master
-        for ordinal in range(pool.replicas)
+        for ordinal in range(min(pool.replicas, MOST_REPLICAS))
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.navigator.clusters import MOST_REPLICAS
 from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.configurations import configuration_hash, in_force
 from pilothouse.api.navigator.labels import TEMPLATE, VERSION
@@ -201,7 +202,8 @@ def muster(
         if stateful_set is None:
             continue
         pods = _by_ordinal(stateful_set, world.owned(Pod, stateful_set))
-        wanted = range(int(stateful_set.spec.get("replicas", 1)))
+        # A set can be scaled by others too, and beyond what a pool may have.
+        wanted = range(min(int(stateful_set.spec.get("replicas", 1)), MOST_REPLICAS))
         for ordinal in sorted({*wanted, *pods}):
             name = f"{stateful_set.name}-{ordinal}"
             pilot = world.find(Pilot, cluster.namespace, name)

@@ -167,9 +167,8 @@ def _dismiss(scene: Scene, beyond: list[int], pod: Object) -> _Step:
 
 def _renew(scene: Scene) -> _Step:
     """Pods of an old revision go, to be made anew: one after the other, or as many as may be down at once."""
-    reached = [
-        ordinal for ordinal in reversed(scene.wanted.ordinals) if ordinal >= scene.wanted.first_updated
-    ]
+    ordinals = scene.wanted.ordinals
+    reached = range(ordinals.stop - 1, max(ordinals.start, scene.wanted.first_updated) - 1, -1)
     if scene.wanted.max_unavailable is not None:
         return _renew_some(scene, reached, scene.wanted.max_unavailable)
     for ordinal in reached:
@@ -184,17 +183,15 @@ def _renew(scene: Scene) -> _Step:
     return _Step(settled=True)
 
 
-def _renew_some(scene: Scene, reached: list[int], most: int) -> _Step:
+def _renew_some(scene: Scene, reached: range, most: int) -> _Step:
     up = {
-        ordinal
-        for ordinal in scene.wanted.ordinals
-        if ordinal in scene.pods and _up(scene, scene.pods[ordinal])
+        ordinal for ordinal, pod in scene.pods.items() if ordinal in scene.wanted.ordinals and _up(scene, pod)
     }
     room = most - (scene.wanted.replicas - len(up))
     intents = []
-    for ordinal in reached:
-        pod = scene.pods.get(ordinal)
-        if pod is None or pod.deleting or ended(pod) or not _outdated(scene, pod):
+    for ordinal in sorted((each for each in scene.pods if each in reached), reverse=True):
+        pod = scene.pods[ordinal]
+        if pod.deleting or ended(pod) or not _outdated(scene, pod):
             continue
         # One that is down already takes nothing away, and may be down because of its revision.
         if ordinal not in up or room > 0:

@@ -26,6 +26,7 @@ from pilothouse.store.interface import (
     FutureRevision,
     Guard,
     GuardFailed,
+    NoSpace,
     Page,
     StoreError,
     TooLarge,
@@ -235,7 +236,7 @@ def _translated(refusal: Refused, key: str = "") -> StoreError:
     if "lease not found" in details:
         return LeaseGone(details)
     if "space exceeded" in details:
-        return Unavailable(
+        return NoSpace(
             f"etcd is full and takes no writes until it is compacted, defragmented and disarmed: {details}"
         )
     return StoreError(f"etcd refuses: {details} ({refusal.code})")

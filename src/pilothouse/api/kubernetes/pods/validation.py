@@ -20,6 +20,10 @@ from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 from pilothouse.meta.names import label_value, qualified_name, validate_annotations, validate_labels
 
+MOST_SCHEDULING_TERMS: Final = 100
+"""Tolerations, spread constraints, and terms of each list of an affinity, that a pod may have."""
+MOST_SCHEDULING_TEXT: Final = 16 * 1024
+"""Characters of all selectors among them."""
 _LARGEST_INT32: Final = 2**31 - 1
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -65,10 +69,32 @@ def check_spec(spec: Mapping[str, Any], path: str, claims: Collection[str] = ())
         yield from address(f"{element(f'{path}.hostAliases', index)}.ip", alias.get("ip", ""))
     if spec.get("dnsPolicy") == "None":
         yield from _check_dns(spec, f"{path}.dnsConfig")
+    if crowded := list(_check_counts(spec, path)):
+        yield from crowded
+        return
     yield from _check_tolerations(spec, f"{path}.tolerations")
     yield from _check_affinity(spec.get("affinity") or {}, f"{path}.affinity")
     for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         yield from _check_spread(constraint, element(f"{path}.topologySpreadConstraints", index))
+
+
+def _check_counts(spec: Mapping[str, Any], path: str) -> Problems:
+    """What the scheduler holds against every node and every pod on it, there must not be too much of."""
+    lists = {field: spec.get(field) for field in ("tolerations", "topologySpreadConstraints")}
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for field in (_REQUIRED, _PREFERRED):
+            lists[f"affinity.{kind}.{field}"] = (affinity.get(kind) or {}).get(field)
+    nodes = affinity.get("nodeAffinity") or {}
+    lists[f"affinity.nodeAffinity.{_PREFERRED}"] = nodes.get(_PREFERRED)
+    terms = (nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms")
+    lists[f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"] = terms
+    for field, given in lists.items():
+        if len(given or ()) > MOST_SCHEDULING_TERMS:
+            yield FieldError.too_many(f"{path}.{field}", len(given or ()), MOST_SCHEDULING_TERMS)
+    if len(str(affinity)) + len(str(spec.get("topologySpreadConstraints"))) > MOST_SCHEDULING_TEXT:
+        detail = f"together with {path}.topologySpreadConstraints must not be longer than {MOST_SCHEDULING_TEXT} characters"
+        yield FieldError.forbidden(f"{path}.affinity", detail)
 
 
 def _check_dns(spec: Mapping[str, Any], path: str) -> Problems:

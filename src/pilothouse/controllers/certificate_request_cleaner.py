@@ -1,0 +1,82 @@
+"""Requests for certificates that have served their purpose go, as kube-controller-manager has them go.
+
+* One whose certificate was issued, an hour after it was approved: whoever made it has fetched the certificate long since.
+* One that was denied, or could not be signed, an hour after that was said.
+* One that nobody has said anything about, a day after it was made.
+* One whose certificate has run out.
+
+One that is approved and waits for its signer stays.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.nouns import CertificateSigningRequest
+from pilothouse.api.objects import Object
+from pilothouse.base.times import parse_time
+from pilothouse.pki.authority import UnusableError
+from pilothouse.pki.inspecting import certificates_in
+from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.intents import After, Delete, Intent
+from pilothouse.runtime.world import World
+
+SETTLED_SECONDS: Final = 3600.0
+PENDING_SECONDS: Final = 24 * 3600.0
+
+
+@controller(CertificateSigningRequest, standalone=True)
+def certificate_request_cleaner(request: Object, world: World) -> Iterator[Intent]:
+    """A request that is settled, or that nobody settles, goes after a while."""
+    if request.deleting:
+        return
+    ends = list(_ends(request))
+    if not ends:
+        return
+    moment, because = min(ends)
+    if moment > world.now:
+        yield After(moment - world.now, because=f"it is kept until then: {because}")
+    else:
+        yield Delete(request, exact=True, because=because)
+
+
+def _ends(request: Object) -> Iterator[tuple[float, str]]:
+    """When it may go, and why."""
+    conditions = request.status.get("conditions") or []
+    issued = str(request.status.get("certificate") or "")
+    if not conditions:
+        yield request.created + PENDING_SECONDS, "nobody has approved or denied it for a day"
+    for condition in conditions:
+        match condition.get("type"):
+            case "Approved" if issued:
+                told = "its certificate was issued an hour ago or longer"
+            case "Denied":
+                told = "it was denied an hour ago or longer"
+            case "Failed":
+                told = "it could not be signed, an hour ago or longer"
+            case _:
+                continue
+        yield _said(condition, request) + SETTLED_SECONDS, told
+    if issued and (until := _valid_until(issued)) is not None:
+        yield until, "its certificate has run out"
+
+
+def _said(condition: dict[str, str], request: Object) -> float:
+    """When a condition was last written; a request without a date is as old as itself."""
+    given = condition.get("lastUpdateTime") or condition.get("lastTransitionTime")
+    try:
+        return parse_time(given) if given else request.created
+    except ValueError:
+        return request.created
+
+
+def _valid_until(certificate: str) -> float | None:
+    """When an issued certificate runs out; None for what is none."""
+    try:
+        found = certificates_in(b64decode(certificate, validate=True))
+    except (binascii.Error, UnusableError):
+        return None
+    return found[0].expires.timestamp() if found else None
