@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import random
-import resource
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -221,13 +220,6 @@ def _watch_over(health: Health, store: Store, core: Core) -> None:
     health.add("store-condition", store_is_well)
     health.add("cache", core.cache.problem)
     health.add("background", core.background_problem)
-
-
-def allow_many_connections() -> None:
-    """Each watcher is an open file; take as many as the system lets us have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _now(clock: Clock) -> datetime.datetime:

@@ -26,6 +26,7 @@ from pilothouse.aio.together import together
 from pilothouse.app import memory
 from pilothouse.app.leaving import end_all
 from pilothouse.app.lifeline import when_closed
+from pilothouse.app.open_files import raise_open_files
 from pilothouse.app.options import StartError, explain
 from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import Clock, SystemClock
@@ -91,7 +92,11 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
         when_closed(options.lifeline, leave_pods)
     clock, door = SystemClock(), _door(options)
-    settings = msgspec.structs.replace(options.settings, port=door.getsockname()[1])
+    settings = msgspec.structs.replace(
+        options.settings,
+        port=door.getsockname()[1],
+        open_files=options.settings.open_files or raise_open_files(),
+    )
     async with HttpTransport.open(options.access, clock, agent=AGENT) as transport:
         api = Api(transport, random.Random(), manager="pilothouse-node")
         certificate = ServingCertificate(

@@ -200,7 +200,8 @@ def _run(options: ApiServerOptions) -> None:
     from pilothouse.app import memory
 
     memory.start_quietly()
-    from pilothouse.app.apiserver import allow_many_connections, run
+    from pilothouse.app.apiserver import run
+    from pilothouse.app.open_files import raise_open_files
 
-    allow_many_connections()
+    raise_open_files()
     run_fast(lambda: run(options, announce=lambda line: click.echo(line)))

@@ -157,17 +157,23 @@ class Agent:
         keep to limits that have changed."""
         while True:
             await asyncio.sleep(EVICTIONS)
-            for uid, keeper in tuple(self._keepers.items()):
-                if excess := self._parts.volumes.excess(uid):
-                    keeper.evict("Evicted", excess)
-                keeper.limit_anew()
-            if self._makes_room():
-                continue
-            short = shortages(room(self._settings.data))
-            if memory := short.get("MemoryPressure"):
-                self._evict_one(memory, list(self._users_of_memory()))
-            elif disk := short.get("DiskPressure"):
-                self._evict_one(disk, await self._users_of_disk(disk.resource))
+            try:
+                await self._evict_now()
+            except OSError as problem:
+                log.warning("who takes too much can't be seen: %s", problem)
+
+    async def _evict_now(self) -> None:
+        for uid, keeper in tuple(self._keepers.items()):
+            if excess := self._parts.volumes.excess(uid):
+                keeper.evict("Evicted", excess)
+            keeper.limit_anew()
+        if self._makes_room():
+            return
+        short = shortages(room(self._settings.data))
+        if memory := short.get("MemoryPressure"):
+            self._evict_one(memory, list(self._users_of_memory()))
+        elif disk := short.get("DiskPressure"):
+            self._evict_one(disk, await self._users_of_disk(disk.resource))
 
     def _makes_room(self) -> bool:
         """Whether a pod that had to go still has what others need: how much is missing without it is not known yet."""

@@ -45,6 +45,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts that differ from what the machine has (cpu, memory, ephemeral-storage, pods)."""
     reserved: Mapping[str, str] = {}
     """Amounts that pods may not have: allocatable is capacity without them."""
+    open_files: int = 0
+    """How many files a container may have open unless it asks for more; 0 for as many as the agent."""
     pids: int | None = 8192
     """Processes and threads that a container may have; None for as many as the machine can."""
     tiers: Mapping[str, Path] = {}

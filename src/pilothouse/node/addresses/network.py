@@ -40,6 +40,7 @@ from pilothouse.node.addresses.ranges import LoopbackBlock, answers, is_ipv4, ne
 from pilothouse.node.addresses.routes import Plan, planned
 from pilothouse.node.parts import AddressNotReady
 from pilothouse.node.services.backends import backends, unserved
+from pilothouse.node.services.budget import Budget
 from pilothouse.node.services.proxy import Proxy
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.telling import Events
@@ -80,7 +81,7 @@ class Network:
         self._ledger = msgspec.structs.replace(ledger, network=str(network))
         self._files = PodFiles(settings.pods)
         self._ip = IpRoute()
-        self._proxy = Proxy(clock, rng)
+        self._proxy = Proxy(clock, rng, Budget.of_this_process())
         self._events = Events(api, Teller(component=COMPONENT, host=settings.name), clock)
         self._informers = Informers(api, rng, clock)
         self._services = self._informers.get(Service)
@@ -94,6 +95,7 @@ class Network:
         self._settled_plan: Plan | None = None
         self._route_problems: list[str] = []
         self._unserved: list[tuple[Object, str]] = []
+        self._settle_problem = ""
         self._told: set[str] = set()
 
     @classmethod
@@ -223,7 +225,14 @@ class Network:
     async def _follow(self) -> None:
         while True:
             self._changed.clear()
-            await self._settle()
+            try:
+                await self._settle()
+                self._settle_problem = ""
+            except OSError as problem:
+                # No open files left, or no disk: what is settled stays, and the rest is tried again.
+                self._settle_problem = f"names, services and routes may be behind: {problem}"
+                log.warning("%s", self._settle_problem)
+                await asyncio.sleep(AGAIN)
             try:
                 async with asyncio.timeout(AGAIN):
                     await self._changed.wait()
@@ -256,6 +265,8 @@ class Network:
         """Each problem as a sentence, and whom it concerns."""
         for problem in (*self._plan.problems, *self._route_problems, *self._plan.refused):
             yield problem, None
+        if self._settle_problem:
+            yield self._settle_problem, None
         pods = {pod.key: pod for pod in self._pods.values()}
         for owner, message in self._proxy.problems.values():
             place = (owner.namespace, owner.name)

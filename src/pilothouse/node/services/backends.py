@@ -53,6 +53,8 @@ class Backend(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     affinity: int = 0
     """For so many seconds after its last connection a client gets the same endpoint; 0 for any."""
+    created: float = 0.0
+    """When its owner was made, in seconds since 1970."""
 
 
 def backends(
@@ -123,13 +125,19 @@ def _of_service(
             node if spec.get("internalTrafficPolicy") == "Local" else "",
         )
         if inside:
-            yield At(spec["clusterIP"], int(port["port"])), Backend(owner, name, inside, affinity)
+            yield (
+                At(spec["clusterIP"], int(port["port"])),
+                Backend(owner, name, inside, affinity, service.created),
+            )
         if port.get("nodePort"):
             only = node if spec.get("externalTrafficPolicy") == "Local" else ""
             outside = _chosen(slices, ports, port.get("name") or "", only)
             if outside:
                 for address in addresses:
-                    yield At(address, int(port["nodePort"])), Backend(owner, name, outside, affinity)
+                    yield (
+                        At(address, int(port["nodePort"])),
+                        Backend(owner, name, outside, affinity, service.created),
+                    )
 
 
 def _ports(slices: Sequence[Object]) -> list[dict[str, int]]:
@@ -179,5 +187,10 @@ def _of_pod(pod: Object, address: str, addresses: Sequence[str]) -> Iterator[tup
                 for at in addresses if asked in _ANY else (asked,):
                     yield (
                         At(at, int(port["hostPort"])),
-                        Backend(Owner("Pod", *pod.key), f"pod {pod.namespace}/{pod.name}", (target,)),
+                        Backend(
+                            Owner("Pod", *pod.key),
+                            f"pod {pod.namespace}/{pod.name}",
+                            (target,),
+                            created=pod.created,
+                        ),
                     )
