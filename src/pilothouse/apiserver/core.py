@@ -67,7 +67,7 @@ from pilothouse.apiserver.restriction.authorizer import Restriction
 from pilothouse.apiserver.restriction.node_claims import NodeClaims, Territory
 from pilothouse.apiserver.reviews import Reviews
 from pilothouse.apiserver.service_accounts import ServiceAccounts
-from pilothouse.apiserver.service_ranges import SERVICE_RANGE
+from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 from pilothouse.apiserver.signing import Signing
 from pilothouse.apiserver.tokens import Tokens
 from pilothouse.apiserver.writing import Writer
@@ -107,7 +107,9 @@ class Core:
         authority: Callable[[], Authority],
         nodes: Nodes = NoNodes(),
         service_addresses: IPv4Network = SERVICE_RANGE,
-        cluster_ranges: Sequence[Network] = (),
+        cluster_ranges: Sequence[Network] = (CLUSTER_RANGE,),
+        node_mask_size: int = NODE_MASK_SIZE,
+        node_addresses: Sequence[Network] = (),
         server_names: Collection[str] = (),
         history: float = 300.0,
         pod_security: PodSecurityConfiguration = DEFAULT_CONFIGURATION,
@@ -119,7 +121,13 @@ class Core:
         book = AddressBook(store, random)
         self._objects = Objects(book.guarding(store), self.cache)
         self._rbac = Rbac(self.cache)
-        territory = Territory(service_addresses, frozenset(server_names), tuple(cluster_ranges))
+        territory = Territory(
+            services=service_addresses,
+            server_names=frozenset(server_names),
+            cluster=tuple(cluster_ranges),
+            mask_size=node_mask_size,
+            nodes=tuple(node_addresses),
+        )
         claims = NodeClaims(self.cache, territory)
         self._node_writes = asyncio.Lock()
         self._restriction = Restriction(self.cache, claims)

@@ -97,7 +97,7 @@ class NodeWrites:
                 _refuse(call, new, f"node '{node}' may not write this")
 
     def _check_claims(self, node: str, call: Call, new: Object, old: Object | None) -> None:
-        if problem := self._claims.problem(node, new, old):
+        if problem := self._claims.problem(node, new, old, peer=call.request.peer):
             _refuse(call, new, problem)
 
     def check_token_request(self, node: str, call: Call) -> None:

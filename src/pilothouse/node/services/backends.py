@@ -12,7 +12,7 @@ TCP is forwarded. Ports of other protocols are told by ``unserved``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pilothouse.api.objects import Object
@@ -20,6 +20,7 @@ from pilothouse.node.addresses.names import HEADLESS, OF_SERVICE
 
 _THREE_HOURS: Final = 10800
 _ANY: Final = ("", "0.0.0.0", "::")
+_LOOPBACK: Final = "127."
 
 
 class At(NamedTuple):
@@ -79,6 +80,23 @@ def backends(
         for at, backend in _of_pod(pod, address, addresses):
             table.setdefault(at, backend)
     return table
+
+
+def reachable(slices: Iterable[Object], *, elsewhere: Container[str]) -> list[Object]:
+    """Slices without the loopback addresses of pods on other machines (``elsewhere`` are their nodes): here these are another
+    pod's, or nobody's."""
+    return [_reachable(each, elsewhere) for each in slices]
+
+
+def _reachable(slice: Object, elsewhere: Container[str]) -> Object:
+    endpoints = slice.get("endpoints") or ()
+    left = [
+        each
+        for each in endpoints
+        if each.get("nodeName") not in elsewhere
+        or not any(str(address).startswith(_LOOPBACK) for address in each.get("addresses") or ())
+    ]
+    return slice if len(left) == len(endpoints) else Object.of({**slice.tree, "endpoints": left})
 
 
 def unserved(services: Iterable[Object]) -> list[tuple[Object, str]]:
