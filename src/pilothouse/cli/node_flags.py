@@ -76,6 +76,13 @@ tier_flag = click.option(
     metavar="NAME=FOLDER",
     help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
 )
+max_pods_flag = click.option(
+    "--max-pods",
+    type=click.IntRange(1, 65535),
+    default=110,
+    show_default=True,
+    help="Pods that the node takes; those beyond fail with the reason OutOfpods.",
+)
 isolation_flags = several(
     click.option(
         "--expose-path",
@@ -117,6 +124,7 @@ node_flags = several(
         help="Address by which other machines reach this one; else the one it calls the API server from.",
     ),
     pod_cidr_flag,
+    max_pods_flag,
     click.option(
         "--node-labels", type=Labels(), default="", help="Labels that the Node has besides the usual ones."
     ),
@@ -185,6 +193,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         address=address,
         port=port,
         pod_cidr=flags["pod_cidr"],
+        max_pods=flags["max_pods"],
         labels=flags["node_labels"],
         taints=flags["register_with_taints"],
         stop_pods=flags["stop_pods"],

@@ -241,7 +241,7 @@ class Agent:
         self._take(pod.uid, self._attend(self._keeper(pod, gone)))
 
     def _keeper(self, pod: Object, gone: bool) -> Keeper:
-        keeper = Keeper(pod, self._means, predecessor=self._earlier, gone=gone)
+        keeper = Keeper(pod, self._means, predecessor=self._earlier, others=self._admitted, gone=gone)
         self._keepers[pod.uid] = keeper
         return keeper
 
@@ -265,6 +265,9 @@ class Agent:
                 log.exception("pod %s/%s could not be kept; it is taken up again", *pod.key)
                 await asyncio.sleep(_AGAIN.after(failures))
                 keeper = self._keeper(keeper.pod, keeper.gone)
+
+    def _admitted(self) -> int:
+        return sum(keeper.admitted for keeper in self._keepers.values())
 
     def _earlier(self, pod: Object) -> Keeper | None:
         """A pod of the same name that came before and still has something here."""

@@ -17,6 +17,8 @@ RUN = Path("/run/pilothouse")
 """What agents on the same machine agree on: see ``id_ranges``."""
 DEFAULT_RANGE = IdRange(0x70000000, 0x10000000)
 """Above those that systemd has for containers, and below 2^31, which some programs take for negative: room for 4,096 pods."""
+MAX_PODS = 110
+"""As a kubelet's."""
 PORT = 10250
 """Where the node's server listens unless told otherwise, as a kubelet's."""
 
@@ -41,6 +43,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Beside those that every node has (os, arch, hostname)."""
     taints: Sequence[Mapping[str, Any]] = ()
     """Set when the Node is made, and never by the node after that."""
+    max_pods: int = MAX_PODS
+    """Pods that it takes; those beyond are refused."""
     capacity: Mapping[str, str] = {}
     """Amounts that differ from what the machine has (cpu, memory, ephemeral-storage, pods)."""
     reserved: Mapping[str, str] = {}
