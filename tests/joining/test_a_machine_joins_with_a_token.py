@@ -256,3 +256,19 @@ def test_a_token_for_any_name_is_said_to_be_one(plane: Plane) -> None:
     words = ("token", "create", "--kubeconfig", str(plane.kubeconfig))
     assert "can be a node of any free name; with --node NAME" in pilothouse(*words).stderr
     assert "any free name" not in pilothouse(*words, "--node", "db-3").stderr
+
+
+def test_what_a_machine_keeps_is_its_own_whatever_the_umask(plane: Plane, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    words = ["join", "--token-file", "-", "--data", str(data), "--name", "open", "--no-run"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pilothouse", *words],
+        input=plane.token(),
+        umask=0,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    open_to_others = [each for each in (data, *data.rglob("*")) if each.stat().st_mode & 0o077]
+    assert open_to_others == []

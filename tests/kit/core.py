@@ -130,6 +130,21 @@ class CoreServer:
         request = Request(method, path, query=query, headers=sent, body=data, user=user, peer=peer)
         return self._runner.run(self._answer(request))
 
+    def send_together(self, requests: Sequence[Request]) -> list[tuple[int, int]]:
+        """The status of each answer, and as the how many-th it came."""
+        came: list[int] = []
+
+        async def answered(number: int, request: Request) -> int:
+            status = (await self._answer(request)).status
+            came.append(number)
+            return status
+
+        async def together() -> list[int]:
+            return await asyncio.gather(*(answered(number, each) for number, each in enumerate(requests)))
+
+        statuses = self._runner.run(together())
+        return [(status, came.index(number)) for number, status in enumerate(statuses)]
+
     def watched(self, path: str, query: str = "", *, accept: str = "") -> list[dict[str, Any]]:
         """The events that a watch begins with."""
         answer = self.send("GET", path, query=f"watch=1&{query}", accept=accept)

@@ -5,6 +5,7 @@ Other machines route a node's range to its address, and the API server calls it 
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network
@@ -12,11 +13,12 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from multidict import CIMultiDict
 from tests.kit.core import Answered, CoreServer
 from tests.kit.requests import request_for
 from tests.kit.shop import node
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.exchange import Request, User
 
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
@@ -365,3 +367,37 @@ def test_a_serving_certificate_is_for_what_is_on_record(server: CoreServer) -> N
     made = x509.load_pem_x509_certificate(b64decode(status["certificate"]))
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert len(names.get_values_for_type(x509.DNSName)) == 3
+
+
+def _patch(node_name: str, body: Json, part: str = "") -> Request:
+    headers = CIMultiDict({"Content-Type": MERGE})
+    return Request(
+        "PATCH",
+        f"{NODES}/{node_name}{part}",
+        headers=headers,
+        body=json.dumps(body).encode(),
+        user=node(node_name),
+        peer="10.0.0.9:40000",
+    )
+
+
+def test_of_nodes_that_claim_the_same_at_once_one_has_it(server: CoreServer) -> None:
+    names = [f"twin-{number}" for number in range(10)]
+    for name in names:
+        server.send("POST", NODES, {"metadata": {"name": name}}, user=node(name)).expect(201)
+    requests = [
+        _patch(name, {"spec": {"podCIDR": "10.44.7.0/24", "podCIDRs": ["10.44.7.0/24"]}}) for name in names
+    ]
+    statuses = [status for status, _ in server.send_together(requests)]
+    assert sorted(statuses) == [200] + [403] * 9
+
+
+def test_nodes_report_while_another_claims_one_thing_after_the_other(server: CoreServer) -> None:
+    server.send("POST", NODES, {"metadata": {"name": "m3"}}, user=node("m3")).expect(201)
+    claims = [
+        _patch("eve", {"status": {"addresses": [_address(f"eve-{n}.example", "InternalDNS")]}}, "/status")
+        for n in range(30)
+    ]
+    report = _patch("m3", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "/status")
+    order = [place for _, place in server.send_together([*claims, report])]
+    assert order[-1] < max(order[:-1])

@@ -78,6 +78,8 @@ class NodeOptions:
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     """Run until asked to stop. Raises ``StartError`` at the start."""
     loop = asyncio.get_running_loop()
+    # What is made has the mode that it is made with, whoever started us.
+    os.umask(0o022)
     memory.settle_later(loop)
     stop = Stop.on_signals(loop)
     ends_pods = options.settings.stop_pods

@@ -52,6 +52,7 @@ from pilothouse.node.settings import NodeSettings
 from pilothouse.node.storing import request
 from pilothouse.node.telling import Events
 from pilothouse.node.whereabouts import Whereabouts
+from pilothouse.pki.files import private_folder
 from pilothouse.runtime.telling import Teller
 from pilothouse.supervise.launching import Exit
 
@@ -290,7 +291,7 @@ class Agent:
 @contextmanager
 def _sole(settings: NodeSettings) -> Iterator[None]:
     """Nobody else has the data folder meanwhile. Raises ``DataInUse``."""
-    settings.data.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.data)
     lock = settings.data / "agent.lock"
     # For us alone: whoever can open a file can also lock it.
     with open(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a") as file:

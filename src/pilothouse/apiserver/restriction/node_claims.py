@@ -1,7 +1,7 @@
 """What a node may claim for itself: no range, address or name that is another's.
 
     claims = NodeClaims(cache, Territory(IPv4Network("127.96.0.0/16"), frozenset({"localhost", "10.0.0.5"})))
-    claims.problem("n1", new, old, peer="10.0.0.7:41022")   # "spec.podCIDRs: 10.44.2.0/24 overlaps 10.44.2.0/24 of node n2"
+    claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: 10.44.2.0/24 overlaps 10.44.2.0/24 of node n2"
     claims.serving_problem(asked)           # why a serving certificate is not for this node's own names
 
 Only what a write changes is judged: what an administrator gave a node, or an earlier release took, does not keep its agent from
@@ -67,6 +67,11 @@ class Territory(msgspec.Struct, frozen=True):
         return frozenset(map(ip_address, filter(_is_address, self.server_names)))
 
 
+class NewClaims(Exception):
+    """A node claims what it did not before, which is judged by what others have: to be written again, with no other such write
+    under way (``Request.claims_alone``)."""
+
+
 class NodeClaims:
     """Judges the claims of nodes by those of others."""
 
@@ -74,9 +79,9 @@ class NodeClaims:
         self._cache = cache
         self._territory = territory
 
-    def problem(self, node: str, new: Object, old: Object | None, *, peer: str) -> str:
+    def problem(self, node: str, new: Object, old: Object | None, *, peer: str, alone: bool) -> str:
         """Why a node may not claim what it writes about itself, with the field; empty if it may. ``peer`` is where its
-        request comes from."""
+        request comes from. Raises ``NewClaims`` if there are some, and other nodes may be claiming things as well: unless ``alone``."""
         before = old or {}
         ranges = [each for each in range_texts(new) if each not in range_texts(before)]
         addresses = [each for each in address_texts(new) if each not in address_texts(before)]
@@ -86,6 +91,8 @@ class NodeClaims:
             return f"metadata.labels[{HOSTNAME}]: must be the node's own name, {node}"
         if not (ranges or addresses or names or provider):
             return ""
+        if not alone:
+            raise NewClaims
         others = dict(self._others(node))
         problems = (
             *(f"spec.podCIDRs: {each}" for each in self._range_problems(ranges, new, others)),
