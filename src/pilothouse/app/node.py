@@ -40,6 +40,7 @@ from pilothouse.node.agent import Agent, DataInUse
 from pilothouse.node.figures.pages import Figures
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.node.images.library import Library
+from pilothouse.node.installation import installation
 from pilothouse.node.machine import look
 from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
@@ -176,7 +177,7 @@ async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volume
     except OSError as problem:
         log.warning("pods together weigh as little as any one process: %s", problem)
     return Parts(
-        images=Library(settings.data / "images", clock),
+        images=Library(settings.data / "images", clock, seen=(*installation(), *map(str, settings.exposed))),
         volumes=volumes,
         addresses=_network(settings, api, clock, random.Random()),
         containers=containers,
