@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +19,8 @@ from tests.kit.certificates import Authority
 
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
-from pilothouse.client.answers import LONGEST_HEAD, Malformed, Reading
+from pilothouse.client.answers import LONGEST_HEAD, Malformed, Reading, TooLong
+from pilothouse.client.authorities import recognised
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.transport import Answer, BadAnswer, Call, Interrupted, NotSent
 
@@ -56,7 +59,7 @@ BROKEN = {
 
 
 def read(data: bytes, cuts: set[int]) -> Answer | None:
-    reading = Reading(bodiless=False)
+    reading = Reading(bodiless=False, longest=2**20)
     places = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
     pieces = [data[start:end] for start, end in pairwise(places) if start < end]
     for piece in pieces[:-1]:
@@ -78,7 +81,7 @@ def test_nothing_is_guessed(name: str) -> None:
 
 
 def test_an_answer_may_end_with_its_connection() -> None:
-    reading = Reading(bodiless=False)
+    reading = Reading(bodiless=False, longest=2**20)
     assert reading.feed(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhel") is None
     assert reading.feed(b"lo") is None
     answer = reading.closed()
@@ -88,17 +91,55 @@ def test_an_answer_may_end_with_its_connection() -> None:
 
 @pytest.mark.parametrize("name", ["by length", "in chunks"])
 def test_one_that_is_cut_off_is_none(name: str) -> None:
-    reading = Reading(bodiless=False)
+    reading = Reading(bodiless=False, longest=2**20)
     assert reading.feed(SOUND[name][:-3]) is None
     assert reading.closed() is None
 
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_some_have_no_body(status: int) -> None:
-    reading = Reading(bodiless=False)
+    reading = Reading(bodiless=False, longest=2**20)
     answer = reading.feed(f"HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n".encode())
     assert answer is not None
     assert (answer.body, reading.keeps) == (b"", True)
+
+
+def packed(size: int) -> bytes:
+    """So many bytes in few."""
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join([*(packer.compress(bytes(2**20)) for _ in range(size // 2**20)), packer.flush()])
+
+
+BOMB = packed(2**26)
+ENDLESS = {
+    "announced": b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+    "to the connection's end": b"HTTP/1.1 200 OK\r\n\r\n" + bytes(2**20 + 1),
+    "a chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffff\r\n",
+    "many chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"8000\r\n%b\r\n" % bytes(2**15) * 33,
+    "packed": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(BOMB), BOMB),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_no_more_is_taken_than_may_be(name: str) -> None:
+    reading = Reading(bodiless=False, longest=2**20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLong, match="more than 1048576 bytes"):
+            reading.feed(ENDLESS[name])
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_trailer_and_a_length_have_an_end() -> None:
+    for data in (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: " + b"b" * (LONGEST_HEAD + 1),
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"1" * 5000 + b"\r\n\r\n",
+        SOUND["packed"].replace(b"Length: %d" % len(PACKED), b"Length: %d" % (len(PACKED) - 9))[:-9],
+    ):
+        with pytest.raises(Malformed):
+            Reading(bodiless=False, longest=2**20).feed(data)
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -223,3 +264,18 @@ async def _until_answered(transport: HttpTransport, call: Call) -> Answer:
             return await transport.request(call)
         except Interrupted:
             continue
+
+
+async def test_a_server_that_is_not_known_yet_fills_no_memory(tmp_path: Path) -> None:
+    """Whoever answers a machine that wants to join: a few certificates are expected, and no more is read."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _head(reader)
+        writer.write(ENDLESS["packed"])
+        with contextlib.suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    async with talking_to(tmp_path, serve) as transport:
+        with pytest.raises(BadAnswer, match="is too long: its body has more than 1048576 bytes"):
+            await recognised([transport.url], ["0" * 64], SystemClock(), agent="test")

@@ -121,6 +121,31 @@ def test_a_program_of_the_host_is_found_or_said_to_be_missing(library: Library):
         library.resolve("host/no-such-program")
 
 
+def test_whether_a_program_is_there_that_containers_dont_see_is_not_told(tmp_path: Path):
+    """A pod's author could else find out what is installed in folders that pods don't look into."""
+    exposed, hidden = tmp_path / "exposed", tmp_path / "hidden"
+    for folder in (exposed, hidden):
+        folder.mkdir()
+        (folder / "tool").write_text("#!/bin/sh\n")
+        (folder / "tool").chmod(0o755)
+    library = Library(tmp_path / "images", ManualClock(1_700_000_000), seen=(str(exposed),))
+    assert library.resolve(f"host{exposed}/tool").entrypoint == (f"{exposed}/tool",)
+
+    def said(path: str) -> str:
+        with pytest.raises(ImageMissing) as caught:
+            library.resolve(f"host{path}")
+        return caught.value.message.replace(path, "PATH").replace(os.path.normpath(path), "PATH")
+
+    for there, absent in (
+        (f"{hidden}/tool", f"{hidden}/none"),
+        (f"{exposed}/../hidden/tool", f"{exposed}/../hidden/none"),
+        (f"/usr/..{hidden}/tool", f"/usr/..{hidden}/none"),
+        (f"{exposed}-not", f"{exposed}-none"),
+    ):
+        assert said(there) == said(absent)
+    assert said(f"{exposed}/none") == said(f"{hidden}/tool")
+
+
 def test_a_name_that_is_imported_again_means_the_new_files(library: Library, source: Path, tmp_path: Path):
     library.import_("redis:7", source)
     former = library.resolve("redis:7").root

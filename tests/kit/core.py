@@ -18,11 +18,11 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
 from typing import Any
 
 from multidict import CIMultiDict
 
+from pilothouse.api.kubernetes.node_claims import Network
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication import Authenticator
@@ -30,6 +30,7 @@ from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
 from pilothouse.apiserver.pod_security.configuration import DEFAULT_CONFIGURATION, PodSecurityConfiguration
+from pilothouse.apiserver.service_ranges import CLUSTER_RANGE
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import Authority
@@ -76,12 +77,14 @@ class CoreServer:
         clock: Clock = SystemClock(),
         *,
         pod_security: PodSecurityConfiguration = DEFAULT_CONFIGURATION,
-        cluster_ranges: Sequence[IPv4Network] = (),
+        cluster_ranges: Sequence[Network] = (CLUSTER_RANGE,),
+        node_addresses: Sequence[Network] = (),
         server_names: Collection[str] = (),
     ) -> None:
         self.clock = clock
         self._pod_security = pod_security
         self._cluster_ranges = cluster_ranges
+        self._node_addresses = node_addresses
         self._server_names = server_names
         self.authenticator = Authenticator()
         self.signing_key = SigningKey.generate()
@@ -114,8 +117,10 @@ class CoreServer:
         agent: str = "fuzz/1",
         user: User = ADMIN,
         headers: Mapping[str, str] | None = None,
+        peer: str = "",
     ) -> Answered:
-        """Any request; a body that is not bytes is sent as JSON. A stream is cut off after its first events."""
+        """Any request; a body that is not bytes is sent as JSON. A stream is cut off after its first events. ``peer`` is where it
+        comes from, as in ``10.0.0.7:40000``."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         sent = CIMultiDict(headers or {})
         sent["User-Agent"] = agent
@@ -123,7 +128,7 @@ class CoreServer:
             sent["Content-Type"] = type
         if accept:
             sent["Accept"] = accept
-        request = Request(method, path, query=query, headers=sent, body=data, user=user)
+        request = Request(method, path, query=query, headers=sent, body=data, user=user, peer=peer)
         return self._runner.run(self._answer(request))
 
     def beside(self, method: str, path: str, body: bytes, *, type: str, read: str) -> tuple[Answered, int]:
@@ -143,6 +148,21 @@ class CoreServer:
                 return writing.result(), count
             assert (await self._answer(read)).status == 200
             count += 1
+
+    def send_together(self, requests: Sequence[Request]) -> list[tuple[int, int]]:
+        """The status of each answer, and as the how many-th it came."""
+        came: list[int] = []
+
+        async def answered(number: int, request: Request) -> int:
+            status = (await self._answer(request)).status
+            came.append(number)
+            return status
+
+        async def together() -> list[int]:
+            return await asyncio.gather(*(answered(number, each) for number, each in enumerate(requests)))
+
+        statuses = self._runner.run(together())
+        return [(status, came.index(number)) for number, status in enumerate(statuses)]
 
     def watched(self, path: str, query: str = "", *, accept: str = "") -> list[dict[str, Any]]:
         """The events that a watch begins with."""
@@ -177,6 +197,7 @@ class CoreServer:
             authority=lambda: self.authority,
             pod_security=self._pod_security,
             cluster_ranges=self._cluster_ranges,
+            node_addresses=self._node_addresses,
             server_names=self._server_names,
         )
         await self._stack.enter_async_context(core.running())

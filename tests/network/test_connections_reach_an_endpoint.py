@@ -14,6 +14,7 @@ from tests.kit.waiting import eventually
 
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.services.backends import At, Backend, Endpoint, Owner
+from pilothouse.node.services.budget import Budget
 from pilothouse.node.services.proxy import Proxy
 
 OWNER = Owner("Service", "shop", "db")
@@ -22,7 +23,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    proxy = Proxy(SystemClock(), Random(7))
+    proxy = Proxy(SystemClock(), Random(7), Budget.of_this_process())
     yield proxy
     await proxy.close()
 
@@ -204,7 +205,7 @@ async def test_an_address_of_another_machine_is_told(proxy: Proxy) -> None:
 
 
 async def test_nothing_is_open_after_the_end() -> None:
-    proxy = Proxy(SystemClock(), Random(7))
+    proxy = Proxy(SystemClock(), Random(7), Budget.of_this_process())
     at = place()
 
     async def waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

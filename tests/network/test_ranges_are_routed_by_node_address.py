@@ -131,3 +131,18 @@ def test_only_what_differs_is_changed() -> None:
         ("route", "replace", "10.44.2.0/24", "via", "10.0.0.2", "proto", PROTOCOL),
         ("route", "replace", "10.44.3.0/24", "via", "10.0.0.3", "proto", PROTOCOL),
     ]
+
+
+def test_a_range_outside_of_the_clusters_is_routed_by_nobody() -> None:
+    eve = node("eve", "10.0.0.3", "192.168.0.0/16")
+    good = node("m2", "10.0.0.2", "10.44.2.0/24")
+    cluster = [IPv4Network("10.44.0.0/16")]
+    for own in (IPv4Network("10.44.1.0/24"), None):
+        found = planned([eve, good], me="m1", address="10.0.0.1", own=own, cluster=cluster)
+        assert found.routes == {"10.44.2.0/24": "10.0.0.2"}
+        assert (
+            "192.168.0.0/16 of node eve is not routed: it is not within the cluster's range"
+            in found.refused[0]
+        )
+    # At a Kubernetes, which does not say where they lie, they are given by its controllers.
+    assert "192.168.0.0/16" in planned([eve], me="m1", address="10.0.0.1", own=None).routes

@@ -10,7 +10,7 @@ from tests.network.objects import endpoint, pod, service, slice_of
 
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
-from pilothouse.node.services.backends import At, Backend, Endpoint, Owner, backends, unserved
+from pilothouse.node.services.backends import At, Backend, Endpoint, Owner, backends, reachable, unserved
 from pilothouse.node.services.balancing import Balance
 
 DB = Owner("Service", "shop", "db")
@@ -142,3 +142,13 @@ def test_affinity_is_read_off_the_service() -> None:
     config = {"clientIP": {"timeoutSeconds": 30}}
     short = table([service("db", sessionAffinity="ClientIP", sessionAffinityConfig=config)], slices)[HERE]
     assert short.affinity == 30
+
+
+def test_loopback_addresses_of_pods_on_other_machines_lead_nowhere() -> None:
+    """A node could else lead clients on every machine to whatever has that address there."""
+    far = endpoint("127.64.0.7", nodeName="eve")
+    near = endpoint("127.64.0.8", nodeName="twin")
+    routed = endpoint("10.44.2.3", nodeName="eve")
+    manual = endpoint("127.64.0.9")
+    (left,) = reachable([slice_of("db", far, near, routed, manual)], elsewhere={"eve"})
+    assert left["endpoints"] == [near, routed, manual]

@@ -14,6 +14,10 @@ from tests.kit.waiting import eventually
 from pilothouse.node.services.forwarding import Incoming, Side
 
 
+def _ignored(transport: asyncio.Transport) -> None:
+    """How many connections there are is not looked at here."""
+
+
 class Wire(asyncio.Transport):
     """One connection, whose far end is the test."""
 
@@ -91,7 +95,7 @@ class Call:
         self._led: asyncio.Future[Side] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
         self._outgoing = Side()
-        self.client = Wire(Incoming(self._lead, self._tasks, set()))
+        self.client = Wire(Incoming(self._lead, self._tasks, _ignored, _ignored))
         self.endpoint = Wire(self._outgoing, room)
 
     async def _lead(self, client: str) -> Side:
@@ -197,7 +201,7 @@ async def test_real_connections_keep_what_comes_early() -> None:
         return side
 
     tasks: set[asyncio.Task[None]] = set()
-    service = await loop.create_server(lambda: Incoming(lead, tasks, set()), "127.0.0.1", 0)
+    service = await loop.create_server(lambda: Incoming(lead, tasks, _ignored, _ignored), "127.0.0.1", 0)
     async with endpoint, service, asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(*service.sockets[0].getsockname())
         assert await reader.read() == b"greeting"

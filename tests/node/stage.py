@@ -81,6 +81,10 @@ class Stage:
         self._agent = asyncio.ensure_future(agent.run())
         return agent
 
+    @property
+    def is_agent_running(self) -> bool:
+        return self._agent is not None and not self._agent.done()
+
     async def kill_agent(self) -> None:
         """What runs goes on running."""
         if self._agent is not None:

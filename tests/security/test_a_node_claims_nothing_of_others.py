@@ -5,18 +5,20 @@ Other machines route a node's range to its address, and the API server calls it 
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 import pytest
 from cryptography import x509
+from multidict import CIMultiDict
 from tests.kit.core import Answered, CoreServer
 from tests.kit.requests import request_for
 from tests.kit.shop import node
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.exchange import Request, User
 
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
@@ -50,9 +52,11 @@ def _claim_range(server: CoreServer, *ranges: str, user: User = EVE) -> Answered
     return server.send("PATCH", f"{NODES}/eve", body, type=MERGE, user=user)
 
 
-def _claim_address(server: CoreServer, *addresses: Json, user: User = EVE) -> Answered:
+def _claim_address(
+    server: CoreServer, *addresses: Json, user: User = EVE, peer: str = "10.0.0.9:40000"
+) -> Answered:
     body = {"status": {"addresses": list(addresses)}}
-    return server.send("PATCH", f"{NODES}/eve/status", body, type=MERGE, user=user)
+    return server.send("PATCH", f"{NODES}/eve/status", body, type=MERGE, user=user, peer=peer)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +119,30 @@ def test_a_range_of_its_own_is_taken_once(server: CoreServer) -> None:
     assert _claim_range(server, "10.44.9.0/24", "10.45.9.0/24").status != 200
 
 
-def test_there_is_one_range_of_a_family(server: CoreServer) -> None:
-    assert "one range of IPv4" in _claim_range(server, "10.44.9.0/24", "10.45.9.0/24").message
-    _claim_range(server, "10.44.9.0/24", "fd00:9::/64").expect(200)
+def test_there_is_one_range_of_a_family() -> None:
+    with CoreServer(cluster_ranges=[IPv4Network("10.44.0.0/16"), IPv6Network("fd00:9::/48")]) as server:
+        server.send("POST", NODES, {"metadata": {"name": "eve"}}, user=EVE).expect(201)
+        assert "one range of IPv4" in _claim_range(server, "10.44.9.0/24", "10.44.10.0/24").message
+        _claim_range(server, "10.44.9.0/24", "fd00:9::/64").expect(200)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "why"),
+    [
+        ("192.168.0.0/16", "not within the cluster's range, 10.44.0.0/16"),
+        ("172.20.0.0/24", "not within the cluster's range, 10.44.0.0/16"),
+        ("fd00:9::/64", "not within the cluster's range, 10.44.0.0/16"),
+        ("10.44.128.0/17", "larger than what one node may have, a /24"),
+        ("10.44.8.0/23", "larger than what one node may have, a /24"),
+    ],
+)
+def test_without_a_word_of_an_administrator_a_node_has_its_share_of_the_default_range_and_no_more(
+    server: CoreServer, claimed: str, why: str
+) -> None:
+    refused = _claim_range(server, claimed)
+    assert refused.status == 403
+    assert why in refused.message
+    _claim_range(server, "10.44.9.0/26").expect(200)
 
 
 def test_ranges_lie_within_that_of_the_cluster() -> None:
@@ -165,6 +190,9 @@ def test_no_address_or_name_is_anothers(server: CoreServer, claimed: Json, why: 
     assert why in refused.message
     both = [_address("10.0.0.9"), claimed]
     assert _claim_address(server, *both).status == 403
+    # Nor if it were confirmed.
+    if claimed["type"] == "InternalIP" and claimed["address"] != "fe80::1%eth0":
+        assert _claim_address(server, claimed, peer=f"{claimed['address']}:40000").status == 403
     server.send("DELETE", f"{NODES}/eve").expect(200)
     whole = {"metadata": {"name": "eve"}, "status": {"addresses": both}}
     assert server.send("POST", NODES, whole, user=EVE).status == 403
@@ -198,8 +226,51 @@ def test_its_pods_draw_no_service_to_addresses_of_others(server: CoreServer, cla
         server.send("PATCH", f"{pods}/p/status", body, type=MERGE, user=EVE).expect(200)
 
 
+ANYWHERE = ["10.0.0.77", "203.0.113.7", "127.0.0.1", "127.64.0.7", "10.0.0.5", "fd00::7"]
+
+
+@pytest.mark.parametrize("claimed", ANYWHERE)
+@pytest.mark.parametrize("peer", ["10.0.0.9:40000", "[::ffff:10.0.0.9]:40000", "[fd00::9]:40000", ""])
+def test_an_address_that_a_node_does_not_call_from_is_not_its_own(
+    server: CoreServer, claimed: str, peer: str
+) -> None:
+    """Else it would lead services of its pods there: to a machine beside the cluster, or every machine to its own loopback."""
+    for type in ("InternalIP", "ExternalIP"):
+        refused = _claim_address(server, _address(claimed, type), peer=peer)
+        assert refused.status == 403
+        assert f"status.addresses: {claimed} is not the address that the node calls from" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("10.0.0.9:40000", "10.0.0.9"),
+        ("[::ffff:10.0.0.9]:40000", "10.0.0.9"),
+        ("[fd00::9]:40000", "fd00::9"),
+        ("127.0.0.1:40000", "127.0.0.1"),
+        ("127.0.0.1:40000", "10.0.0.5"),
+        ("10.0.0.5:40000", "10.0.0.5"),
+    ],
+)
+def test_the_address_that_a_node_calls_from_is_its_own(server: CoreServer, peer: str, address: str) -> None:
+    _claim_address(server, _address(address), peer=peer).expect(200)
+    # And it goes on reporting from wherever its packets come.
+    _claim_address(server, _address(address), _address("eve", "Hostname"), peer="10.0.0.99:40000").expect(200)
+
+
+def test_behind_a_load_balancer_nodes_have_the_addresses_that_an_administrator_allows() -> None:
+    names = {"127.0.0.1", "10.1.0.5"}
+    with CoreServer(server_names=names, node_addresses=[IPv4Network("10.1.0.0/24")]) as server:
+        server.send("POST", NODES, {"metadata": {"name": "eve"}}, user=EVE).expect(201)
+        balancer = "10.9.9.9:40000"
+        assert _claim_address(server, _address("10.1.0.5"), peer=balancer).status == 403
+        assert _claim_address(server, _address("10.2.0.7"), peer=balancer).status == 403
+        assert _claim_address(server, _address("127.0.0.1"), peer=balancer).status == 403
+        _claim_address(server, _address("10.1.0.7"), peer=balancer).expect(200)
+
+
 def test_a_range_and_an_address_of_one_node_are_two_things(server: CoreServer) -> None:
-    _claim_address(server, _address("10.44.9.9")).expect(200)
+    _claim_address(server, _address("10.44.9.9"), peer="10.44.9.9:40000").expect(200)
     assert "the node's own address" in _claim_range(server, "10.44.9.0/24").message
 
 
@@ -209,7 +280,9 @@ def test_nodes_on_one_machine_share_loopback(server: CoreServer) -> None:
         if name == "twin":
             server.send("POST", NODES, {"metadata": {"name": name}}, user=user).expect(201)
         body = {"status": {"addresses": [_address("127.0.0.1"), _address(name, "Hostname")]}}
-        server.send("PATCH", f"{NODES}/{name}/status", body, type=MERGE, user=user).expect(200)
+        server.send(
+            "PATCH", f"{NODES}/{name}/status", body, type=MERGE, user=user, peer="127.0.0.1:40000"
+        ).expect(200)
 
 
 def test_the_label_by_which_volumes_know_a_machine_is_not_taken(server: CoreServer) -> None:
@@ -294,3 +367,37 @@ def test_a_serving_certificate_is_for_what_is_on_record(server: CoreServer) -> N
     made = x509.load_pem_x509_certificate(b64decode(status["certificate"]))
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert len(names.get_values_for_type(x509.DNSName)) == 3
+
+
+def _patch(node_name: str, body: Json, part: str = "") -> Request:
+    headers = CIMultiDict({"Content-Type": MERGE})
+    return Request(
+        "PATCH",
+        f"{NODES}/{node_name}{part}",
+        headers=headers,
+        body=json.dumps(body).encode(),
+        user=node(node_name),
+        peer="10.0.0.9:40000",
+    )
+
+
+def test_of_nodes_that_claim_the_same_at_once_one_has_it(server: CoreServer) -> None:
+    names = [f"twin-{number}" for number in range(10)]
+    for name in names:
+        server.send("POST", NODES, {"metadata": {"name": name}}, user=node(name)).expect(201)
+    requests = [
+        _patch(name, {"spec": {"podCIDR": "10.44.7.0/24", "podCIDRs": ["10.44.7.0/24"]}}) for name in names
+    ]
+    statuses = [status for status, _ in server.send_together(requests)]
+    assert sorted(statuses) == [200] + [403] * 9
+
+
+def test_nodes_report_while_another_claims_one_thing_after_the_other(server: CoreServer) -> None:
+    server.send("POST", NODES, {"metadata": {"name": "m3"}}, user=node("m3")).expect(201)
+    claims = [
+        _patch("eve", {"status": {"addresses": [_address(f"eve-{n}.example", "InternalDNS")]}}, "/status")
+        for n in range(30)
+    ]
+    report = _patch("m3", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "/status")
+    order = [place for _, place in server.send_together([*claims, report])]
+    assert order[-1] < max(order[:-1])

@@ -83,7 +83,6 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/agent": {
             "Agent.run": ("Path.mkdir",),
             "_sole": (
-                "Path.mkdir",
                 "open",
                 "os.open",
             ),

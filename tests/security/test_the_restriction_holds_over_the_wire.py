@@ -12,6 +12,7 @@ from tests.kit.ours import PilothouseServer
 from tests.kit.servers import Target
 from tests.kit.shop import IMAGE, LABEL, NAVIGATOR, PILOT, POOL
 
+MERGE = "application/merge-patch+json"
 SECRETS = "/api/v1/namespaces/default/secrets"
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
@@ -66,3 +67,29 @@ async def test_a_connection_that_was_allowed_once_is_judged_each_time(target: Ta
         assert (await pilot.get(f"{SECRETS}/demo")).status == 403
         (await admin.delete(f"{PODS}/es-demo-0", gracePeriodSeconds="0")).expect(200)
         assert (await pilot.get(f"{SECRETS}/logs")).status == 401
+
+
+async def test_nodes_are_told_where_ranges_lie_and_pilots_and_strangers_are_not(
+    target: Target, admin: Http
+) -> None:
+    page = "/pilothouse/v1/network"
+    assert (await admin.get(page)).expect(200) == {"clusterCidrs": ["10.44.0.0/16"]}
+    node = {"Impersonate-User": "system:node:n1", "Impersonate-Group": "system:nodes"}
+    assert (await admin.send("GET", page, headers=node)).status == 200
+    stranger = {"Impersonate-User": "alice"}
+    assert (await admin.send("GET", page, headers=stranger)).status == 403
+    token = await pilot_token(admin)
+    access = dataclasses.replace(target.access, cert=None, key=None, token=token)
+    async with Http.to(dataclasses.replace(target, access=access)) as pilot:
+        assert (await pilot.get(page)).status == 403
+
+
+async def test_a_node_is_where_it_calls_from(target: Target, admin: Http) -> None:
+    """From the server's own machine: it may be at loopback, and nowhere beside the cluster."""
+    node = {"Impersonate-User": "system:node:n1", "Impersonate-Group": "system:nodes"}
+    made = await admin.send("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}}, headers=node)
+    made.expect(201)
+    for address, status in (("203.0.113.7", 403), ("127.0.0.1", 200)):
+        body = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
+        answer = await admin.send("PATCH", "/api/v1/nodes/n1/status", body, type=MERGE, headers=node)
+        assert answer.status == status, answer.body

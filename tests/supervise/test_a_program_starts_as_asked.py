@@ -246,3 +246,9 @@ async def test_without_a_view_an_ordinary_user_can_be_no_other(bare: Box) -> Non
     with pytest.raises(LaunchError, match="only root may choose another user") as failed:
         await bare.run("/bin/true", user=User(uid=1234, gid=2345))
     assert failed.value.reason == "UserRefused"
+
+
+async def test_a_program_begins_with_the_limit_of_open_files_that_was_asked_for(box: Box) -> None:
+    container = await box.shell("ulimit -Sn; ulimit -n 200 && ulimit -Sn", open_files=100)
+    assert (await container.exited()).code == 0
+    assert box.output(container) == ["100", "200"]

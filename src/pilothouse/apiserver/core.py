@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from ipaddress import IPv4Network
 from random import Random
+from weakref import WeakValueDictionary
 
 from pilothouse.aio.ring import Bounds
 from pilothouse.aio.supervising import Supervisor
@@ -67,10 +68,10 @@ from pilothouse.apiserver.rbac.reconciling import make_roles
 from pilothouse.apiserver.reading import Reader
 from pilothouse.apiserver.refusals import refusal
 from pilothouse.apiserver.restriction.authorizer import Restriction
-from pilothouse.apiserver.restriction.node_claims import NodeClaims, Territory
+from pilothouse.apiserver.restriction.node_claims import NewClaims, NodeClaims, Territory
 from pilothouse.apiserver.reviews import Reviews
 from pilothouse.apiserver.service_accounts import ServiceAccounts
-from pilothouse.apiserver.service_ranges import SERVICE_RANGE
+from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 from pilothouse.apiserver.signing import Signing
 from pilothouse.apiserver.tokens import Tokens
 from pilothouse.apiserver.writing import Writer
@@ -110,7 +111,9 @@ class Core:
         authority: Callable[[], Authority],
         nodes: Nodes = NoNodes(),
         service_addresses: IPv4Network = SERVICE_RANGE,
-        cluster_ranges: Sequence[Network] = (),
+        cluster_ranges: Sequence[Network] = (CLUSTER_RANGE,),
+        node_mask_size: int = NODE_MASK_SIZE,
+        node_addresses: Sequence[Network] = (),
         server_names: Collection[str] = (),
         history: float = 300.0,
         pod_security: PodSecurityConfiguration = DEFAULT_CONFIGURATION,
@@ -124,9 +127,17 @@ class Core:
         large = large_writes or LargeWrites()
         self._objects = Objects(book.guarding(store), self.cache, large)
         self._rbac = Rbac(self.cache)
-        territory = Territory(service_addresses, frozenset(server_names), tuple(cluster_ranges))
+        territory = Territory(
+            services=service_addresses,
+            server_names=frozenset(server_names),
+            cluster=tuple(cluster_ranges),
+            mask_size=node_mask_size,
+            nodes=tuple(node_addresses),
+        )
         claims = NodeClaims(self.cache, territory)
-        self._node_writes = asyncio.Lock()
+        self._claims_lock = asyncio.Lock()
+        self._node_writes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """For each node that is about to claim something."""
         self._restriction = Restriction(self.cache, claims)
         self._authorizer = Chain([Masters(), self._restriction, self._rbac])
         self._permits = Permits(self._authorizer)
@@ -261,8 +272,17 @@ class Core:
         return await self._addresses.settle(write)
 
     async def _write_own_node(self, call: Call) -> Answer:
-        """A node's write about itself is judged by what other nodes have: one at a time, and all that came before in view."""
-        async with self._node_writes:
+        """A node's write about itself. If it claims anything, that is judged by what other nodes have: one at a time, and all that
+        came before in view. A node waits for its own such writes before it waits for those of others."""
+        request = call.request
+        warnings = len(request.warnings)
+        try:
+            return await self._dispatch(call)
+        except NewClaims:
+            del request.warnings[warnings:]
+        own = self._node_writes.setdefault(request.user.name, asyncio.Lock())
+        async with own, self._claims_lock:
+            request.claims_alone = True
             if not await self.cache.fresh():
                 raise errors.unavailable("what other nodes have is not known for certain; please try again")
             answer = await self._dispatch(call)

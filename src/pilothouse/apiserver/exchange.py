@@ -62,6 +62,8 @@ class Request(msgspec.Struct):
     """What admission has to say in the audit record."""
     late_warnings: Callable[[], Awaitable[list[str]]] | None = None
     """Looks for further warnings once a write has been decided, where that may take some time."""
+    claims_alone: bool = False
+    """No other node's claims change while this one is judged: see ``restriction.node_claims``."""
     crashed: bool = False
     """The answer is that of a handler that broke."""
 

@@ -1,4 +1,4 @@
-"""Where services get their addresses and node ports from, unless told otherwise."""
+"""Where services get their addresses and node ports from, and nodes the ranges of their pods, unless told otherwise."""
 
 from __future__ import annotations
 
@@ -7,4 +7,8 @@ from typing import Final
 
 SERVICE_RANGE: Final = IPv4Network("127.96.0.0/16")
 """Loopback, as pods on one machine have it: each address in it answers without being configured."""
+CLUSTER_RANGE: Final = IPv4Network("10.44.0.0/16")
+"""Ranges of nodes' pods lie in here."""
+NODE_MASK_SIZE: Final = 24
+"""Bits of the prefix of a node's range, at least: room for 256 nodes."""
 NODE_PORTS: Final = range(30000, 32768)

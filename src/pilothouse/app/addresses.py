@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 _ALWAYS = (
     "localhost",
@@ -89,11 +90,18 @@ def _host_names() -> list[str]:
     return [name] if usable else []
 
 
-def outward_address() -> str:
+def address_towards(url: str) -> str:
+    """The address that a server elsewhere is called from; towards one on this machine, that of ``outward_address``."""
+    parts = urlsplit(url)
+    address = outward_address((parts.hostname or "", parts.port or 443))
+    return address if address and not ip_address(address).is_loopback else outward_address()
+
+
+def outward_address(target: tuple[str, int] = _NOWHERE) -> str:
     """The address this machine would use towards the rest of the world; empty if none. Nothing is sent to find out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(_NOWHERE)
+            probe.connect(target)
         except OSError:
             return ""
         address: str = probe.getsockname()[0]

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import datetime
 import random
-import resource
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE, NetworkPage
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.audit.peers import Asking
@@ -118,6 +120,8 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 nodes=NodeCalls(identity.towards_nodes),
                 service_addresses=options.service_addresses,
                 cluster_ranges=options.cluster_ranges,
+                node_mask_size=options.node_mask_size,
+                node_addresses=options.node_addresses,
                 server_names=addresses.names(options.host),
                 history=options.compaction_interval,
                 pod_security=pod_security,
@@ -125,6 +129,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             _watch_over(health, store, core)
             serve_maintenance(core, store, keys, clock)
             core.serve(AUTHORITIES, _authorities_page(identity))
+            core.serve(NETWORK_PAGE, _network_page(options))
             await warn_of_missing_keys(store)
             if trail is not None:
                 health.add("audit", trail.problem)
@@ -204,6 +209,16 @@ def _authorities_page(identity: Identity) -> Page:
     return page
 
 
+def _network_page(options: ApiServerOptions) -> Page:
+    """What nodes may see: where the ranges of all nodes' pods lie, so that they route no others."""
+    told = msgspec.json.encode(NetworkPage(tuple(map(str, options.cluster_ranges))))
+
+    async def page(request: Request) -> Answer:
+        return Response(200, told)
+
+    return page
+
+
 def _watch_over(health: Health, store: Store, core: Core) -> None:
     """The checks that say more than that the process runs."""
 
@@ -221,13 +236,6 @@ def _watch_over(health: Health, store: Store, core: Core) -> None:
     health.add("store-condition", store_is_well)
     health.add("cache", core.cache.problem)
     health.add("background", core.background_problem)
-
-
-def allow_many_connections() -> None:
-    """Each watcher is an open file; take as many as the system lets us have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _now(clock: Clock) -> datetime.datetime:

@@ -26,6 +26,7 @@ from pilothouse.aio.together import together
 from pilothouse.app import memory
 from pilothouse.app.leaving import end_all
 from pilothouse.app.lifeline import when_closed
+from pilothouse.app.open_files import raise_open_files
 from pilothouse.app.options import StartError, explain
 from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import Clock, SystemClock
@@ -39,6 +40,7 @@ from pilothouse.node.agent import Agent, DataInUse
 from pilothouse.node.figures.pages import Figures
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.node.images.library import Library
+from pilothouse.node.installation import installation
 from pilothouse.node.machine import look
 from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
@@ -77,6 +79,8 @@ class NodeOptions:
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     """Run until asked to stop. Raises ``StartError`` at the start."""
     loop = asyncio.get_running_loop()
+    # What is made has the mode that it is made with, whoever started us.
+    os.umask(0o022)
     memory.settle_later(loop)
     stop = Stop.on_signals(loop)
     ends_pods = options.settings.stop_pods
@@ -91,7 +95,11 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
         when_closed(options.lifeline, leave_pods)
     clock, door = SystemClock(), _door(options)
-    settings = msgspec.structs.replace(options.settings, port=door.getsockname()[1])
+    settings = msgspec.structs.replace(
+        options.settings,
+        port=door.getsockname()[1],
+        open_files=options.settings.open_files or raise_open_files(),
+    )
     async with HttpTransport.open(options.access, clock, agent=AGENT) as transport:
         api = Api(transport, random.Random(), manager="pilothouse-node")
         certificate = ServingCertificate(
@@ -169,7 +177,7 @@ async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volume
     except OSError as problem:
         log.warning("pods together weigh as little as any one process: %s", problem)
     return Parts(
-        images=Library(settings.data / "images", clock),
+        images=Library(settings.data / "images", clock, seen=(*installation(), *map(str, settings.exposed))),
         volumes=volumes,
         addresses=_network(settings, api, clock, random.Random()),
         containers=containers,

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
-from pilothouse.apiserver.service_ranges import SERVICE_RANGE
+from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 
 StoreKind = Literal["sqlite", "memory", "etcd"]
 
@@ -61,8 +61,12 @@ class ApiServerOptions:
     etcd: EtcdOptions = field(default_factory=EtcdOptions)
     service_addresses: IPv4Network = SERVICE_RANGE
     """Services get their cluster addresses from here."""
-    cluster_ranges: tuple[IPv4Network, ...] = ()
-    """Ranges of nodes' pods have to lie in one of these; if there are none, in any private range."""
+    cluster_ranges: tuple[IPv4Network, ...] = (CLUSTER_RANGE,)
+    """Ranges of nodes' pods have to lie in one of these."""
+    node_mask_size: int = NODE_MASK_SIZE
+    """Bits that the prefix of such a range has at least."""
+    node_addresses: tuple[IPv4Network, ...] = ()
+    """Nodes may be at these addresses, beside the one that each of them calls from."""
     anonymous_auth: bool = True
     """Whether a request without credentials is anyone's, or a 401."""
     token_auth_file: Path | None = None

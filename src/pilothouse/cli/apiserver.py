@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pilothouse.apiserver.service_ranges import SERVICE_RANGE
+from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 from pilothouse.app.options import (
     ApiServerOptions,
     AuditOptions,
@@ -16,7 +16,7 @@ from pilothouse.app.options import (
 from pilothouse.cli.lifeline import lifeline_flag
 from pilothouse.cli.parameters import FILE, Duration, Listen, Network
 from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
-from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, etcd_options
+from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, etcd_options, node_address_flag
 
 
 @click.command()
@@ -44,8 +44,18 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     "cluster_cidrs",
     type=Network(),
     multiple=True,
-    help="Range that nodes may have their pods' ranges from; any private one if not given. Any number of times.",
+    default=[str(CLUSTER_RANGE)],
+    show_default=True,
+    help="Range that nodes may have their pods' ranges from. Any number of times.",
 )
+@click.option(
+    "--node-cidr-mask-size",
+    type=click.IntRange(16, 30),
+    default=NODE_MASK_SIZE,
+    show_default=True,
+    help="Bits of the prefix that the range of one node's pods has at least.",
+)
+@node_address_flag
 @click.option(
     "--anonymous-auth",
     type=bool,
@@ -169,6 +179,8 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         etcd=etcd_options(flags),
         service_addresses=flags["service_cluster_ip_range"],
         cluster_ranges=flags["cluster_cidrs"],
+        node_mask_size=flags["node_cidr_mask_size"],
+        node_addresses=flags["node_address_cidrs"],
         anonymous_auth=flags["anonymous_auth"],
         token_auth_file=flags["token_auth_file"],
         client_ca_file=flags["client_ca_file"],
@@ -200,7 +212,8 @@ def _run(options: ApiServerOptions) -> None:
     from pilothouse.app import memory
 
     memory.start_quietly()
-    from pilothouse.app.apiserver import allow_many_connections, run
+    from pilothouse.app.apiserver import run
+    from pilothouse.app.open_files import raise_open_files
 
-    allow_many_connections()
+    raise_open_files()
     run_fast(lambda: run(options, announce=lambda line: click.echo(line)))

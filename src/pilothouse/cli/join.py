@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -13,9 +15,18 @@ from pilothouse.cli.node_flags import node_flags, run_node
 from pilothouse.cli.staying import log_to_stderr, verbose_flag
 from pilothouse.cli.store_flags import data_flag
 
+VARIABLE: Final = "PILOTHOUSE_TOKEN"
+_LONGEST: Final = 2**16
+
 
 @click.command()
-@click.argument("token")
+@click.argument("token", default="")
+@click.option(
+    "--token-file",
+    default="",
+    metavar="FILE",
+    help="Where TOKEN is, instead of on the command line, which other users of the machine can see; - for standard input.",
+)
 @data_flag("Folder for the node's key and certificate, its pods, images and volumes.")
 @click.option("--name", default="", help="What the node is called; else the machine's host name.")
 @click.option(
@@ -25,10 +36,13 @@ from pilothouse.cli.store_flags import data_flag
 )
 @node_flags
 @verbose_flag("Log more; twice for much more.")
-def join(token: str, data: Path, name: str, no_run: bool, verbose: int, **flags: Any) -> None:
+def join(
+    token: str, token_file: str, data: Path, name: str, no_run: bool, verbose: int, **flags: Any
+) -> None:
     """Join this machine to the control plane that TOKEN is for, and run the node until told to stop.
 
-    TOKEN is printed by `pilothouse token create`, and good for one machine. When the Node is ready it says so in one line. From the
+    TOKEN is printed by `pilothouse token create`, and good for one machine; - reads it from standard input. Without it, it comes from
+    --token-file or the environment's PILOTHOUSE_TOKEN. When the Node is ready it says so in one line. From the
     next start on `pilothouse node` runs it, with the same flags but the token; it renews its certificate by itself.
     """
     log_to_stderr(verbose)
@@ -42,7 +56,7 @@ def join(token: str, data: Path, name: str, no_run: bool, verbose: int, **flags:
     from pilothouse.node.joining import join as join_as
 
     try:
-        parsed = JoinToken.parse(token)
+        parsed = JoinToken.parse(_read_token(token, token_file))
         chosen = check_node_name(name or default_node_name())
         identity = NodeIdentity(DataFolder.open(data.absolute()).path)
     except (JoinTokenError, StartError) as problem:
@@ -60,3 +74,32 @@ def join(token: str, data: Path, name: str, no_run: bool, verbose: int, **flags:
     click.echo(f"  pilothouse node --data {identity.folder}")
     if not no_run:
         run_node(None, None, {**flags, "data": data, "name": chosen})
+
+
+def _read_token(given: str, file: str) -> str:
+    """The token, from where it was put. Raises ``click.ClickException``."""
+    if given and file:
+        raise click.UsageError("give TOKEN or --token-file, not both")
+    from_environment = os.environ.pop(VARIABLE, "")  # Not for what is started from here.
+    if "-" in (given, file):
+        return sys.stdin.read(_LONGEST).strip()
+    if file:
+        try:
+            with open(file) as opened:
+                return opened.read(_LONGEST).strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+            raise click.ClickException(f"--token-file {file} can't be read: {why}") from None
+    if given:
+        click.echo(
+            "other users of this machine can see TOKEN on the command line while it joins; keep it from them with "
+            f"--token-file FILE, - for standard input, or {VARIABLE} in the environment",
+            err=True,
+        )
+        return given
+    if from_environment:
+        return from_environment.strip()
+    raise click.UsageError(
+        f"there is no token: give TOKEN, --token-file FILE, - for standard input, or {VARIABLE} in the environment; "
+        "`pilothouse token create` prints one"
+    )

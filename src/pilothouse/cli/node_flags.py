@@ -76,6 +76,13 @@ tier_flag = click.option(
     metavar="NAME=FOLDER",
     help="A folder for volumes of classes with the parameter tier: NAME, on a disk of your choice; any number of times.",
 )
+max_pods_flag = click.option(
+    "--max-pods",
+    type=click.IntRange(1, 65535),
+    default=110,
+    show_default=True,
+    help="Pods that the node takes; those beyond fail with the reason OutOfpods.",
+)
 isolation_flags = several(
     click.option(
         "--expose-path",
@@ -114,9 +121,10 @@ node_flags = several(
     click.option(
         "--node-ip",
         default="",
-        help="Address by which other machines reach this one; else the one it goes out by.",
+        help="Address by which other machines reach this one; else the one it calls the API server from.",
     ),
     pod_cidr_flag,
+    max_pods_flag,
     click.option(
         "--node-labels", type=Labels(), default="", help="Labels that the Node has besides the usual ones."
     ),
@@ -150,7 +158,7 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
 
 
 def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any]) -> NodeOptions:
-    from pilothouse.app.addresses import is_everywhere, outward_address
+    from pilothouse.app.addresses import address_towards, is_everywhere
     from pilothouse.app.data_folder import DataFolder
     from pilothouse.app.exposed_paths import checked_paths
     from pilothouse.app.node import NodeOptions
@@ -170,10 +178,12 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
             "another one: pilothouse join TOKEN; or name a kubeconfig with --kubeconfig"
         )
     host, port = flags["listen"]
-    address = flags["node_ip"] or (outward_address() or "127.0.0.1" if is_everywhere(host) else host)
     joined = identity if identity.exists and file == identity.kubeconfig_file else None
     name = flags["name"] or (joined.name if joined is not None else "") or default_node_name()
     access = load(file)
+    address = flags["node_ip"] or (
+        address_towards(access.url) or "127.0.0.1" if is_everywhere(host) else host
+    )
     tiers = dict(flags["tiers"])
     settings = NodeSettings(
         server=access.url,
@@ -183,6 +193,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         address=address,
         port=port,
         pod_cidr=flags["pod_cidr"],
+        max_pods=flags["max_pods"],
         labels=flags["node_labels"],
         taints=flags["register_with_taints"],
         stop_pods=flags["stop_pods"],

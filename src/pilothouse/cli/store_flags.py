@@ -10,7 +10,7 @@ import click
 
 from pilothouse.app.options import EtcdOptions, default_data
 from pilothouse.cli.flags import Command, several
-from pilothouse.cli.parameters import FILE, Urls
+from pilothouse.cli.parameters import FILE, Network, Urls
 
 
 def data_flag(text: str) -> Callable[[Command], Command]:
@@ -37,6 +37,18 @@ etcd_flags = several(
 def admission_flag(text: str) -> Callable[[Command], Command]:
     """``--admission-control-config-file``, with a help text."""
     return click.option("--admission-control-config-file", type=FILE, help=text)
+
+
+def node_address_flag(command: Command) -> Command:
+    """``--node-address-cidr``."""
+    return click.option(
+        "--node-address-cidr",
+        "node_address_cidrs",
+        type=Network(),
+        multiple=True,
+        help="Addresses that nodes may have beside the one each calls the API server from, where a load balancer or NAT is in "
+        "between. Any number of times.",
+    )(command)
 
 
 def encryption_flag(command: Command) -> Command:

@@ -22,7 +22,10 @@ def token() -> None:
 )
 @click.option("--description", default="", help="What it is for; `token list` shows it.")
 @click.option(
-    "--node", default="", metavar="NAME", help="The only node it is for; else any that is not there yet."
+    "--node",
+    default="",
+    metavar="NAME",
+    help="The only node it is for; else any name that is free, whoever has the token.",
 )
 @click.option(
     "--server",
@@ -42,7 +45,7 @@ def create(
 ) -> None:
     """Make a token with which one machine can join, and print it.
 
-    On the other machine: pilothouse join TOKEN
+    On the other machine: pilothouse join -, and paste it there; other users of that machine don't see it then.
     """
     from pilothouse.base.node_names import why_no_node_name
 
@@ -61,6 +64,11 @@ def create(
     with told_in_a_line(reached.url):
         made = asyncio.run(make(reached, urls, lifetime=ttl or None, description=description, node=node))
     click.echo(str(made))
+    if not node:
+        click.echo(
+            "whoever has this token can be a node of any free name; with --node NAME it is good for that name alone",
+            err=True,
+        )
     if (url := next(filter(_is_local, urls), "")) != "":
         from pilothouse.app.addresses import outward_address
 

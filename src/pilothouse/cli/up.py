@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.node_flags import isolation_flags, pod_cidr_flag, tier_flag
+from pilothouse.cli.node_flags import isolation_flags, max_pods_flag, pod_cidr_flag, tier_flag
 from pilothouse.cli.parameters import Duration, Listen, Network
-from pilothouse.cli.store_flags import admission_flag, data_flag
+from pilothouse.cli.store_flags import admission_flag, data_flag, node_address_flag
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     "cluster_cidrs",
     type=Network(),
     multiple=True,
-    help="Range that nodes may have their pods' ranges from; any private one if not given. Any number of times.",
+    help="Range that nodes may have their pods' ranges from; 10.44.0.0/16 if not given. Any number of times.",
 )
+@node_address_flag
+@max_pods_flag
 @tier_flag
 @isolation_flags
 @click.option(
@@ -73,6 +75,8 @@ def up(
     name: str,
     pod_cidr: str,
     cluster_cidrs: tuple[IPv4Network, ...],
+    node_address_cidrs: tuple[IPv4Network, ...],
+    max_pods: int,
     tiers: tuple[tuple[str, Path], ...],
     exposed: tuple[Path, ...],
     user_namespace_ids: tuple[int, int] | None,
@@ -120,6 +124,7 @@ def up(
                 "--listen",
                 f"{host}:0",
                 *(("--pod-cidr", pod_cidr) if pod_cidr else ()),
+                f"--max-pods={max_pods}",
                 *(f"--tier={tier}={folder}" for tier, folder in tiers),
                 *(f"--expose-path={path}" for path in exposed),
                 *(["--user-namespace-ids={}:{}".format(*user_namespace_ids)] if user_namespace_ids else []),
@@ -130,6 +135,7 @@ def up(
                 "--admission-control-config-file",
                 str(_admission(admission_control_config_file)),
                 *(f"--cluster-cidr={each}" for each in cluster_cidrs),
+                *(f"--node-address-cidr={each}" for each in node_address_cidrs),
             ),
             manager_flags=("--listen", bracketed(*manager_listen)),
             began=_process_start(),

@@ -1,12 +1,13 @@
 """HTTP answers, read from the bytes of a connection as they come.
 
-    reading = Reading(bodiless=False)
+    reading = Reading(bodiless=False, longest=2**25)
     reading.feed(data)             # an Answer once it is complete, None until then
     reading.closed()               # no more will come; that may be how an answer ends
     reading.keeps                  # whether the connection can be used again
 
 As much of HTTP/1.1 as a server may use towards a client that sends one request at a time: lengths, chunks, answers that end
-with the connection, interim answers, gzip. What is not well-formed is ``Malformed``: nothing is guessed.
+with the connection, interim answers, gzip. What is not well-formed is ``Malformed``: nothing is guessed. A body that is longer than
+it may be, as it is sent or unpacked, is ``TooLong`` as soon as that is known; no more of it is kept than that.
 """
 
 from __future__ import annotations
@@ -24,23 +25,30 @@ LONGEST_HEAD: Final = 2**17
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: .*)?")
 _BODILESS: Final = frozenset({204, 304})
 _GZIP: Final = 31
+_DIGITS: Final = 19
+"""Of a length that fits into 64 bits."""
 
 
 class Malformed(Exception):
     """What came is no answer; the message says why."""
 
 
+class TooLong(Malformed):
+    """There is more than may be; the message says how much that is."""
+
+
 class Reading:
     """One answer, on its way."""
 
-    def __init__(self, *, bodiless: bool) -> None:
-        """``bodiless`` is an answer to HEAD."""
+    def __init__(self, *, bodiless: bool, longest: int) -> None:
+        """``bodiless`` is an answer to HEAD. ``longest`` are the bytes that a body may have."""
         self._bodiless = bodiless
+        self._longest = longest
         self._data = bytearray()
         self._status = 0
         self._headers: CIMultiDict[str] = CIMultiDict()
         self._length: int | None = None
-        self._chunks: list[bytes] | None = None
+        self._chunks: bytearray | None = None
         self.keeps = False
 
     def feed(self, data: bytes) -> Answer | None:
@@ -56,7 +64,10 @@ class Reading:
             del self._data[: end + 4]
         if self._chunks is not None:
             return self._chunked(self._chunks)
-        if self._length is None or len(self._data) < self._length:
+        if self._length is None:
+            self._check_length(len(self._data))
+            return None
+        if len(self._data) < self._length:
             return None
         if len(self._data) > self._length:
             raise Malformed("there is more than was announced")
@@ -67,6 +78,10 @@ class Reading:
         if not self._status or self._length is not None or self._chunks is not None:
             return None
         return self._answer(bytes(self._data))
+
+    def _check_length(self, length: int) -> None:
+        if length > self._longest:
+            raise TooLong(f"its body has more than {self._longest} bytes")
 
     def _head(self, head: bytes) -> None:
         first, *lines = head.split(b"\r\n")
@@ -99,16 +114,17 @@ class Reading:
         elif coding:
             if coding != "chunked" or lengths:
                 raise Malformed(f"its body is sent as {coding}{' and by length' if lengths else ''}")
-            self._chunks = []
+            self._chunks = bytearray()
         elif lengths:
             text = lengths.pop()
-            if lengths or not (text.isascii() and text.isdigit()):
+            if lengths or not (text.isascii() and text.isdigit()) or len(text) > _DIGITS:
                 raise Malformed("its length is no number, or two")
             self._length = int(text)
+            self._check_length(self._length)
         else:
             self.keeps = False
 
-    def _chunked(self, chunks: list[bytes]) -> Answer | None:
+    def _chunked(self, chunks: bytearray) -> Answer | None:
         data = self._data
         while True:
             end = data.find(b"\r\n")
@@ -125,32 +141,43 @@ class Reading:
                 raise Malformed(f"the length of a chunk is {text[:20]!r}")
             if length == 0:
                 return self._trailed(chunks, end)
+            self._check_length(len(chunks) + length)
             if len(data) < end + 2 + length + 2:
                 return None
             if data[end + 2 + length : end + 4 + length] != b"\r\n":
                 raise Malformed("a chunk is longer than announced")
-            chunks.append(bytes(data[end + 2 : end + 2 + length]))
+            chunks += data[end + 2 : end + 2 + length]
             del data[: end + 4 + length]
 
-    def _trailed(self, chunks: list[bytes], end: int) -> Answer | None:
+    def _trailed(self, chunks: bytearray, end: int) -> Answer | None:
         """After the last chunk there may be lines that nobody asked for, and there is an empty one."""
         rest = self._data[end:]
         finish = rest.find(b"\r\n\r\n")
         if finish < 0:
+            if len(rest) > LONGEST_HEAD:
+                raise Malformed(f"what comes after its body is longer than {LONGEST_HEAD} bytes")
             return None
         if len(rest) > finish + 4:
             raise Malformed("there is more than was announced")
-        return self._answer(b"".join(chunks))
+        return self._answer(bytes(chunks))
 
     def _answer(self, body: bytes) -> Answer:
         headers = self._headers
         coding = headers.get("Content-Encoding", "identity").lower()
         if coding == "gzip":
-            try:
-                body = zlib.decompress(body, _GZIP)
-            except zlib.error as problem:
-                raise Malformed(f"its body can't be unpacked: {problem}") from None
+            body = self._unpacked(body)
         elif coding != "identity":
             raise Malformed(f"its body is packed as {coding}, which was not asked for")
         warnings = headers.getall("Warning", None)
         return Answer(self._status, headers, body, warning_texts(warnings) if warnings else ())
+
+    def _unpacked(self, body: bytes) -> bytes:
+        unpacker = zlib.decompressobj(_GZIP)
+        try:
+            found = unpacker.decompress(body, self._longest + 1)
+        except zlib.error as problem:
+            raise Malformed(f"its body can't be unpacked: {problem}") from None
+        self._check_length(len(found))
+        if not unpacker.eof:
+            raise Malformed("its body can't be unpacked: it breaks off")
+        return found

@@ -14,11 +14,14 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from pilothouse.client.access import Access, AccessError
 from pilothouse.client.exec_login import logged_in
 from pilothouse.client.warning_headers import warning_texts
+
+_LONGEST_REFUSAL: Final = 2**16
 
 
 class AskError(Exception):
@@ -127,7 +130,7 @@ def _connection(access: Access, patience: float | None) -> HTTPConnection:
 
 
 def _refusal(response: HTTPResponse) -> str:
-    body = response.read()
+    body = response.read(_LONGEST_REFUSAL)
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):

@@ -16,6 +16,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.access import Access, AccessError
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.rest import Api
+from pilothouse.client.transport import LONGEST_UNTRUSTED
 from pilothouse.meta.errors import StatusError
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.pinning import PAGE, fingerprints, pinned
@@ -49,7 +50,7 @@ async def recognised(urls: Sequence[str], pins: Collection[str], clock: Clock, *
 async def told(api: Api) -> bytes:
     """What the server says, PEM, the authority that signs first; nothing if it is none of ours."""
     try:
-        return await api.fetch(PAGE, accept="application/x-pem-file")
+        return await api.fetch(PAGE, accept="application/x-pem-file", longest=LONGEST_UNTRUSTED)
     except StatusError as refusal:
         if refusal.code in (403, 404):
             # A Kubernetes has no such page, and tells so only to those who may ask for any.

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlencode, urlsplit
 
-from pilothouse.client.answers import Malformed, Reading
+from pilothouse.client.answers import Malformed, Reading, TooLong
 from pilothouse.client.credentials import Shown
 from pilothouse.client.transport import Answer, BadAnswer, Call, Interrupted, NotSent
 
@@ -48,7 +48,10 @@ class Connections:
         data = self._encoded(call, shown)
         connection = self._free(shown.tls) or await self._open(shown.tls)
         try:
-            answer = await connection.exchange(data, bodiless=call.method == "HEAD")
+            answer = await connection.exchange(data, bodiless=call.method == "HEAD", longest=call.longest)
+        except TooLong as problem:
+            connection.close()
+            raise BadAnswer(f"what {self._url} answers is too long: {problem}") from None
         except Malformed as problem:
             connection.close()
             raise BadAnswer(f"what {self._url} answers is not HTTP: {problem}") from None
@@ -150,11 +153,11 @@ class Connection(asyncio.Protocol):
         """True if it is open and no request is under way."""
         return self._transport is not None and not self._transport.is_closing() and self._waiting is None
 
-    async def exchange(self, data: bytes, *, bodiless: bool) -> Answer:
+    async def exchange(self, data: bytes, *, bodiless: bool, longest: int) -> Answer:
         """Raises ``ConnectionError`` or ``Malformed``."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the server has closed it")
-        self._reading = Reading(bodiless=bodiless)
+        self._reading = Reading(bodiless=bodiless, longest=longest)
         self._waiting = self._loop.create_future()
         self._transport.write(data)
         return await self._waiting

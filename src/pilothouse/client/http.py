@@ -108,10 +108,7 @@ class HttpTransport:
 
     async def _through_proxy(self, call: Call) -> Answer:
         async with self._response(call) as response:
-            try:
-                body = await response.read()
-            except _BROKEN as problem:
-                raise _interrupted(response.url, problem) from problem
+            body = await Stream(response.status, response.headers, self._chunks(response)).read(call.longest)
             warnings = response.headers.getall("Warning", ())
             return Answer(response.status, response.headers, body, warning_texts(warnings))
 

@@ -28,7 +28,7 @@ from pilothouse.api.objects import Object, Tree, Trees
 from pilothouse.client.failures import failure
 from pilothouse.client.fence import HEADER, Fence, always
 from pilothouse.client.retrying import Retrying
-from pilothouse.client.transport import Answer, BadAnswer, Call, Transport
+from pilothouse.client.transport import LONGEST_LIST, LONGEST_OBJECT, Answer, BadAnswer, Call, Transport
 from pilothouse.meta.errors import StatusError
 
 DEADLINE = 30.0
@@ -183,7 +183,13 @@ class Api:
         ``trees`` is a cache's; ``partial`` asks for the metadata alone.
         """
         accept = _PARTIAL_LIST if partial else JSON
-        call = Call("GET", noun.path(namespace), query=_given(query or {}), headers={"Accept": accept})
+        call = Call(
+            "GET",
+            noun.path(namespace),
+            query=_given(query or {}),
+            headers={"Accept": accept},
+            longest=LONGEST_LIST,
+        )
         answer = await self.read(call, deadline)
         found = decoded(answer, _List)
         try:
@@ -205,7 +211,7 @@ class Api:
         )
         async with self._transport.stream(call) as stream:
             if stream.status != 200:
-                body = await stream.read()
+                body = await stream.read(LONGEST_OBJECT)
                 raise failure(stream.status, body, retry_after=stream.headers.get("Retry-After"))
             # Closed here, and not when somebody gets round to collecting it.
             async with aclosing(stream.lines()) as lines:
@@ -307,9 +313,12 @@ class Api:
         answer = await self.read(Call("GET", "/version"), deadline)
         return ServerVersion(decoded(answer, _Version).git_version)
 
-    async def fetch(self, path: str, *, accept: str = JSON, deadline: float = DEADLINE) -> bytes:
+    async def fetch(
+        self, path: str, *, accept: str = JSON, deadline: float = DEADLINE, longest: int = LONGEST_OBJECT
+    ) -> bytes:
         """What there is at any path."""
-        return (await self.read(Call("GET", path, headers={"Accept": accept}), deadline)).body
+        call = Call("GET", path, headers={"Accept": accept}, longest=longest)
+        return (await self.read(call, deadline)).body
 
     async def read(self, call: Call, deadline: float = DEADLINE) -> Answer:
         """Any request that changes nothing."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -34,6 +34,14 @@ class BadAnswer(TransportError):
     """What answered does not speak the protocol; a proxy in between, perhaps."""
 
 
+LONGEST_OBJECT: Final = 2**25
+"""Bytes: ten times what an API server takes."""
+LONGEST_LIST: Final = 2**30
+"""Of a list that is read in one piece: a server may leave out to page it."""
+LONGEST_UNTRUSTED: Final = 2**20
+"""From a server that may be anybody, for a few certificates."""
+
+
 class Call(msgspec.Struct, frozen=True):
     """A request."""
 
@@ -43,6 +51,8 @@ class Call(msgspec.Struct, frozen=True):
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     body: bytes = b""
+    longest: int = LONGEST_OBJECT
+    """Bytes of the answer's body that are taken, unpacked. One that is longer is a ``BadAnswer``."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -63,9 +73,14 @@ class Stream:
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
 
-    async def read(self) -> bytes:
-        """All that is left."""
-        return b"".join([data async for data in self.chunks])
+    async def read(self, longest: int) -> bytes:
+        """All that is left. Raises ``BadAnswer`` if that is longer."""
+        found = bytearray()
+        async for data in self.chunks:
+            found += data
+            if len(found) > longest:
+                raise BadAnswer(f"the server's answer is longer than {longest} bytes")
+        return bytes(found)
 
     async def lines(self) -> AsyncGenerator[list[bytes], None]:
         """Whole lines of any length, as many at a time as have come; a last one that has no end is dropped."""

@@ -52,6 +52,7 @@ from pilothouse.node.settings import NodeSettings
 from pilothouse.node.storing import request
 from pilothouse.node.telling import Events
 from pilothouse.node.whereabouts import Whereabouts
+from pilothouse.pki.files import private_folder
 from pilothouse.runtime.telling import Teller
 from pilothouse.supervise.launching import Exit
 
@@ -157,17 +158,23 @@ class Agent:
         keep to limits that have changed."""
         while True:
             await asyncio.sleep(EVICTIONS)
-            for uid, keeper in tuple(self._keepers.items()):
-                if excess := self._parts.volumes.excess(uid):
-                    keeper.evict("Evicted", excess)
-                keeper.limit_anew()
-            if self._makes_room():
-                continue
-            short = shortages(room(self._settings.data))
-            if memory := short.get("MemoryPressure"):
-                self._evict_one(memory, list(self._users_of_memory()))
-            elif disk := short.get("DiskPressure"):
-                self._evict_one(disk, await self._users_of_disk(disk.resource))
+            try:
+                await self._evict_now()
+            except OSError as problem:
+                log.warning("who takes too much can't be seen: %s", problem)
+
+    async def _evict_now(self) -> None:
+        for uid, keeper in tuple(self._keepers.items()):
+            if excess := self._parts.volumes.excess(uid):
+                keeper.evict("Evicted", excess)
+            keeper.limit_anew()
+        if self._makes_room():
+            return
+        short = shortages(room(self._settings.data))
+        if memory := short.get("MemoryPressure"):
+            self._evict_one(memory, list(self._users_of_memory()))
+        elif disk := short.get("DiskPressure"):
+            self._evict_one(disk, await self._users_of_disk(disk.resource))
 
     def _makes_room(self) -> bool:
         """Whether a pod that had to go still has what others need: how much is missing without it is not known yet."""
@@ -235,7 +242,7 @@ class Agent:
         self._take(pod.uid, self._attend(self._keeper(pod, gone)))
 
     def _keeper(self, pod: Object, gone: bool) -> Keeper:
-        keeper = Keeper(pod, self._means, predecessor=self._earlier, gone=gone)
+        keeper = Keeper(pod, self._means, predecessor=self._earlier, others=self._admitted, gone=gone)
         self._keepers[pod.uid] = keeper
         return keeper
 
@@ -260,6 +267,9 @@ class Agent:
                 await asyncio.sleep(_AGAIN.after(failures))
                 keeper = self._keeper(keeper.pod, keeper.gone)
 
+    def _admitted(self) -> int:
+        return sum(keeper.admitted for keeper in self._keepers.values())
+
     def _earlier(self, pod: Object) -> Keeper | None:
         """A pod of the same name that came before and still has something here."""
         for keeper in self._keepers.values():
@@ -281,7 +291,7 @@ class Agent:
 @contextmanager
 def _sole(settings: NodeSettings) -> Iterator[None]:
     """Nobody else has the data folder meanwhile. Raises ``DataInUse``."""
-    settings.data.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.data)
     lock = settings.data / "agent.lock"
     # For us alone: whoever can open a file can also lock it.
     with open(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a") as file:

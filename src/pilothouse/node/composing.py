@@ -43,6 +43,8 @@ class Setting(msgspec.Struct, frozen=True):
     """What it sees of the machine beside programs and libraries, so that it can run a pilot."""
     ids: IdRange | None = None
     """The pod's own."""
+    open_files: int = 0
+    """How many files each may have open unless it asks for more; 0 for as many as the agent."""
     profiles: Path = Path("/nonexistent")
     """Where seccomp profiles of the machine are."""
 
@@ -94,6 +96,7 @@ def compose(
         tty=bool(container.get("tty")),
         no_new_privileges=security.no_new_privileges(container),
         capabilities=capabilities,
+        open_files=setting.open_files,
         ids=setting.ids,
         seccomp=seccomp_filter(pod, container, capabilities, setting.profiles),
         log=LogPolicy(str(folder.attempt(attempt) / LOG)),

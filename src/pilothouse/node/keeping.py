@@ -38,7 +38,7 @@ from pilothouse.node.outfitting import Outfitter
 from pilothouse.node.parts import NotYet, Parts, Prepared
 from pilothouse.node.publishing import Publisher
 from pilothouse.node.security import Self
-from pilothouse.node.settings import NodeSettings
+from pilothouse.node.settings import MAX_PODS, NodeSettings
 from pilothouse.node.statuses import Facts, container_id, status
 from pilothouse.node.telling import Events
 from pilothouse.node.whereabouts import Whereabouts
@@ -68,15 +68,24 @@ class Keeper:
     """Keeps one pod."""
 
     def __init__(
-        self, pod: Object, means: Means, *, predecessor: Callable[[Object], Keeper | None], gone: bool
+        self,
+        pod: Object,
+        means: Means,
+        *,
+        predecessor: Callable[[Object], Keeper | None],
+        others: Callable[[], int],
+        gone: bool,
     ) -> None:
-        """``predecessor`` is a pod of the same name of which there still is something."""
+        """``predecessor`` is a pod of the same name of which there still is something, ``others`` the number of pods that the
+        node has taken."""
         self.pod = pod
         self._means = means
         self._predecessor = predecessor
+        self._others = others
         self.gone = gone
         """Whether the API knows nothing of it any more."""
         self._folder = PodFolder(means.settings.pods / pod.uid)
+        self._admitted = bool(self._folder.containers())
         self._publisher = Publisher(means.api, pod)
         self._minders: dict[str, Minder] = {}
         self._news = asyncio.Event()
@@ -112,6 +121,11 @@ class Keeper:
     def released(self) -> bool:
         """Whether its volumes and its address are free for others."""
         return self._released
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it has a place on the node: it was taken, by this agent or one before, and has not let go of all it had."""
+        return self._admitted and not self._released
 
     def evict(self, reason: str, message: str) -> None:
         """Have the pod end and fail, to make room."""
@@ -161,11 +175,20 @@ class Keeper:
 
     def _refusal(self) -> Ending | None:
         """A pod that asks for what can't be honoured fails at once: a real Kubernetes lets it come this far."""
-        refused = refusals(self.pod.spec)
-        if not refused or self._folder.containers():
+        if self._admitted:
             return None
-        message = "; ".join(str(each) for each in refused)
-        return Ending("UnhonouredFields", message, self._means.clock.now(), 0.0)
+        if refused := refusals(self.pod.spec):
+            message = "; ".join(str(each) for each in refused)
+            return Ending("UnhonouredFields", message, self._means.clock.now(), 0.0)
+        capacity = int(self._means.allocatable().get("pods", MAX_PODS))
+        if (used := self._others()) >= capacity:
+            message = (
+                f"Node didn't have enough resource: pods, requested: 1, used: {used}, capacity: {capacity}"
+            )
+            self._tell("OutOfpods", message, True)
+            return Ending("OutOfpods", f"Pod was rejected: {message}", self._means.clock.now(), 0.0)
+        self._admitted = True
+        return None
 
     def _waits_for_node(self) -> dict[str, Wait]:
         wait = (
@@ -180,7 +203,9 @@ class Keeper:
         boot = boot_id()
         is_lost = self._folder.boot not in ("", boot)
         self._write_down(lambda: setattr(self._folder, "boot", boot))
-        self._ending = self._folder.ending or self._refusal()
+        self._ending = self._folder.ending
+        if self._ending is None and not self.gone and self._publisher.current.get("phase") not in ENDED:
+            self._ending = self._refusal()
         ward = Ward(
             pod=lambda: self.pod,
             address=lambda: self._address,

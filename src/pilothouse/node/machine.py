@@ -21,7 +21,6 @@ from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.identifying import boot_id
 
-PODS: Final = 110
 VERSION: Final = "v1.32.0"
 """The kubelet whose ways the node has: what schedulers and kubectl judge it by."""
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -64,7 +63,7 @@ def look(settings: NodeSettings) -> Machine:
         "cpu": str(len(os.sched_getaffinity(0))),
         "memory": f"{_meminfo()['MemTotal'] // 1024}Ki",
         "ephemeral-storage": f"{disk.f_blocks * disk.f_frsize // 1024}Ki",
-        "pods": str(PODS),
+        "pods": str(settings.max_pods),
         **settings.capacity,
     }
     info = {

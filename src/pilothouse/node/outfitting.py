@@ -95,6 +95,7 @@ class Outfitter:
             hidden=(*settings.hidden, *self._shared_memory()),
             machine=(*installation(), *map(str, settings.exposed)),
             ids=self._ids(pod),
+            open_files=settings.open_files,
             profiles=settings.data / "seccomp",
         )
         volumes = given.volumes.mounts(pod, part.spec, prepared, env)

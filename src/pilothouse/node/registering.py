@@ -35,7 +35,8 @@ HELD: Final = 40
 TOLD: Final = 300.0
 """Seconds between statuses that say nothing new."""
 _AGAIN: Final = Backoff(first=0.2, factor=2.0, longest=7.0)
-_FAILURES: Final = (StatusError, TransportError, AccessError)
+_FAILURES: Final = (StatusError, TransportError, AccessError, OSError)
+"""OSError: there may be no open files left to look at the machine with."""
 
 Conditions = Callable[[], Sequence[Mapping[str, str]]]
 """Type, status, reason and message of each condition, as things are."""

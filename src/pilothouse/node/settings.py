@@ -17,6 +17,8 @@ RUN = Path("/run/pilothouse")
 """What agents on the same machine agree on: see ``id_ranges``."""
 DEFAULT_RANGE = IdRange(0x70000000, 0x10000000)
 """Above those that systemd has for containers, and below 2^31, which some programs take for negative: room for 4,096 pods."""
+MAX_PODS = 110
+"""As a kubelet's."""
 PORT = 10250
 """Where the node's server listens unless told otherwise, as a kubelet's."""
 
@@ -41,10 +43,14 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Beside those that every node has (os, arch, hostname)."""
     taints: Sequence[Mapping[str, Any]] = ()
     """Set when the Node is made, and never by the node after that."""
+    max_pods: int = MAX_PODS
+    """Pods that it takes; those beyond are refused."""
     capacity: Mapping[str, str] = {}
     """Amounts that differ from what the machine has (cpu, memory, ephemeral-storage, pods)."""
     reserved: Mapping[str, str] = {}
     """Amounts that pods may not have: allocatable is capacity without them."""
+    open_files: int = 0
+    """How many files a container may have open unless it asks for more; 0 for as many as the agent."""
     pids: int | None = 8192
     """Processes and threads that a container may have; None for as many as the machine can."""
     tiers: Mapping[str, Path] = {}

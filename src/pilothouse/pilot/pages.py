@@ -4,6 +4,9 @@
 
 Any path answers the port's question: 200, or 500 with the reason. ``/metrics`` has the figures, at either port. A connection is for one request, and nothing but its
 first line counts: for that much a library of the size of aiohttp would be a fourth of what a pilot has in memory.
+
+Whoever reaches the ports may connect. With ``MOST_CONNECTIONS`` open the oldest makes room for the next, so idle ones use up neither the pilot's
+files nor keep a probe out.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pilothouse.base.exposition import CONTENT_TYPE
 
 Question = Callable[[], str]
 """What is wrong; empty if nothing is."""
+MOST_CONNECTIONS: Final = 64
 _PATIENCE: Final = 10.0
 _LONGEST_HEAD: Final = 16 * 1024
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -29,9 +33,10 @@ async def serving(
     host: str, questions: Mapping[int, Question], figures: Callable[[], str]
 ) -> AsyncIterator[None]:
     """Within the context. Raises ``OSError`` where a port can't be had."""
+    open_ones: dict[asyncio.StreamWriter, None] = {}
     async with AsyncExitStack() as stack:
         for port, question in questions.items():
-            answering = _answering(question, figures)
+            answering = _answering(question, figures, open_ones)
             await stack.enter_async_context(
                 await asyncio.start_server(answering, host, port, limit=_LONGEST_HEAD)
             )
@@ -39,13 +44,21 @@ async def serving(
 
 
 def _answering(
-    question: Question, figures: Callable[[], str]
+    question: Question, figures: Callable[[], str], open_ones: dict[asyncio.StreamWriter, None]
 ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer), contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                writer.write(await _answered(reader, question, figures))
-                await writer.drain()
+        if len(open_ones) >= MOST_CONNECTIONS:
+            oldest = next(iter(open_ones))
+            del open_ones[oldest]
+            oldest.transport.abort()
+        open_ones[writer] = None
+        try:
+            with contextlib.closing(writer), contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    writer.write(await _answered(reader, question, figures))
+                    await writer.drain()
+        finally:
+            open_ones.pop(writer, None)
 
     return answer
 

@@ -103,6 +103,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     """Standard input ends with the first client that was attached to it."""
     tty: bool = False
     umask: int = 0o22
+    open_files: int = 0
+    """How many files it may have open unless it asks for more (the soft limit); 0 for as many as we may."""
     no_new_privileges: bool = False
     capabilities: tuple[str, ...] | None = None
     """Those it may have, as in `NET_BIND_SERVICE`; None leaves all that we have ourselves."""

@@ -28,6 +28,8 @@ PRIVATE: Final = tuple(
 """RFC 1918, the shared space of RFC 6598, and unique local addresses of IPv6."""
 LOOPBACK_PODS: Final = IPv4Network("127.64.0.0/11")
 """Pods of nodes without a range have their addresses from here, up to where the API server's range for services begins."""
+NETWORK_PAGE: Final = "/pilothouse/v1/network"
+"""Where a server of ours tells nodes in which ranges all ranges of pods lie (``NetworkPage``)."""
 _LENGTHS: Final = {4: range(16, 31), 6: range(48, 125)}
 _ADDRESS_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 _NAME_TYPES: Final = frozenset({"Hostname", "InternalDNS", "ExternalDNS"})
@@ -35,6 +37,12 @@ _NAME_TYPES: Final = frozenset({"Hostname", "InternalDNS", "ExternalDNS"})
 
 class PodRangeError(ValueError):
     """A range that no node can have for its pods; the message says why."""
+
+
+class NetworkPage(msgspec.Struct, frozen=True, rename="camel"):
+    """What the control plane says of the network, as JSON at ``NETWORK_PAGE``."""
+
+    cluster_cidrs: tuple[str, ...]
 
 
 class Claims(msgspec.Struct, frozen=True):

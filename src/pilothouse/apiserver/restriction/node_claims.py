@@ -1,11 +1,15 @@
 """What a node may claim for itself: no range, address or name that is another's.
 
-    claims = NodeClaims(cache, services=IPv4Network("127.96.0.0/16"), server_names=frozenset({"localhost", "10.0.0.5"}), cluster=())
-    claims.problem("n1", new, old)          # "spec.podCIDRs: 10.44.2.0/24 overlaps 10.44.2.0/24 of node n2"
+    claims = NodeClaims(cache, Territory(IPv4Network("127.96.0.0/16"), frozenset({"localhost", "10.0.0.5"})))
+    claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: 10.44.2.0/24 overlaps 10.44.2.0/24 of node n2"
     claims.serving_problem(asked)           # why a serving certificate is not for this node's own names
 
 Only what a write changes is judged: what an administrator gave a node, or an earlier release took, does not keep its agent from
 reporting. Administrators are not judged at all; they give ranges and addresses to nodes.
+
+An address is a node's own if its request comes from there, as one that is in use elsewhere can't be called from. A request from
+loopback comes from the API server's own machine, and so does a node with that machine's addresses. Where something stands between
+nodes and the API server, an administrator says which addresses are those of nodes (``Territory.nodes``).
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from pilothouse.api.kubernetes.node_claims import (
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import ROOT
+from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE
 from pilothouse.base.node_names import is_node_name
 from pilothouse.meta.kind import Object
 from pilothouse.pki.signers import NODE, serving_name
@@ -50,12 +55,21 @@ class Territory(msgspec.Struct, frozen=True):
     """Services have their addresses from here."""
     server_names: frozenset[str] = frozenset()
     """Names and addresses of the API server."""
-    cluster: tuple[Network, ...] = ()
-    """Where ranges of pods have to lie; anywhere private if empty."""
+    cluster: tuple[Network, ...] = (CLUSTER_RANGE,)
+    """Where ranges of pods have to lie."""
+    mask_size: int = NODE_MASK_SIZE
+    """Bits that the prefix of a range has at least."""
+    nodes: tuple[Network, ...] = ()
+    """Where nodes may be, beside the address that each of them calls from."""
 
     @property
     def server_addresses(self) -> frozenset[Address]:
         return frozenset(map(ip_address, filter(_is_address, self.server_names)))
+
+
+class NewClaims(Exception):
+    """A node claims what it did not before, which is judged by what others have: to be written again, with no other such write
+    under way (``Request.claims_alone``)."""
 
 
 class NodeClaims:
@@ -65,8 +79,9 @@ class NodeClaims:
         self._cache = cache
         self._territory = territory
 
-    def problem(self, node: str, new: Object, old: Object | None) -> str:
-        """Why a node may not claim what it writes about itself, with the field; empty if it may."""
+    def problem(self, node: str, new: Object, old: Object | None, *, peer: str, alone: bool) -> str:
+        """Why a node may not claim what it writes about itself, with the field; empty if it may. ``peer`` is where its
+        request comes from. Raises ``NewClaims`` if there are some, and other nodes may be claiming things as well: unless ``alone``."""
         before = old or {}
         ranges = [each for each in range_texts(new) if each not in range_texts(before)]
         addresses = [each for each in address_texts(new) if each not in address_texts(before)]
@@ -76,10 +91,12 @@ class NodeClaims:
             return f"metadata.labels[{HOSTNAME}]: must be the node's own name, {node}"
         if not (ranges or addresses or names or provider):
             return ""
+        if not alone:
+            raise NewClaims
         others = dict(self._others(node))
         problems = (
             *(f"spec.podCIDRs: {each}" for each in self._range_problems(ranges, new, others)),
-            *(f"status.addresses: {each}" for each in self._address_problems(addresses, new, others)),
+            *(f"status.addresses: {each}" for each in self._address_problems(addresses, new, others, peer)),
             *(f"status.addresses: {each}" for each in self._name_problems(node, names, others)),
             *(
                 f"spec.providerID: {provider} is node {name}'s"
@@ -136,9 +153,6 @@ class NodeClaims:
             except PodRangeError as problem:
                 yield str(problem)
                 continue
-            cluster = self._territory.cluster
-            if cluster and not any(contains(each, network) for each in cluster):
-                yield f"{network} is not within the cluster's range, {', '.join(map(str, cluster))}"
             if overlapping(network, self._territory.services):
                 yield f"{network} overlaps the range of services, {self._territory.services}"
             for address in self._territory.server_addresses:
@@ -158,12 +172,23 @@ class NodeClaims:
                     for each in other.addresses
                     if each in network
                 )
+            cluster, least = self._territory.cluster, self._territory.mask_size
+            if not any(contains(each, network) for each in cluster):
+                yield (
+                    f"{network} is not within the cluster's range, {', '.join(map(str, cluster))}; take one of that, or start the "
+                    f"API server with another --cluster-cidr"
+                )
+            if network.version == 4 and network.prefixlen < least:
+                yield (
+                    f"{network} is larger than what one node may have, a /{least}; take a smaller one, or start the API server with "
+                    f"another --node-cidr-mask-size"
+                )
         families = [each.version for each in claims_of(new).ranges]
         if texts and len(families) != len(set(families)):
             yield "there may be one range of IPv4 and one of IPv6"
 
     def _address_problems(
-        self, texts: Collection[str], new: Object, others: dict[str, Claims]
+        self, texts: Collection[str], new: Object, others: dict[str, Claims], peer: str
     ) -> Iterator[str]:
         for text in texts:
             if why := why_no_node_address(text):
@@ -178,6 +203,24 @@ class NodeClaims:
                 if address in each
             )
             yield from self._held_addresses(address, others)
+            if not self._is_confirmed(address, caller := _caller(peer)):
+                yield (
+                    f"{text} is not the address that the node calls from, {caller or 'which is not known'}; start it with that one "
+                    f"(--node-ip), or the API server with the range of its nodes' addresses (--node-address-cidr)"
+                )
+
+    def _is_confirmed(self, address: Address, caller: Address | None) -> bool:
+        """Whether an address is that of the machine that calls, or one that nodes may have."""
+        if address == caller:
+            return True
+        own = self._territory.server_addresses
+        if caller is not None and caller.is_loopback and (address.is_loopback or address in own):
+            return True
+        return (
+            not address.is_loopback
+            and address not in own
+            and any(address in each for each in self._territory.nodes)
+        )
 
     def _held_addresses(self, address: Address, others: dict[str, Claims]) -> Iterator[str]:
         for name, other in others.items():
@@ -219,6 +262,15 @@ def _provider(node: Object) -> str:
 def _hostname(node: Object) -> str:
     labels = (node.get("metadata") or {}).get("labels") or {}
     return str(labels.get(HOSTNAME) or "")
+
+
+def _caller(peer: str) -> Address | None:
+    """The address in ``HOST:PORT`` or ``[HOST]:PORT``."""
+    host = peer.rpartition(":")[0].strip("[]")
+    if not _is_address(host):
+        return None
+    address = ip_address(host)
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _is_address(text: str) -> bool:

@@ -27,6 +27,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE
 from pilothouse.apiserver.authorization import Attributes, Decision
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import ROOT
@@ -61,6 +62,8 @@ class NodeScope:
         """What the node of that name may do. Without a name: nothing."""
         if not node:
             return _NAMELESS
+        if asked.is_path and asked.path == NETWORK_PAGE and asked.verb == "get":
+            return _YES
         decision = aside(asked)
         if decision is not None:
             return decision

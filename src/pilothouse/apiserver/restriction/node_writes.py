@@ -97,7 +97,8 @@ class NodeWrites:
                 _refuse(call, new, f"node '{node}' may not write this")
 
     def _check_claims(self, node: str, call: Call, new: Object, old: Object | None) -> None:
-        if problem := self._claims.problem(node, new, old):
+        request = call.request
+        if problem := self._claims.problem(node, new, old, peer=request.peer, alone=request.claims_alone):
             _refuse(call, new, problem)
 
     def check_token_request(self, node: str, call: Call) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import stat
 import struct
@@ -26,6 +27,8 @@ from typing import Final
 _FILE: Final = "address-blocks.lock"
 _FLOCK: Final = "hhqqi4x"
 """The kernel's ``struct flock``: type, whence, start, length, process."""
+
+log = logging.getLogger(__name__)
 
 
 class BlockLocks:
@@ -39,8 +42,12 @@ class BlockLocks:
     def open(cls, data: Path) -> BlockLocks:
         """In the first place that is ours alone. ``data`` is the agent's own folder. Raises OSError if not even that can be written."""
         for place in _shared_places(os.geteuid()):
-            with contextlib.suppress(OSError):
+            try:
                 return cls(place / _FILE, _opened(place))
+            except FileNotFoundError:
+                continue  # Not every machine has it.
+            except OSError as problem:
+                log.warning("locks of addresses can't be in %s: %s", place, problem)
         data.mkdir(parents=True, exist_ok=True)
         return cls(data / _FILE, os.open(data / _FILE, _FLAGS, 0o600))
 

@@ -31,15 +31,17 @@ from pilothouse.base.clock import Clock
 from pilothouse.client.informer import Informer
 from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
+from pilothouse.node.addresses.cluster_ranges import ClusterRanges
 from pilothouse.node.addresses.host_ports import conflict, occupied, ports_of
 from pilothouse.node.addresses.iproute import IpRoute
 from pilothouse.node.addresses.ledger import Entry, Ledger
 from pilothouse.node.addresses.names import HEADLESS, names_of
 from pilothouse.node.addresses.pod_files import PodFiles
 from pilothouse.node.addresses.ranges import LoopbackBlock, answers, is_ipv4, next_free, pod_range
-from pilothouse.node.addresses.routes import Plan, planned
+from pilothouse.node.addresses.routes import Plan, internal_address, planned
 from pilothouse.node.parts import AddressNotReady
-from pilothouse.node.services.backends import backends, unserved
+from pilothouse.node.services.backends import backends, reachable, unserved
+from pilothouse.node.services.budget import Budget
 from pilothouse.node.services.proxy import Proxy
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.telling import Events
@@ -80,7 +82,8 @@ class Network:
         self._ledger = msgspec.structs.replace(ledger, network=str(network))
         self._files = PodFiles(settings.pods)
         self._ip = IpRoute()
-        self._proxy = Proxy(clock, rng)
+        self._cluster = ClusterRanges(api, clock)
+        self._proxy = Proxy(clock, rng, Budget.of_this_process())
         self._events = Events(api, Teller(component=COMPONENT, host=settings.name), clock)
         self._informers = Informers(api, rng, clock)
         self._services = self._informers.get(Service)
@@ -94,6 +97,7 @@ class Network:
         self._settled_plan: Plan | None = None
         self._route_problems: list[str] = []
         self._unserved: list[tuple[Object, str]] = []
+        self._settle_problem = ""
         self._told: set[str] = set()
 
     @classmethod
@@ -223,7 +227,14 @@ class Network:
     async def _follow(self) -> None:
         while True:
             self._changed.clear()
-            await self._settle()
+            try:
+                await self._settle()
+                self._settle_problem = ""
+            except OSError as problem:
+                # No open files left, or no disk: what is settled stays, and the rest is tried again.
+                self._settle_problem = f"names, services and routes may be behind: {problem}"
+                log.warning("%s", self._settle_problem)
+                await asyncio.sleep(AGAIN)
             try:
                 async with asyncio.timeout(AGAIN):
                     await self._changed.wait()
@@ -256,6 +267,8 @@ class Network:
         """Each problem as a sentence, and whom it concerns."""
         for problem in (*self._plan.problems, *self._route_problems, *self._plan.refused):
             yield problem, None
+        if self._settle_problem:
+            yield self._settle_problem, None
         pods = {pod.key: pod for pod in self._pods.values()}
         for owner, message in self._proxy.problems.values():
             place = (owner.namespace, owner.name)
@@ -270,7 +283,7 @@ class Network:
         """Have every pod's hosts file say what is known."""
         if not _filled(self._services, self._slices):
             return
-        if self._files.know(names_of(self._services.cache.list(), self._slices.cache.list())):
+        if self._files.know(names_of(self._services.cache.list(), self._reachable_slices())):
             self._behind |= self._pods.keys()
         while self._behind:
             uid = self._behind.pop()
@@ -281,7 +294,11 @@ class Network:
 
     async def _route(self) -> None:
         own = None if self._block is not None else self._network
-        if not _filled(self._nodes, self._services):
+        filled = _filled(self._nodes, self._services)
+        if filled:
+            await self._cluster.refresh()
+        cluster = self._cluster.known
+        if not filled or cluster is None:
             if own is None or (str(own) in self._plan.local and not self._route_problems):
                 return
             # Until the others are known, what was there stays, and our own range answers.
@@ -296,6 +313,7 @@ class Network:
             own=own,
             services=filter(is_ipv4, addresses - {"", HEADLESS}),
             servers=filter(is_ipv4, map(_host_of, (self._settings.server, *self._settings.other_servers))),
+            cluster=cluster,
         )
         if plan == self._settled_plan or (plan == self._plan == Plan() and not self._route_problems):
             return
@@ -310,13 +328,21 @@ class Network:
         addresses = list(dict.fromkeys((self._settings.address, "127.0.0.1")))
         table = backends(
             services,
-            self._slices.cache.list(),
+            self._reachable_slices(),
             {self._ledger.entries[uid].address: pod for uid, pod in self._pods.items()},
             node=self._settings.name,
             addresses=addresses,
         )
         await self._proxy.settle(table)
         self._unserved = unserved(services)
+
+    def _reachable_slices(self) -> list[Object]:
+        elsewhere = {
+            node.name
+            for node in self._nodes.cache.list()
+            if node.name != self._settings.name and internal_address(node) != self._settings.address
+        }
+        return reachable(self._slices.cache.list(), elsewhere=elsewhere)
 
 
 def _filled(*informers: Informer) -> bool:

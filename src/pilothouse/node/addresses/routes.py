@@ -1,6 +1,6 @@
 """Which ranges lie behind which machine: what the kernel should be told, and what stands in the way.
 
-    plan = planned(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"))
+    plan = planned(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"), cluster=[IPv4Network("10.44.0.0/16")])
     plan.routes        # {"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}
     plan.local         # {"10.44.1.0/24"}: all of it answers here
     plan.problem       # "" or what keeps pods of other machines from being reached
@@ -9,14 +9,14 @@ A node says its range in ``spec.podCIDRs`` and where it is reached in ``status.a
 node is well: whether packets arrive is not for us to judge. Nodes at our own address share our machine, and need no route.
 A range that overlaps one that is routed already, or our own, is left out and told: of two nodes, the older one counts.
 
-Other nodes are not trusted with the routes of this machine. A range that no node can have (``api.kubernetes.node_claims``), or that holds the
-address of a node, of a service or of the API server, is refused, whatever the API server took. That is logged, and no problem of this node: one
+Other nodes are not trusted with the routes of this machine. A range that no node can have (``api.kubernetes.node_claims``), that lies outside of
+the cluster's ranges, or that holds the address of a node, of a service or of the API server, is refused, whatever the API server took. That is logged, and no problem of this node: one
 bad Node must not keep all others from taking pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, ip_address
 
@@ -49,10 +49,11 @@ def planned(
     own: IPv4Network | None,
     services: Iterable[str] = (),
     servers: Iterable[str] = (),
+    cluster: Iterable[IPv4Network] = (),
 ) -> Plan:
     """The plan of the node called ``me``. ``own`` is None on loopback. ``services`` and ``servers`` are addresses of services and
-    of API servers."""
-    nodes, services = list(nodes), list(services)
+    of API servers. ``cluster`` are the ranges that those of nodes lie in; if there are none, they may be any."""
+    nodes, services, cluster = list(nodes), list(services), list(cluster)
     places = {f"node {node.name}": internal_address(node) for node in nodes}
     protected = {
         "this node": address,
@@ -81,7 +82,7 @@ def planned(
         where = internal_address(node)
         sound: list[IPv4Network] = []
         for network in ranges_of(node):
-            why = _why_refused(network, protected)
+            why = _why_refused(network, protected, cluster)
             if why:
                 refused.append(f"the range {network} of node {node.name} is not routed: {why}")
             else:
@@ -116,12 +117,14 @@ def planned(
     return Plan(routes, frozenset(local), tuple(problems), tuple(refused))
 
 
-def _why_refused(network: IPv4Network, protected: Mapping[str, str]) -> str:
+def _why_refused(network: IPv4Network, protected: Mapping[str, str], cluster: Sequence[IPv4Network]) -> str:
     """Why no route is made for a range of another node; empty if one may be."""
     try:
         parse_pod_range(str(network))
     except PodRangeError as problem:
         return str(problem)
+    if cluster and not any(network.subnet_of(each) for each in cluster):
+        return f"it is not within the cluster's range, {', '.join(map(str, cluster))} (the API server's --cluster-cidr)"
     for owner, address in protected.items():
         if address and ip_address(address) in network:
             return f"it holds the address of {owner}" + ("" if address in owner else f", {address}")

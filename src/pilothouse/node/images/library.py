@@ -19,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ from pilothouse.node.images.bundles import MANIFEST, Image, Manifest, ManifestEr
 from pilothouse.node.images.references import Reference, ReferenceError, host_program, reference
 from pilothouse.node.images.unpacking import Limits, Unpacked, unpack
 from pilothouse.node.parts import ImageMissing
+from pilothouse.supervise.shim.rootfs import PROGRAMS
 
 _USUAL: Final = Path("/var/lib/pilothouse")
 _LONGEST_MANIFEST: Final = 1 << 20
@@ -61,15 +62,19 @@ class Record(msgspec.Struct, frozen=True, rename="camel"):
 class Library:
     """The images in a folder: ``node.parts.Images``."""
 
-    def __init__(self, folder: Path, clock: Clock, limits: Limits = Limits()) -> None:
+    def __init__(
+        self, folder: Path, clock: Clock, limits: Limits = Limits(), *, seen: Sequence[str] = ()
+    ) -> None:
+        """``seen`` is what containers see of the machine beside its programs and libraries."""
         self._folder = folder
+        self._seen = (*(f"/{name}" for name in PROGRAMS), *seen)
         self._clock = clock
         self.limits = limits
 
     def resolve(self, text: str) -> Image:
         """Raises ImageMissing, which says what would bring the image."""
         if (program := host_program(text)) is not None:
-            return _of_host(text, program)
+            return self._of_host(text, program)
         try:
             wanted = reference(text)
         except ReferenceError as problem:
@@ -90,6 +95,20 @@ class Library:
         raise ImageMissing(
             f"image {text} is not on this node, and nodes fetch nothing. Bring it: {self._command(wanted)}"
         )
+
+    def _of_host(self, text: str, program: str) -> Image:
+        """What containers don't see is not looked for: whether it is there is nothing to pods."""
+        if "/" not in program:
+            path, where = shutil.which(program, path=_SEARCHED), f"there is none in {_SEARCHED}"
+        else:
+            # Of a path with .. in it, what it leads to.
+            place = os.path.normpath(f"/{program}")
+            is_seen = any(place == each or place.startswith(f"{each}/") for each in self._seen)
+            path = shutil.which(place) if is_seen else None
+            where = f"containers see none at {place}: of the machine they see /usr and the like, and what the node's --expose-path names"
+        if path is None:
+            raise ImageMissing(f"image {text} is a program of the node, and {where}. Install it on the node.")
+        return Image(text, entrypoint=(path,))
 
     def list(self) -> list[Record]:
         """All of them, by name."""
@@ -249,16 +268,6 @@ def mounted_by(bundle: Path) -> list[int]:
             if name in mounts:
                 found.append(int(process.name))
     return sorted(found)
-
-
-def _of_host(text: str, program: str) -> Image:
-    path = shutil.which(f"/{program}" if "/" in program else program, path=_SEARCHED)
-    if path is None:
-        where = f"at /{program}" if "/" in program else f"in {_SEARCHED}"
-        raise ImageMissing(
-            f"image {text} is a program of the node, and there is none {where}. Install it on the node."
-        )
-    return Image(text, entrypoint=(path,))
 
 
 def _own(bundle: Path) -> Manifest:

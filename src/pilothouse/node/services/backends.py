@@ -12,7 +12,7 @@ TCP is forwarded. Ports of other protocols are told by ``unserved``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pilothouse.api.objects import Object
@@ -20,6 +20,7 @@ from pilothouse.node.addresses.names import HEADLESS, OF_SERVICE
 
 _THREE_HOURS: Final = 10800
 _ANY: Final = ("", "0.0.0.0", "::")
+_LOOPBACK: Final = "127."
 
 
 class At(NamedTuple):
@@ -53,6 +54,8 @@ class Backend(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     affinity: int = 0
     """For so many seconds after its last connection a client gets the same endpoint; 0 for any."""
+    created: float = 0.0
+    """When its owner was made, in seconds since 1970."""
 
 
 def backends(
@@ -77,6 +80,23 @@ def backends(
         for at, backend in _of_pod(pod, address, addresses):
             table.setdefault(at, backend)
     return table
+
+
+def reachable(slices: Iterable[Object], *, elsewhere: Container[str]) -> list[Object]:
+    """Slices without the loopback addresses of pods on other machines (``elsewhere`` are their nodes): here these are another
+    pod's, or nobody's."""
+    return [_reachable(each, elsewhere) for each in slices]
+
+
+def _reachable(slice: Object, elsewhere: Container[str]) -> Object:
+    endpoints = slice.get("endpoints") or ()
+    left = [
+        each
+        for each in endpoints
+        if each.get("nodeName") not in elsewhere
+        or not any(str(address).startswith(_LOOPBACK) for address in each.get("addresses") or ())
+    ]
+    return slice if len(left) == len(endpoints) else Object.of({**slice.tree, "endpoints": left})
 
 
 def unserved(services: Iterable[Object]) -> list[tuple[Object, str]]:
@@ -123,13 +143,19 @@ def _of_service(
             node if spec.get("internalTrafficPolicy") == "Local" else "",
         )
         if inside:
-            yield At(spec["clusterIP"], int(port["port"])), Backend(owner, name, inside, affinity)
+            yield (
+                At(spec["clusterIP"], int(port["port"])),
+                Backend(owner, name, inside, affinity, service.created),
+            )
         if port.get("nodePort"):
             only = node if spec.get("externalTrafficPolicy") == "Local" else ""
             outside = _chosen(slices, ports, port.get("name") or "", only)
             if outside:
                 for address in addresses:
-                    yield At(address, int(port["nodePort"])), Backend(owner, name, outside, affinity)
+                    yield (
+                        At(address, int(port["nodePort"])),
+                        Backend(owner, name, outside, affinity, service.created),
+                    )
 
 
 def _ports(slices: Sequence[Object]) -> list[dict[str, int]]:
@@ -179,5 +205,10 @@ def _of_pod(pod: Object, address: str, addresses: Sequence[str]) -> Iterator[tup
                 for at in addresses if asked in _ANY else (asked,):
                     yield (
                         At(at, int(port["hostPort"])),
-                        Backend(Owner("Pod", *pod.key), f"pod {pod.namespace}/{pod.name}", (target,)),
+                        Backend(
+                            Owner("Pod", *pod.key),
+                            f"pod {pod.namespace}/{pod.name}",
+                            (target,),
+                            created=pod.created,
+                        ),
                     )

@@ -1,6 +1,6 @@
 """Bytes from one connection to another, both ways, until both sides have ended.
 
-    server = await loop.create_server(lambda: Incoming(route, tasks, live), sock=listening)
+    server = await loop.create_server(lambda: Incoming(route, tasks, opened, closed), sock=listening)
 
 An accepted connection waits until the other side is connected. Whatever comes before the two are joined, at most what one read brings, is
 kept and handed on then; nothing more is read meanwhile. A side that takes its time holds the other back (the transport's own
@@ -108,17 +108,27 @@ class Side(asyncio.Protocol):
 class Incoming(Side):
     """The end that a client is connected to."""
 
-    def __init__(self, route: Route, tasks: set[asyncio.Task[None]], live: set[asyncio.Transport]) -> None:
+    def __init__(
+        self,
+        route: Route,
+        tasks: set[asyncio.Task[None]],
+        opened: Callable[[asyncio.Transport], None],
+        closed: Callable[[asyncio.Transport], None],
+    ) -> None:
+        """``opened`` is called with the connection, which it may reset, and ``closed`` at its end."""
         super().__init__()
         self._route = route
         self._tasks = tasks
-        self._live = live
+        self._opened = opened
+        self._closed = closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         assert self.transport is not None
         self.transport.pause_reading()
-        self._live.add(self.transport)
+        self._opened(self.transport)
+        if self.transport.is_closing():
+            return
         client = str((transport.get_extra_info("peername") or ("",))[0])
         task = asyncio.get_running_loop().create_task(self._connect(client))
         self._tasks.add(task)
@@ -127,7 +137,7 @@ class Incoming(Side):
     def connection_lost(self, problem: Exception | None) -> None:
         super().connection_lost(problem)
         if self.transport is not None:
-            self._live.discard(self.transport)
+            self._closed(self.transport)
 
     async def _connect(self, client: str) -> None:
         assert self.transport is not None

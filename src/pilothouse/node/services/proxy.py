@@ -1,13 +1,15 @@
 """Listens where services are, and leads connections to their endpoints.
 
-    proxy = Proxy(clock, rng)
+    proxy = Proxy(clock, rng, Budget.of_this_process())
     await proxy.settle(table)        # listen at these places and no others
     proxy.problems                   # {At("127.96.3.7", 80): Problem(owner, "shop/web:http can't be reached at …")}
     await proxy.close()
 
 What changes behind a place that is listened at counts from the next connection on; connections that are open stay with the
 endpoint they have, also when their service goes. A place that can't be had (another program is there, or another agent on this
-machine, which does the same) is tried again with each ``settle``.
+machine, which does the same) is tried again with each ``settle``. Places beyond the budget are in ``problems`` too.
+
+When there are as many connections as there may be, the newest one of the namespace that has most of them is reset for the next.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import asyncio
 import errno
 import logging
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from random import Random
 from typing import Final, NamedTuple
@@ -23,7 +26,8 @@ from typing import Final, NamedTuple
 from pilothouse.base.clock import Clock
 from pilothouse.node.services.backends import At, Backend, Owner
 from pilothouse.node.services.balancing import Balance
-from pilothouse.node.services.forwarding import Incoming, Side
+from pilothouse.node.services.budget import Budget, within_budget
+from pilothouse.node.services.forwarding import Incoming, Side, reset
 
 CONNECTING: Final = 5.0
 """Seconds for an endpoint to answer, before the next is tried."""
@@ -42,12 +46,16 @@ class Problem(NamedTuple):
 class Proxy:
     """The listening places of one node."""
 
-    def __init__(self, clock: Clock, rng: Random) -> None:
+    def __init__(self, clock: Clock, rng: Random, budget: Budget) -> None:
+        self._budget = budget
         self._balance = Balance(clock, rng)
         self._table: dict[At, Backend] = {}
         self._servers: dict[At, asyncio.Server] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._live: set[asyncio.Transport] = set()
+        self._live: dict[asyncio.Transport, str] = {}
+        """Connections of clients, the oldest first, and the namespace of each."""
+        self._held: Counter[str] = Counter()
+        """How many of them each namespace has."""
         self.problems: dict[At, Problem] = {}
         """What can't be listened at, and why."""
 
@@ -63,12 +71,15 @@ class Proxy:
     async def settle(self, table: Mapping[At, Backend]) -> None:
         """Listen at the places of this table and no others."""
         self._table = dict(table)
-        for at in self._servers.keys() - table.keys():
+        served = within_budget(table, self._budget.listeners, self._servers.keys())
+        for at in self._servers.keys() - served:
             self._servers.pop(at).close()
         for at in self.problems.keys() - table.keys():
             del self.problems[at]
         for at, backend in table.items():
-            if at not in self._servers:
+            if at not in served:
+                self.problems[at] = Problem(backend.owner, self._beyond(backend.owner))
+            elif at not in self._servers:
                 await self._listen(at, backend)
 
     async def close(self) -> None:
@@ -82,17 +93,53 @@ class Proxy:
 
     async def _listen(self, at: At, backend: Backend) -> None:
         try:
-            listening = _bound(at)
+            server = await self._server(at, backend.owner.namespace)
         except OSError as problem:
             said = f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
             self.problems[at] = Problem(backend.owner, said)
             return
         self.problems.pop(at, None)
-        loop = asyncio.get_running_loop()
-        self._servers[at] = await loop.create_server(
-            lambda: Incoming(lambda client: self._lead(at, client), self._tasks, self._live),
-            sock=listening,
-            backlog=_BACKLOG,
+        self._servers[at] = server
+
+    async def _server(self, at: At, namespace: str) -> asyncio.Server:
+        """Raises ``OSError`` if the place can't be had."""
+        listening = _bound(at)
+        try:
+            return await asyncio.get_running_loop().create_server(
+                lambda: Incoming(
+                    lambda client: self._lead(at, client),
+                    self._tasks,
+                    lambda transport: self._opened(transport, namespace),
+                    self._closed,
+                ),
+                sock=listening,
+                backlog=_BACKLOG,
+            )
+        except BaseException:
+            listening.close()
+            raise
+
+    def _opened(self, transport: asyncio.Transport, namespace: str) -> None:
+        self._live[transport] = namespace
+        self._held[namespace] += 1
+        if len(self._live) <= self._budget.connections:
+            return
+        most = max(self._held, key=lambda each: self._held[each])
+        excess = next(each for each, whose in reversed(self._live.items()) if whose == most)
+        self._closed(excess)
+        reset(excess)
+
+    def _closed(self, transport: asyncio.Transport) -> None:
+        if (namespace := self._live.pop(transport, None)) is not None:
+            self._held[namespace] -= 1
+            if not self._held[namespace]:
+                del self._held[namespace]
+
+    def _beyond(self, owner: Owner) -> str:
+        return (
+            f"{owner.kind.lower()} {owner.namespace}/{owner.name}: not all of its ports are forwarded: this node listens at no more than "
+            f"{self._budget.listeners} ports, which namespaces share equally; give it fewer ports, or the node a higher limit of open "
+            f"files (LimitNOFILE, ulimit -n), of which a quarter may be listeners"
         )
 
     async def _lead(self, at: At, client: str) -> Side:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _signal
 import errno
 import os
+import resource
 import stat
 
 from pilothouse.supervise.shim import kernel
@@ -107,6 +108,13 @@ def _user_help(error: OSError) -> str:
     if error.errno == errno.EINVAL:
         return "a container with ids of its own has those from 0 to 65535"
     return "only root may choose another user"
+
+
+def limit_open_files(count: int) -> None:
+    """How many files may be open unless more are asked for; no more than may be at all."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    soft = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def become(

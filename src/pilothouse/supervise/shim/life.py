@@ -36,6 +36,9 @@ LOCK_SECONDS = 2.0
 def main() -> None:
     """Arguments: the folder. Standard input: the launch, marshalled."""
     launch: LaunchShape = marshal.loads(_read_all(0))
+    if launch["open_files"]:
+        # Ours too, and so that of everything that is started here.
+        becoming.limit_open_files(launch["open_files"])
     if os.fork():
         os._exit(0)
     for number in (

@@ -68,6 +68,7 @@ class LaunchShape(TypedDict):
     stdin_once: bool
     tty: bool
     umask: int
+    open_files: int
     no_new_privileges: bool
     capabilities: list[str] | None
     log: LogShape

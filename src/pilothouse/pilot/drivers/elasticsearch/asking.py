@@ -25,6 +25,8 @@ from pilothouse.pilot.driving import HookFailed
 
 PORT: Final = 9200
 SECONDS: Final = 10.0
+_LONGEST: Final = 2**28
+"""Bytes of an answer: of a large cluster the list of all shards takes some."""
 
 
 class Unanswered(Exception):
@@ -96,7 +98,7 @@ class Node:
             lambda: Connection(loop, tls), self._address, self._port, ssl=tls
         )
         try:
-            return await connection.exchange(data, bodiless=False)
+            return await connection.exchange(data, bodiless=False, longest=_LONGEST)
         finally:
             connection.close()
 
