@@ -138,9 +138,9 @@ def _located(document: Any, pointer: str) -> tuple[Any, str]:
     *steps, key = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
     container = document
     for step in steps:
-        container = _member(container, step)
-        if type(container) is not dict and type(container) is not list:
-            raise _Inapplicable(f"there is no object or list at {step[:_SHOWN]!r} of {pointer[:_SHOWN]}")
+        container = _member(container, step) if type(container) in (dict, list) else None
+    if type(container) not in (dict, list):
+        raise _Inapplicable(f"what should hold {pointer[:_SHOWN]} is absent, or neither an object nor a list")
     return container, key
 
 
