@@ -228,3 +228,13 @@ def shown(target: Target) -> bytes:
     """The certificate of whoever uses a target."""
     assert target.access.cert is not None
     return target.access.cert.read_bytes()
+
+
+async def test_the_administrators_key_is_in_the_form_that_every_client_reads(http: Http) -> None:
+    access = http.target.access
+    assert access.key is not None
+    assert access.key.read_text().startswith("-----BEGIN EC PRIVATE KEY-----")
+
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = await http.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    assert "system:masters" in answer.expect(201)["status"]["userInfo"]["groups"]

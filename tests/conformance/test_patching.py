@@ -47,6 +47,49 @@ async def test_case_33_a_json_patch_tests_and_replaces(dbs: Databases, http: Htt
     assert (await dbs.read("a"))["spec"]["replicas"] == 3
 
 
+async def test_case_33_an_absent_member_is_null(dbs: Databases, http: Http) -> None:
+    await dbs.create("a")
+    absent = {"op": "test", "path": "/metadata/finalizers", "value": None}
+    finalize = {"op": "replace", "path": "/metadata/finalizers", "value": ["nav.example.io/hold"]}
+
+    patched = (await http.patch(dbs.at("a"), [absent, finalize], type=JSON_PATCH)).expect(200)
+    assert patched["metadata"]["finalizers"] == ["nav.example.io/hold"]
+    again = await http.patch(dbs.at("a"), [absent, finalize], type=JSON_PATCH)
+    assert (again.status, again.reason) == (422, "Invalid")
+
+    copied = [{"op": "copy", "from": "/spec/owner", "path": "/spec/note"}]
+    assert "owner" not in (await http.patch(dbs.at("a"), copied, type=JSON_PATCH)).expect(200)["spec"]
+    moved = [{"op": "move", "from": "/spec/owner", "path": "/spec/note"}]
+    assert (await http.patch(dbs.at("a"), moved, type=JSON_PATCH)).status == 422
+    for operation in ("test", "replace", "add"):
+        nowhere = [{"op": operation, "path": "/nothing/deeper", "value": None}]
+        assert (await http.patch(dbs.at("a"), nowhere, type=JSON_PATCH)).status == 422
+
+
+async def test_case_33_a_negative_index_counts_from_the_end(dbs: Databases, http: Http) -> None:
+    await dbs.create("a", tags=["x", "y", "z"])
+    patch = [
+        {"op": "test", "path": "/spec/tags/-1", "value": "z"},
+        {"op": "remove", "path": "/spec/tags/-1"},
+        {"op": "replace", "path": "/spec/tags/-2", "value": "w"},
+        {"op": "add", "path": "/spec/tags/-1", "value": "v"},
+    ]
+
+    patched = (await http.patch(dbs.at("a"), patch, type=JSON_PATCH)).expect(200)
+
+    assert patched["spec"]["tags"] == ["w", "y", "v"]
+    for operation in ("test", "remove", "replace"):
+        outside = [{"op": operation, "path": "/spec/tags/-4", "value": "x"}]
+        assert (await http.patch(dbs.at("a"), outside, type=JSON_PATCH)).status == 422
+
+
+async def test_case_33_a_test_tells_numbers_from_booleans(dbs: Databases, http: Http) -> None:
+    await dbs.create("a", replicas=1)
+    for other in (True, "1", None):
+        test = [{"op": "test", "path": "/spec/replicas", "value": other}]
+        assert (await http.patch(dbs.at("a"), test, type=JSON_PATCH)).status == 422
+
+
 async def test_case_33_a_json_patch_may_pin_the_version(dbs: Databases, http: Http) -> None:
     created = await dbs.create("a")
     pin = {"op": "test", "path": "/metadata/resourceVersion", "value": created["metadata"]["resourceVersion"]}

@@ -6,15 +6,17 @@ import asyncio
 import json
 import socket
 import ssl
+from base64 import b64encode
 from collections.abc import Iterator
 
 import pytest
 from tests.edge.wire import PATIENCE, Place, Wire
 
-from pilothouse.apiserver.exchange import Chunk, Pieces, Request, Response, Sink, Streaming
+from pilothouse.apiserver.exchange import Answer, Chunk, Pieces, Request, Response, Sink, Streaming
 from pilothouse.apiserver.limits import Patience
 from pilothouse.apiserver.response_writer import PART
 from pilothouse.apiserver.shares import BYTES_PER_PLACE, Shares
+from pilothouse.apiserver.websockets import event_frames, over_websocket, upgrade_of
 
 LARGE = 32 * 1024 * 1024
 SOON = Patience(head=0.5, taking=0.5)
@@ -33,13 +35,15 @@ class Lists:
             self.made += PART
             yield b"x" * PART
 
-    async def __call__(self, request: Request) -> Response | Streaming:
+    async def __call__(self, request: Request) -> Answer:
         if request.path == "/whole":
             return Response(200, b"x" * LARGE)
         if request.path == "/pieces":
             return Response(200, Pieces(self._pieces, LARGE))
         if request.path in ("/stream", "/patient"):
             return Streaming(self._run, patient=request.path == "/patient")
+        if request.path == "/websocket" and (upgrade := upgrade_of(request)):
+            return over_websocket(Streaming(self._run), upgrade, event_frames)
         return Response(200, b"{}")
 
     async def _run(self, sink: Sink) -> None:
@@ -95,6 +99,18 @@ async def test_a_client_that_takes_nothing(what, serve, dial):
             await asyncio.sleep(0.01)
     assert await ended(wire) < LARGE
     assert (await (await dial(place)).get("/small")).status == 200
+
+
+async def test_a_client_that_takes_nothing_of_a_websocket(serve):
+    place = await serve(Lists(), patience=SOON)
+    wire = await narrow(place)
+    upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\n\r\n"
+    wire.writer.write((GET % b"websocket")[:-2] + upgrade % b64encode(b"k" * 16))
+    assert (await wire.head()).status == 101
+    async with asyncio.timeout(PATIENCE):
+        while place.edge.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert await ended(wire) < LARGE
 
 
 async def test_what_is_not_taken_is_not_made(serve):

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -238,18 +238,38 @@ class Http:
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, *, accept: str = JSON, again: bool = True, **query: Any
+        self,
+        path: str,
+        *,
+        accept: str = JSON,
+        again: bool = True,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
     ) -> AsyncIterator[Watch]:
         """An open watch. Unless told not to, asks a server that is still filling its cache (429) again, as every
         client does."""
         url = self.url(path, {"watch": "1", **query})
         async with contextlib.AsyncExitStack() as stack:
             for delay in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 0):
-                response = await stack.enter_async_context(self._session.get(url, headers={"Accept": accept}))
+                response = await stack.enter_async_context(
+                    self._session.get(url, headers={"Accept": accept, **(headers or {})})
+                )
                 if response.status != 429 or not again:
                     break
                 await asyncio.sleep(delay)
             yield Watch(response)
+
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, path: str, *, protocols: Sequence[str] = (), origin: str = "", **query: Any
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket. Kubernetes' own server wants an origin; it is the server itself unless told."""
+        async with asyncio.timeout(2 * PATIENCE):
+            socket = await self._session.ws_connect(
+                self.url(path, query), protocols=protocols, origin=origin or self.target.url
+            )
+        async with socket:
+            yield socket
 
 
 def _warning_text(value: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 from tests.kit.played_machine import Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
+from pilothouse.api.nouns import Secret
 from pilothouse.node.lifecycle.instances import Ended
 from pilothouse.node.lifecycle.restarting import Pause, next_pause, rest, wanted_again
 from pilothouse.node.lifecycle.roles import Part, Role
@@ -155,6 +156,22 @@ def test_what_cant_be_started_waits_like_what_fails(stage: Stage) -> None:
         assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
         assert "no such program" in ended["message"]
         assert ("Failed", "Error: /bin/nothing: no such program") in await stage.events()
+
+    stage.play(scene)
+
+
+def test_a_program_that_a_secret_names_is_not_told(stage: Stage) -> None:
+    async def scene() -> None:
+        secret = {"metadata": {"name": "keys", "namespace": "default"}, "data": {"PASSWORD": "aHVudGVyMg=="}}
+        await stage.api.create(Secret, secret)
+        stage.machine.cast["app"] = Play(refuses="/bin/hunter2: no such program")
+        spec = app(envFrom=[{"secretRef": {"name": "keys"}}], command=["/bin/$(PASSWORD)", "x"])
+        await stage.pod({"containers": [spec]})
+        pod = await stage.until(
+            lambda pod: bool(container(pod).get("lastState") or state(pod) == "terminated")
+        )
+        assert "/bin/$(PASSWORD): no such program" in str(pod.status)
+        assert "hunter2" not in str(pod.status) + str(await stage.events())
 
     stage.play(scene)
 

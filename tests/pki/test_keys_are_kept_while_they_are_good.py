@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from pilothouse.pki.authorities import Authorities
 from pilothouse.pki.authority import RENEW_BEFORE, Authority, Credential, UnusableError, names_of
 from pilothouse.pki.keyring import Keyring
+from pilothouse.pki.requesting import new_request
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = ["localhost", "127.0.0.1", "::1"]
@@ -41,6 +42,38 @@ def test_a_second_start_finds_the_same(tmp_path):
         return {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     assert start() == start()
+
+
+def test_keys_of_clients_are_in_the_form_that_every_client_reads(tmp_path):
+    keyring = Keyring(tmp_path)
+    authority = keyring.authority(NOW)
+    keys = [
+        keyring.admin(authority, NOW).key,
+        keyring.controller_manager(authority, NOW).key.read_bytes(),
+        keyring.peer(authority, NOW).key.read_bytes(),
+        keyring.node("n", authority, NOW).key.read_bytes(),
+        new_request("system:node:n", ["system:nodes"]).key,
+    ]
+    assert [key.splitlines()[0] for key in keys] == [b"-----BEGIN EC PRIVATE KEY-----"] * len(keys)
+
+
+@pytest.mark.parametrize("name", ["admin", "node"])
+def test_a_key_of_an_earlier_version_that_some_clients_cannot_read_is_made_again(tmp_path, name):
+    keyring = Keyring(tmp_path)
+    authority = keyring.authority(NOW)
+
+    def made() -> bytes:
+        keyring.admin(authority, NOW)
+        keyring.node("n", authority, NOW)
+        return (tmp_path / f"{name}.key").read_bytes()
+
+    key = serialization.load_pem_private_key(made(), None)
+    old = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (tmp_path / f"{name}.key").write_bytes(old)
+    assert made().startswith(b"-----BEGIN EC PRIVATE KEY-----")
+    assert made() == made()
 
 
 def test_other_names_need_another_certificate(tmp_path):

@@ -114,6 +114,17 @@ def test_what_root_gives_to_a_container_can_not_be_exchanged(root: None, volume:
     remove(held)
 
 
+@pytest.mark.parametrize(
+    "value", ["../hunter2", "/hunter2", "hunter2\0", "file/hunter2", "x" * 300 + "hunter2"]
+)
+def test_no_message_has_the_value_of_a_variable_which_may_be_secret(volume: Path, value: str):
+    (volume / "file").touch()
+    container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": "$(PASSWORD)"}]}
+    with pytest.raises((VolumeNotReady, ValueError)) as refused:
+        mounts(container, {"v": Prepared(volume)}, {"PASSWORD": value}, None, PrivateFolders(()))
+    assert "hunter2" not in str(refused.value)
+
+
 def test_a_variable_that_is_not_there_is_named(volume: Path):
     container = {"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": "$(NOBODY)"}]}
     with pytest.raises(VolumeNotReady, match="names a variable"):

@@ -35,7 +35,7 @@ from aiohttp.web_protocol import _ErrInfo
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from pilothouse.apiserver import bodies, health
+from pilothouse.apiserver import bodies, health, websockets
 from pilothouse.apiserver.audit.policy import COMPLETE, STARTED
 from pilothouse.apiserver.audit.sight import GONE, Arrival
 from pilothouse.apiserver.audit.trail import Trail
@@ -390,7 +390,7 @@ class Connection(web.RequestHandler):
 
     def _leave_with(self, answer: Streaming | Tunnel) -> None:
         """Give it back now, or when the beginning of a stream has been written; at the latest when the stream ends."""
-        if isinstance(answer, Streaming) and answer.begun is not None and self._flow is not None:
+        if answer.begun is not None and self._flow is not None:
             flow, weight, self._flow = self._flow, self._weight, None
             answer.begun.add_done_callback(lambda _: flow.leave(weight))
         else:
@@ -455,7 +455,7 @@ class Connection(web.RequestHandler):
             return await self._stream(answer, request, audit, message)
         finally:
             self._record(arrival, request, answer.status)
-            if isinstance(answer, Streaming) and answer.begun is not None:
+            if answer.begun is not None:
                 answer.begun.cancel()
             await answer.close()
 
@@ -482,6 +482,9 @@ class Connection(web.RequestHandler):
             if not value.isascii():
                 bodies.refuse_unreadable(name, value)
         authorization = message.headers.get("Authorization")
+        if message.upgrade and websockets.is_upgrade(request.method, message.headers):
+            token, request.headers = websockets.take_token(message.headers)
+            authorization = authorization or (f"Bearer {token}" if token else None)
         try:
             request.user = shared.authenticator.identify(self._certified, authorization)
         except UnseenError:
@@ -685,15 +688,25 @@ class Connection(web.RequestHandler):
         self._line = ConnectionLine(transport, self._drain_helper, self._message_tail)
         self._message_tail = b""
         self._resume_reading_for_buffer()
+        self._impatient = not answer.patient
+        if self._impatient and self.writing_paused:
+            self._shared.deadlines.arm(self, self._shared.patience.taking)
         try:
             if not self._ending:
                 await answer.run(self._line)
         except asyncio.CancelledError:
+            if self._recovered():
+                log.info("%s %s: the client takes nothing of the stream", request.method, request.path)
+                transport.abort()
+                return False
             if self.transport is None or not self._ending or self._task is None:
                 raise
             self._task.uncancel()
         except Exception:
             log.exception("%s %s: the tunnel broke", request.method, request.path)
+        finally:
+            self._impatient = False
+            self._shared.deadlines.disarm(self)
         return False
 
     def _refuse_garbage(self, problem: BaseException) -> None:

@@ -42,7 +42,7 @@ from pilothouse.apiserver.definitions import GROUP as DEFINITIONS_GROUP
 from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
 from pilothouse.apiserver.definitions import Definitions
 from pilothouse.apiserver.discovery import Discovery
-from pilothouse.apiserver.exchange import TEXT, Answer, Request, Response
+from pilothouse.apiserver.exchange import TEXT, Answer, Request, Response, Streaming
 from pilothouse.apiserver.grammar import fits, locate, subresource_verbs, verb_of
 from pilothouse.apiserver.impersonation import impersonate
 from pilothouse.apiserver.large_writes import LargeWrites
@@ -74,6 +74,7 @@ from pilothouse.apiserver.service_accounts import ServiceAccounts
 from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 from pilothouse.apiserver.signing import Signing
 from pilothouse.apiserver.tokens import Tokens
+from pilothouse.apiserver.websockets import event_frames, over_websocket, upgrade_of
 from pilothouse.apiserver.writing import Writer
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
@@ -326,7 +327,7 @@ class Core:
             case "list":
                 return await self.reader.list(call.request, call.served, call.namespace)
             case "watch":
-                return await self.reader.watch(call.request, call.served, call.namespace, call.name)
+                return await self._watch(call)
             case "create":
                 self._definitions.check_create(kind)
                 return await self._writer.create(call)
@@ -337,6 +338,13 @@ class Core:
         if not call.name:
             raise errors.bad_request("name must be provided")
         return await (self._writer.update(call) if call.verb == "update" else self._patcher.patch(call))
+
+    async def _watch(self, call: Call) -> Answer:
+        upgrade = upgrade_of(call.request)
+        answer = await self.reader.watch(call.request, call.served, call.namespace, call.name)
+        if upgrade is None or not isinstance(answer, Streaming):
+            return answer
+        return over_websocket(answer, upgrade, event_frames)
 
     async def _subresource(self, call: Call) -> Answer:
         kind = call.served.kind

@@ -30,7 +30,7 @@ _KEY = re.compile(rb'"\s*:')
 
 
 class Body(msgspec.Struct):
-    """A decoded body and the paths of the keys that were given more than once (the last one won)."""
+    """A decoded body, and what is to be said of each key that was given more than once (the last one won)."""
 
     value: Any
     duplicates: list[str] = []
@@ -127,7 +127,7 @@ def _repeated_keys(data: bytes, value: Any) -> list[str]:
         return []
     found: list[str] = []
     _walk(json.loads(data, object_pairs_hook=_Pairs), [], found)
-    return list(dict.fromkeys(found))
+    return [f'duplicate field "{path}"' for path in dict.fromkeys(found)]
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -144,6 +144,16 @@ class Line(Protocol):
     async def send(self, data: bytes) -> None:
         """Hand over bytes, and wait while the peer takes none."""
 
+    def write(self, data: bytes) -> None:
+        """Hand over bytes without waiting, as to a sink."""
+
+    def buffered(self) -> int:
+        """Bytes handed over that the peer has not taken yet."""
+
+    @property
+    def closed(self) -> bool:
+        """True once the peer is gone; writes are then dropped."""
+
 
 async def _nothing_to_close() -> None:
     return None
@@ -179,6 +189,10 @@ class Tunnel(msgspec.Struct):
     headers: tuple[tuple[str, str], ...] = ()
     status: int = 101
     content_type: str = ""
+    begun: asyncio.Future[None] | None = None
+    """As of a ``Streaming``."""
+    patient: bool = True
+    """As of a ``Streaming``."""
     close: Callable[[], Awaitable[None]] = _nothing_to_close
     """Called once at the end, also where ``run`` never was."""
 

@@ -6,13 +6,19 @@ refusal that lists everything (Strict), or not at all (Ignore).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from pilothouse.apiserver.decoding import Body
 from pilothouse.apiserver.options import IGNORE, STRICT
 from pilothouse.meta import errors
-from pilothouse.meta.fields import MOST_PROBLEMS, TYPE_INVALID, FieldError
+from pilothouse.meta.fields import MOST_PROBLEMS, TYPE_INVALID, WITHHELD, FieldError
 from pilothouse.meta.kind import Kind, Object
+
+_SHORTEST_SECRET = 4
+"""Characters; base64 has no fewer, and shorter texts stand in every message."""
 
 
 class StrictError(Exception):
@@ -74,8 +80,7 @@ def conform(
     fits = shape.accepts(obj)
     unknown = [] if fits else shape.prune(obj)
     if (repeated or unknown) and validation != IGNORE:
-        problems = [f'duplicate field "{path}"' for path in repeated]
-        problems += [f'unknown field "{path}"' for path in unknown]
+        problems = [*repeated, *(f'unknown field "{path}"' for path in unknown)]
         if validation == STRICT:
             raise StrictError(problems)
         warnings.extend(problems)
@@ -88,7 +93,7 @@ def conform(
 def refuse_misfits(kind: Kind, obj: Object) -> None:
     """Raise for a value of the wrong type, which nothing after this could handle."""
     found = kind.shape.validate(obj)
-    problems = [problem for problem in found if problem.reason == TYPE_INVALID]
+    problems = [problem for problem in _tellable(kind, found) if problem.reason == TYPE_INVALID]
     # Of so many problems not all were looked for, and one of the others may be such.
     if not problems and len(found) <= MOST_PROBLEMS:
         return
@@ -101,7 +106,48 @@ def refuse_misfits(kind: Kind, obj: Object) -> None:
 def invalid(kind: Kind, obj: Object, problems: list[FieldError]) -> errors.StatusError:
     """The 422 about an object."""
     name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""
-    return errors.invalid(kind.name, kind.group, str(name), problems)
+    return errors.invalid(kind.name, kind.group, str(name), _tellable(kind, problems))
+
+
+def _tellable(kind: Kind, problems: list[FieldError]) -> list[FieldError]:
+    """The problems, without the values of a confidential kind."""
+    if not kind.confidential:
+        return problems
+    return [problem if _is_public(problem.path) else problem.withheld() for problem in problems]
+
+
+def redacted(problem: errors.StatusError, live: Object) -> errors.StatusError:
+    """A problem with a confidential object, without what is stored in it.
+
+    A patch can copy a value to where messages quote it, such as the name.
+    """
+    metadata = {"annotations": live["metadata"].get("annotations")}
+    stored = sorted(
+        _texts({**live, "metadata": metadata, "kind": "", "apiVersion": ""}), key=len, reverse=True
+    )
+
+    def clean(text: str) -> str:
+        for each in stored:
+            text = text.replace(each, WITHHELD).replace(msgspec.json.encode(each).decode()[1:-1], WITHHELD)
+        return text
+
+    problem.message = clean(problem.message)
+    problem.name = clean(problem.name)
+    problem.causes = tuple(cause._replace(message=clean(cause.message)) for cause in problem.causes)
+    return problem
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and len(value) >= _SHORTEST_SECRET:
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _is_public(path: str) -> bool:
+    # kubectl keeps a copy of all that it applied in an annotation.
+    return path.startswith("metadata.") and not path.startswith("metadata.annotations")
 
 
 def unhandled(kind: Kind, detail: str) -> errors.StatusError:

@@ -42,3 +42,13 @@ class ConnectionLine:
     async def send(self, data: bytes) -> None:
         self._transport.write(data)
         await self._drain()
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def buffered(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    @property
+    def closed(self) -> bool:
+        return self._transport.is_closing()

@@ -62,8 +62,13 @@ class Patcher:
         )
 
         def change(live: Object) -> Any:
-            new = self._edited(call, live, edit, repeated, chosen)
-            return self._writer.succeed(call, new, live, chosen)
+            try:
+                new = self._edited(call, live, edit, repeated, chosen)
+                return self._writer.succeed(call, new, live, chosen)
+            except errors.StatusError as problem:
+                if kind.confidential:
+                    raise ingest.redacted(problem, live) from None
+                raise
 
         return self._writer.respond(call, await self._writer.amend(call, change, chosen), 200)
 
@@ -202,15 +207,14 @@ class Patcher:
         metadata.setdefault("name", call.name)
         lifecycle.check_name(metadata, call.name)
         lifecycle.place(kind, metadata, call.namespace)
-        repeated = [f'duplicate field "{path}"' for path in body.duplicates]
-        if repeated and chosen.validation == STRICT:
-            raise ingest.unhandled(kind, f"strict decoding error: {', '.join(repeated)}")
+        if body.duplicates and chosen.validation == STRICT:
+            raise ingest.unhandled(kind, f"strict decoding error: {', '.join(body.duplicates)}")
         if chosen.validation == WARN:
-            call.request.warnings.extend(repeated)
+            call.request.warnings.extend(body.duplicates)
 
 
 def read_edit(media: str, data: bytes, kind: Kind) -> tuple[Edit, list[str]]:
-    """What a patch does to an object, and the keys that its text repeats."""
+    """What a patch does to an object, and what is to be said of the keys that its text repeats."""
     body = decoding.read_json(data)
     value = body.value
     if media == JSON_PATCH:

@@ -14,10 +14,11 @@ from pilothouse.api.kubernetes.pods.stream_options import PROTOCOLS, StreamOptio
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.exchange import TEXT, Answer, Response
+from pilothouse.apiserver.exchange import TEXT, Answer, Response, Streaming
 from pilothouse.apiserver.node_calls import Nodes
 from pilothouse.apiserver.node_endpoints import Endpoint, container_of, endpoint_of, no_node, refuse_ended
 from pilothouse.apiserver.objects import Objects
+from pilothouse.apiserver.websockets import log_over_websocket, upgrade_of
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
@@ -43,6 +44,7 @@ class PodStreams:
         return await (self._log(call) if call.subresource == "log" else self._connect(call))
 
     async def _log(self, call: Call) -> Answer:
+        upgrade = upgrade_of(call.request)
         options = LogOptions.parse(call.params, self._clock.now())
         pod = await self._pod(call)
         container = container_of(pod, call.params.get("container", ""))
@@ -51,7 +53,14 @@ class PodStreams:
         node = await self._node_of(pod)
         asked = [(name, call.params[name]) for name in NAMES if call.params.get(name)]
         path = f"/containerLogs/{call.namespace}/{call.name}/{container}"
-        return await self._nodes.read(node, path, asked, ends=not options.follow)
+        answer = await self._nodes.read(node, path, asked, ends=not options.follow)
+        if upgrade is None or not isinstance(answer, Streaming):
+            return answer
+        try:
+            return log_over_websocket(answer, upgrade)
+        except errors.StatusError:
+            await answer.close()
+            raise
 
     async def _connect(self, call: Call) -> Answer:
         refuse_other_sites(call)
@@ -99,8 +108,8 @@ def why_not_spoken(call: Call) -> str:
     asked = headers.get("Upgrade", "")
     if asked.lower() != "websocket" or call.request.method != "GET":
         return _OLD_CLIENT.format(asked=asked or "no upgrade at all")
-    offered = {each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")}
-    if offered.isdisjoint(PROTOCOLS):
+    offered = {each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")} - {""}
+    if offered and offered.isdisjoint(PROTOCOLS):
         return (
             f"none of the subprotocols {sorted(offered)} is spoken here; there is {' and '.join(PROTOCOLS)}"
         )

@@ -4,6 +4,8 @@
 
 Values are built from the parser's events, on a stack of our own, and every limit is tested before anything is built. So
 no document recurses, and a small one can't become a large object: an alias costs as much as what it stands for.
+
+Errors name the line and never quote it: a password that begins with ``*`` or ``!`` is an alias or a tag to YAML.
 """
 
 from __future__ import annotations
@@ -15,12 +17,11 @@ from typing import Any
 import yaml
 
 from pilothouse.apiserver.numbers import decimal
-from pilothouse.meta.fields import child, element
 
 MOST_REPEATS = 100
 """Repeated keys that are told; whoever has more has enough to mend."""
 LONGEST_PATH = 1000
-"""Characters of such a key's path that are told."""
+"""Characters of such a key, or of its path, that are told."""
 MAX_VALUES = 200_000
 """Values that a body may hold, in YAML or JSON."""
 _MERGE = "<<"
@@ -28,13 +29,15 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def load(data: bytes, max_depth: int) -> tuple[Any, list[str]]:
-    """The one document in ``data`` with JSON's types only, and the paths of keys that it repeats. Raises ``ValueError``."""
+    """The one document in ``data`` with JSON's types only, and what is to be said of each key that it repeats. Raises ``ValueError``."""
     document = _Document(max_depth)
     try:
         for event in yaml.parse(data, Loader=yaml.CSafeLoader):
             document.take(event)
     except yaml.YAMLError as problem:
         raise ValueError(" ".join(str(problem).split())) from None
+    except ValueError as problem:
+        raise ValueError(f"line {document.line}: {problem}") from None
     return document.value, document.repeated
 
 
@@ -66,12 +69,6 @@ class _Open:
             whole.update(each)
         return whole
 
-    def segment(self, path: str) -> str:
-        """The path of what is being gathered now."""
-        if not self.mapping:
-            return element(path, len(self.items))
-        return child(path, self.key if isinstance(self.key, str) else _MERGE)
-
 
 class _Document:
     """One document, built event by event."""
@@ -79,6 +76,7 @@ class _Document:
     def __init__(self, max_depth: int) -> None:
         self.value: Any = None
         self.repeated: list[str] = []
+        self.line = 1
         self._max_depth = max_depth
         self._documents = 0
         self._cost = 0
@@ -86,6 +84,8 @@ class _Document:
         self._anchors: dict[str, tuple[Any, int]] = {}
 
     def take(self, event: yaml.Event) -> None:
+        if event.start_mark is not None:
+            self.line = event.start_mark.line + 1
         match event:
             case yaml.ScalarEvent():
                 self._spend(1)
@@ -104,7 +104,7 @@ class _Document:
     def _begin(self, event: yaml.CollectionStartEvent) -> None:
         mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", f"{_TAG}{'map' if mapping else 'seq'}"):
-            raise _unknown(event.tag)
+            raise _unknown()
         if len(self._open) >= self._max_depth:
             raise ValueError(f"it is nested deeper than {self._max_depth} levels")
         if self._awaits_key():
@@ -125,7 +125,9 @@ class _Document:
 
     def _alias(self, anchor: str) -> None:
         if anchor not in self._anchors:
-            raise ValueError(f"the alias *{anchor} stands for nothing that is complete before it")
+            raise ValueError(
+                "an alias stands for nothing that is complete before it; text that begins with * needs quotes"
+            )
         value, cost = self._anchors[anchor]
         self._spend(cost)
         # Each use is an object of its own: what is done to one must not show in another.
@@ -144,7 +146,9 @@ class _Document:
         elif parent.key is None:
             parent.key = _key(value)
             if parent.key in parent.pairs and len(self.repeated) < MOST_REPEATS:
-                self.repeated.append(self._path()[:LONGEST_PATH])
+                self.repeated.append(
+                    f'line {self.line}: key "{parent.key[:LONGEST_PATH]}" already set in map'
+                )
         else:
             if isinstance(parent.key, str):
                 parent.pairs[parent.key] = value
@@ -154,12 +158,6 @@ class _Document:
 
     def _awaits_key(self) -> bool:
         return bool(self._open) and self._open[-1].mapping and self._open[-1].key is None
-
-    def _path(self) -> str:
-        path = ""
-        for each in self._open:
-            path = each.segment(path)
-        return path
 
     def _spend(self, cost: int) -> None:
         self._cost += cost
@@ -215,31 +213,31 @@ def _integer(text: str) -> int:
     try:
         return sign * int(digits[2:] if base in (2, 16) else digits, base)
     except ValueError:
-        raise ValueError(f"{text[:40]!r} is not a whole number") from None
+        raise ValueError("what is tagged as a whole number is none") from None
 
 
 def _float(text: str) -> int | float:
     digits = _number(text)
     try:
         return decimal(digits)
-    except ValueError as problem:
-        raise ValueError(f"{text[:40]!r} is not a number that can be kept: {problem}") from None
+    except ValueError:
+        raise ValueError("a number is none, or out of the range that can be kept") from None
 
 
 def _number(text: str) -> str:
     if len(text) > _LONGEST_NUMBER:
-        raise ValueError(f"the number {text[:40]}… is out of range")
+        raise ValueError(f"a number has more than {_LONGEST_NUMBER} characters and is out of range")
     return text.replace("_", "")
 
 
 def _null(text: str) -> None:
     if text not in _NULLS:
-        raise ValueError(f"{text[:40]!r} is not null")
+        raise ValueError("what is tagged as null is not")
 
 
 def _boolean(text: str) -> bool:
     if text not in _BOOLEANS:
-        raise ValueError(f"{text[:40]!r} is not a boolean")
+        raise ValueError("what is tagged as a boolean is none")
     return _BOOLEANS[text]
 
 
@@ -257,12 +255,12 @@ def _tagged(tag: str | None, text: str) -> Any:
     if tag in (None, "!"):
         return text
     if tag not in _TAGGED:
-        raise _unknown(tag)
+        raise _unknown()
     return _TAGGED[tag](text)
 
 
-def _unknown(tag: str | None) -> ValueError:
-    return ValueError(f"it holds a value tagged {tag}, which JSON has not")
+def _unknown() -> ValueError:
+    return ValueError("a value has a tag that JSON has not; text that begins with ! needs quotes")
 
 
 def _key(name: Any) -> str:

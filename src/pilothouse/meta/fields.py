@@ -38,6 +38,8 @@ _HEADLINES = {
     TYPE_INVALID: "Invalid value",
     NOT_FOUND: "Not found",
 }
+WITHHELD = "<redacted>"
+"""Stands for a value that must not be told."""
 _WITHOUT_VALUE = {REQUIRED, FORBIDDEN, TOO_LONG, TOO_MANY}
 
 
@@ -59,6 +61,11 @@ class FieldError(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
+
+    def withheld(self) -> FieldError:
+        """The same problem without the value, which is nobody else's business."""
+        quoted = msgspec.json.encode(self.value).decode()
+        return self._replace(value=WITHHELD, detail=self.detail.replace(quoted, f'"{WITHHELD}"'))
 
     @classmethod
     def required(cls, path: str, detail: str = "") -> FieldError:

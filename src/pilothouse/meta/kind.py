@@ -106,6 +106,8 @@ class Kind:
 
     native: bool = False
     """A Kubernetes built-in: strategic merge and protobuf bodies are taken, a wrong type is a 400, not a 422."""
+    confidential: bool = False
+    """What it holds is secret: errors name its fields and never quote their values."""
     message: str = ""
     """The protobuf message of a native kind (``k8s.io.api.core.v1.Pod``)."""
     status: bool = False

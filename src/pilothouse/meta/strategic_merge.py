@@ -47,7 +47,7 @@ def _merge_map(live: dict[str, Any], patch: dict[str, Any], schema: Schema, path
     if directive == "replace":
         return _plain_map(patch, path)
     if directive not in (None, "merge"):
-        raise _misuse(path, f"{_PATCH} must be replace, delete or merge, not {directive!r}")
+        raise _misuse(path, f"{_PATCH} must be replace, delete or merge")
     merged = _retained(live, patch, path)
     for field, value in patch.items():
         if field in (_PATCH, _RETAIN) or field.startswith((_ORDER, _DELETE)):

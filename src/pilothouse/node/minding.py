@@ -213,7 +213,7 @@ class Minder:
             if problem.reason == "IdMapRefused":
                 raise NotYet(problem.reason, f"{problem.message}; {_ID_MAP_ADVICE}") from None
             now = self._clock.now()
-            message = problem.message
+            message = self._unexpanded(problem.message, launch)
             if problem.reason == "ProgramNotFound":
                 message += f"; {_SEEN}"
             ended = Ended(number, NOT_STARTED, began, now, reason="StartError", message=message)
@@ -226,6 +226,11 @@ class Minder:
         self._ward.tell("Started", f"Started container {self.name}", False)
         self._run(container, None)
         self._folder.prune()
+
+    def _unexpanded(self, message: str, launch: Launch) -> str:
+        """The message with the program as the manifest names it: a variable in it may be a Secret's."""
+        written = (self._part.spec.get("command") or self._part.spec.get("args") or [""])[0]
+        return message.replace(launch.argv[0], written) if "$(" in written else message
 
     def _run(self, container: Container, known: Mapping[str, Any] | None) -> None:
         """From here on the instance is looked after."""

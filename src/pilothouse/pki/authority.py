@@ -14,6 +14,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -32,6 +33,9 @@ _LONGEST_KEY = 16384
 _LARGEST_RSA = 4096
 _SKEW = datetime.timedelta(minutes=5)
 """Clocks differ: a new certificate is valid from a little before it was made."""
+
+CLIENT_KEY_FORMAT: Final = serialization.PrivateFormat.TraditionalOpenSSL
+"""SEC1 (``EC PRIVATE KEY``): clients such as fabric8 can't read an elliptic curve key as PKCS#8."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Authority:
         """A certificate that lets its holder in as this user, member of these groups."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        return self._sign(subject, now, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._sign(subject, now, ExtendedKeyUsageOID.CLIENT_AUTH, key_format=CLIENT_KEY_FORMAT)
 
     def peer(self, name: str, names: Sequence[str], now: datetime.datetime) -> Credential:
         """A certificate for one of several that call each other: good to serve with under these names, and to call with."""
@@ -128,6 +132,7 @@ class Authority:
         now: datetime.datetime,
         *purposes: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None = None,
+        key_format: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8,
     ) -> Credential:
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: list[tuple[x509.ExtensionType, bool]] = [
@@ -137,7 +142,7 @@ class Authority:
         if alternatives is not None:
             extensions.append((alternatives, False))
         certificate = self.certify(subject, key.public_key(), extensions, now=now, lifetime=LEAF_LIFETIME)
-        return _credential(certificate, key)
+        return _credential(certificate, key, key_format)
 
     def certify(
         self,
@@ -255,12 +260,12 @@ def _load_key(pem: bytes) -> PrivateKeyTypes:
     return key
 
 
-def _credential(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Credential:
+def _credential(
+    certificate: x509.Certificate,
+    key: ec.EllipticCurvePrivateKey,
+    key_format: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8,
+) -> Credential:
     return Credential(
         certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
+        key.private_bytes(serialization.Encoding.PEM, key_format, serialization.NoEncryption()),
     )

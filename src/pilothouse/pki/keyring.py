@@ -121,7 +121,9 @@ class Keyring:
         user = f"{NODE}{name}"
         return self._current(
             _NODE,
-            lambda kept: authority.stands_behind(kept, now) and common_name_of(kept) == user,
+            lambda kept: (
+                _fits_clients(kept) and authority.stands_behind(kept, now) and common_name_of(kept) == user
+            ),
             lambda: authority.client(user, [NODES], now),
         )
 
@@ -159,7 +161,7 @@ class Keyring:
         user, group = _CLIENTS[name]
         return self._current(
             name,
-            lambda kept: authority.stands_behind(kept, now),
+            lambda kept: _fits_clients(kept) and authority.stands_behind(kept, now),
             lambda: authority.client(user, [group], now),
         )
 
@@ -184,3 +186,8 @@ class Keyring:
         pair = self._pair(name)
         write_private(pair.key, credential.key)
         write_private(pair.certificate, credential.certificate)
+
+
+def _fits_clients(kept: Credential) -> bool:
+    """Whether the key is in the form that every client reads; earlier versions wrote PKCS#8."""
+    return b"BEGIN EC PRIVATE KEY" in kept.key

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pilothouse.pki.authority import UnusableError
+from pilothouse.pki.authority import CLIENT_KEY_FORMAT, UnusableError
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ def new_request(name: str, groups: Sequence[str], alternatives: Sequence[str] = 
         draft = draft.add_extension(names, critical=False)
     return Request(
         draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
+        key.private_bytes(serialization.Encoding.PEM, CLIENT_KEY_FORMAT, serialization.NoEncryption()),
     )
 
 

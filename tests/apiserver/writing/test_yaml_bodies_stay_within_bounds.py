@@ -80,9 +80,12 @@ def test_bare_letters_that_yaml_takes_for_booleans_are_booleans() -> None:
     assert decoding.read_yaml(b"[y, N, 'y', yes, off, yn]").value == [True, False, "y", True, False, "yn"]
 
 
-def test_repeated_keys_are_named_by_their_paths() -> None:
+def test_repeated_keys_are_named_with_their_lines() -> None:
     text = b"spec:\n  users:\n  - {name: a}\n  - {name: b, name: c}\n  x: 1\n  x: 2\n"
-    assert decoding.read_yaml(text).duplicates == ["spec.users[1].name", "spec.x"]
+    assert decoding.read_yaml(text).duplicates == [
+        'line 4: key "name" already set in map',
+        'line 6: key "x" already set in map',
+    ]
 
 
 @pytest.mark.parametrize("opening", ["", "---\n"], ids=["json", "yaml"])

@@ -26,6 +26,15 @@ def outcome(call: Any) -> Any:
         return error.code
 
 
+def message(obj: dict[str, Any], operation: dict[str, Any]) -> str:
+    """What the failure says, if there is one."""
+    try:
+        json_patch(obj, [operation])
+    except StatusError as error:
+        return error.message
+    return ""
+
+
 def test_case_33_test_and_replace() -> None:
     operations = [
         {"op": "test", "path": "/spec/replicas", "value": 1},
@@ -43,19 +52,75 @@ def test_case_33_test_and_replace() -> None:
 
 
 @pytest.mark.parametrize(
+    ("operation", "spec"),
+    [
+        ({"op": "test", "path": "/spec/missing", "value": None}, {}),
+        ({"op": "test", "path": "/spec/missing"}, {}),
+        ({"op": "replace", "path": "/spec/missing", "value": 2}, {"missing": 2}),
+        ({"op": "add", "path": "/spec/replicas"}, {"replicas": None}),
+        ({"op": "replace", "path": "/spec/replicas"}, {"replicas": None}),
+        ({"op": "copy", "from": "/spec/missing", "path": "/spec/a"}, {"a": None}),
+        ({"op": "test", "path": "/spec/tags/-1", "value": "y"}, {}),
+        ({"op": "remove", "path": "/spec/tags/-1"}, {"tags": ["x"]}),
+        ({"op": "remove", "path": "/spec/tags/-2"}, {"tags": ["y"]}),
+        ({"op": "replace", "path": "/spec/tags/-1", "value": "z"}, {"tags": ["x", "z"]}),
+        ({"op": "add", "path": "/spec/tags/-1", "value": "z"}, {"tags": ["x", "y", "z"]}),
+        ({"op": "add", "path": "/spec/tags/-3", "value": "z"}, {"tags": ["z", "x", "y"]}),
+        ({"op": "move", "from": "/spec/tags/-1", "path": "/spec/tags/0"}, {"tags": ["y", "x"]}),
+    ],
+)
+def test_case_33_absent_members_are_null_and_negative_indices_count_from_the_end(
+    operation: dict[str, Any], spec: dict[str, Any]
+) -> None:
+    assert json_patch(OBJECT, [operation]) == {**OBJECT, "spec": {**OBJECT["spec"], **spec}}
+
+
+def test_a_patch_may_be_applied_again() -> None:
+    patch = [{"op": "add", "path": "/spec/a", "value": []}, {"op": "add", "path": "/spec/a/-", "value": 1}]
+    assert json_patch(OBJECT, patch) == json_patch(OBJECT, patch)
+
+
+def test_no_message_quotes_the_object() -> None:
+    secret = {"data": {"password": "hunter2", "list": ["hunter2"]}}
+    for name in ("add", "copy", "move", "remove", "replace", "test"):
+        for path in (
+            "",
+            "/data/x",
+            "/data/password",
+            "/data/password/x",
+            "/data/list/7",
+            "/data/list/x",
+            "x",
+        ):
+            operation = {"op": name, "path": path, "from": path, "value": 1}
+            assert "hunter2" not in message(secret, operation)
+
+
+@pytest.mark.parametrize(
     "operation",
     [
         {"op": "test", "path": "/spec/replicas", "value": 2},
-        {"op": "test", "path": "/spec/missing", "value": None},
-        {"op": "replace", "path": "/spec/missing", "value": 2},
+        {"op": "test", "path": "/spec/replicas", "value": True},
+        {"op": "test", "path": "/spec/replicas", "value": 1.0},
+        {"op": "test", "path": "/spec/replicas"},
+        {"op": "test", "path": "/spec/missing", "value": ""},
+        {"op": "test", "path": "/missing/deeper", "value": None},
+        {"op": "test", "path": "/spec/tags/2", "value": None},
+        {"op": "test", "path": "/spec/tags/-3", "value": None},
+        {"op": "test", "path": "/spec/tags/-", "value": "y"},
+        {"op": "replace", "path": "/missing/deeper", "value": 2},
+        {"op": "replace", "path": "/spec/tags/2", "value": "z"},
+        {"op": "replace", "path": "/spec/tags/-", "value": "z"},
+        {"op": "remove", "path": "/spec/tags/-3"},
+        {"op": "remove", "path": "/spec/tags/-"},
+        {"op": "move", "from": "/spec/missing", "path": "/spec/a"},
+        {"op": "copy", "from": "/missing/deeper", "path": "/spec/a"},
         {"op": "remove", "path": "/spec/missing"},
         {"op": "add", "path": "/no/where", "value": 1},
         {"op": "add", "path": "/spec/replicas/deeper", "value": 1},
         {"op": "add", "path": "/spec/tags/7", "value": 1},
         {"op": "add", "path": "/spec/tags/x", "value": 1},
         {"op": "add", "path": "spec", "value": 1},
-        {"op": "add", "path": "/spec"},
-        {"op": "copy", "from": "/nope", "path": "/spec/a"},
         {"op": "move", "from": "/spec", "path": "/spec/inner"},
         {"op": "copy", "path": "/spec/a"},
         {"op": "jump", "path": "/spec"},

@@ -16,7 +16,7 @@ _SHORTEST: Final = 600
 def resources() -> tuple[Resource, ...]:
     """What the group serves."""
     return (
-        single(review(GROUP, "v1", "TokenReview", validate=_validate_review)),
+        single(review(GROUP, "v1", "TokenReview", confidential=True, validate=_validate_review)),
         Resource(
             kinds=(review(GROUP, "v1", "SelfSubjectReview"), review(GROUP, "v1beta1", "SelfSubjectReview")),
             storage="v1",

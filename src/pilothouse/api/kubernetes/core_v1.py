@@ -189,6 +189,7 @@ def _secrets() -> Kind:
         "v1",
         "Secret",
         "secrets",
+        confidential=True,
         columns=(
             NAME,
             column("Type", "What it is for.", lambda obj, now: obj.get("type", "")),

@@ -1,13 +1,16 @@
-"""Several streams over one WebSocket: ``v4.channel.k8s.io`` and ``v5.channel.k8s.io``.
+"""Several streams over one WebSocket: ``v4.channel.k8s.io``, ``v5.channel.k8s.io`` and their older kin.
 
     message = bytes([STDOUT]) + b"hello"        # each message: one byte that says which stream, then its data
     message = bytes([CLOSE, STDIN])             # v5: no more of that stream
 
-The last message of a server is on ``ERROR``: a Status that says how the program ended.
+The last message of a server is on ``ERROR``: a Status that says how the program ended. In ``channel.k8s.io``, which has
+no version, it is a sentence, and nothing at all for a program that ended well. Those with ``base64.`` in their names
+send text: a digit for the stream, then its data in base64.
 """
 
 from __future__ import annotations
 
+import base64
 from typing import Final
 
 import msgspec
@@ -18,6 +21,7 @@ STDERR: Final = 2
 ERROR: Final = 3
 RESIZE: Final = 4
 CLOSE: Final = 255
+_NO_CHANNEL: Final = 254
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -57,6 +61,27 @@ def understand(message: bytes) -> Heard | None:
         case 255:
             return NoMore() if data[:1] == bytes([STDIN]) else None
     raise ValueError(f"clients say nothing on channel {channel}")
+
+
+def decoded(message: bytes) -> bytes:
+    """A message of a subprotocol in base64. What can't be decoded is one on no channel, which is refused."""
+    if not message:
+        return b""
+    try:
+        return bytes([message[0] - ord("0")]) + base64.b64decode(message[1:], validate=True)
+    except ValueError:
+        return bytes([_NO_CHANNEL])
+
+
+def encoded(message: bytes) -> str:
+    """A message for a subprotocol in base64."""
+    return f"{message[0]}{base64.b64encode(message[1:]).decode()}"
+
+
+def wording(status: bytes) -> bytes:
+    """What a subprotocol without a version says of an end: a sentence, or nothing for a good one."""
+    content = msgspec.json.decode(status)
+    return b"" if content["status"] == "Success" else str(content["message"]).encode()
 
 
 def outcome(code: int) -> bytes:

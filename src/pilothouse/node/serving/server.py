@@ -26,6 +26,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from pilothouse.api.kubernetes.pods.stream_options import PROTOCOLS, StreamOptions
 from pilothouse.meta.errors import StatusError
+from pilothouse.node.serving import channels
 from pilothouse.node.serving.callers import Callers, Unanswered
 from pilothouse.node.serving.listener import Listener
 from pilothouse.node.serving.pages import Pages, Place, Refused
@@ -235,21 +236,33 @@ class Door:
 
 
 class WebSocket:
-    """aiohttp's WebSocket, as ``talking`` wants it."""
+    """aiohttp's WebSocket, as ``talking`` wants it, whatever the subprotocol."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
+        protocol = socket.ws_protocol or ""
+        self._encoded = "base64." in protocol
+        self._wording = not protocol.startswith(("v4.", "v5."))
 
     async def receive(self) -> bytes | None:
         message = await self._socket.receive()
         if message.type is WSMsgType.BINARY:
-            return bytes(message.data)
-        if message.type is WSMsgType.TEXT:
-            return str(message.data).encode()
-        return None
+            data = bytes(message.data)
+        elif message.type is WSMsgType.TEXT:
+            data = str(message.data).encode()
+        else:
+            return None
+        return channels.decoded(data) if self._encoded else data
 
     async def send(self, message: bytes) -> None:
-        await self._socket.send_bytes(message)
+        if self._wording and message[:1] == bytes([channels.ERROR]):
+            message = bytes([channels.ERROR]) + channels.wording(message[1:])
+            if len(message) == 1:
+                return
+        if self._encoded:
+            await self._socket.send_str(channels.encoded(message))
+        else:
+            await self._socket.send_bytes(message)
 
 
 def _place(request: web.Request) -> Place:

@@ -58,7 +58,7 @@ def mounts(
         part = ""
         if asked := _part(each, env, index):
             hold = held / str(index) if held is not None else None
-            source, real = _within(volume.path, asked, hold)
+            source, real = _within(volume.path, asked, hold, each)
             if hold is None:
                 source = Path(os.path.realpath(volume.path))
                 part = str(real.relative_to(source))
@@ -94,18 +94,27 @@ def _part(each: Tree, env: Mapping[str, str], index: int) -> str:
     return part
 
 
-def _within(volume: Path, part: str, hold: Path | None) -> tuple[Path, Path]:
+def _within(volume: Path, part: str, hold: Path | None, asked: Tree) -> tuple[Path, Path]:
     """What to mount, and where it really is."""
     try:
         with opened(volume, part) as handle:
             real = Path(os.readlink(f"/proc/self/fd/{handle}"))
             return (real if hold is None else _held(handle, hold)), real
     except SubpathError as problem:
-        raise VolumeNotReady(_FAILED, str(problem)) from None
+        raise VolumeNotReady(_FAILED, _unexpanded(str(problem), part, asked)) from None
     except OSError as problem:
-        raise VolumeNotReady(
-            _FAILED, f"subPath {part!r}: {problem.filename or volume}: {problem.strerror}"
-        ) from None
+        message = f"subPath {part!r}: {problem.filename or volume}: {problem.strerror}"
+        raise VolumeNotReady(_FAILED, _unexpanded(message, part, asked)) from None
+
+
+def _unexpanded(message: str, part: str, asked: Tree) -> str:
+    """The message with the path as the manifest has it: a variable in it may be a Secret's."""
+    written = asked.get("subPathExpr")
+    if not written:
+        return message
+    for known in sorted({part, *part.split("/")} - {"", ".", ".."}, key=len, reverse=True):
+        message = message.replace(known, written)
+    return message
 
 
 def _held(handle: int, hold: Path) -> Path:

@@ -15,8 +15,14 @@ import msgspec
 
 from pilothouse.meta.errors import bad_request
 
-PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-"""The WebSocket subprotocols that are spoken, the better one first."""
+PROTOCOLS: Final = (
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v4.base64.channel.k8s.io",
+    "channel.k8s.io",
+    "base64.channel.k8s.io",
+)
+"""The WebSocket subprotocols that are spoken, the better one first. A client that offers none gets ``channel.k8s.io``."""
 _TRUE: Final = frozenset({"true", "1", "t"})
 _NODE_NAMES: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 
