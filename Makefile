@@ -5,9 +5,11 @@ PYTEST = $(BIN)/pytest
 # More than there are processors: tests with real servers wait more than they work.
 WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
+# Which tests were left out, and why: one line for each reason.
+SKIPPED = -rs
 
 .DEFAULT_GOAL = help
-.PHONY: help setup up demo test test-long kubernetes conformance simulate soak bench check clean
+.PHONY: help setup setup-tests up demo test test-tools test-static test-long kubernetes conformance simulate soak bench check clean
 
 help:
 	@echo "make up           start a whole control plane with this machine as its node, data in ./.data"
@@ -25,6 +27,9 @@ help:
 setup:
 	@scripts/setup
 
+setup-tests:
+	@scripts/setup tests
+
 up: setup
 	@scripts/up
 
@@ -32,39 +37,45 @@ demo: setup
 	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl
 	@scripts/demo
 
-check: setup
+check: setup-tests
 	@scripts/check
 
-test: setup
+# Go builds on the processors that the type checker leaves idle.
+test: setup-tests
+	@$(MAKE) --no-print-directory -j2 test-static test-tools
+	go=$$(scripts/tools/go) && PATH="$$go:$$PATH"; $(PYTEST) -n $(WORKERS) $(SKIPPED) -m "not long"
+
+test-static:
+	@scripts/check static
+
+test-tools:
 	@command -v kubectl >/dev/null || $(WITH_GO) scripts/tools/kubectl
 	@scripts/tools/debian xfsprogs btrfs-progs redis-server || echo "without these the tests of filesystems and of Redis are skipped"
 	@scripts/tools/elasticsearch 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
-	@scripts/check static
-	$(PYTEST) -n $(WORKERS) -m "not long"
 
-test-long: setup kubernetes
+test-long: setup-tests kubernetes
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
 	@scripts/tools/debian || echo "without these the tests of filesystems and databases are skipped"
 	@scripts/tools/elasticsearch 6.8.23 7.17.9 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m long --timeout=1800
+	$(PYTEST) -n $(WORKERS) $(SKIPPED) --dist worksteal -m long --timeout=1800
 	@$(MAKE) --no-print-directory conformance
 
-kubernetes: setup
+kubernetes: setup-tests
 	@$(WITH_GO) scripts/tools/etcd
 	@$(WITH_GO) scripts/tools/kube
 	@$(WITH_GO) scripts/tools/kubectl
 	@$(WITH_GO) scripts/tools/pod-security-fixtures >/dev/null
 
-conformance: setup kubernetes
+conformance: setup-tests kubernetes
 	PILOTHOUSE_TARGET=kube $(PYTEST) -n auto tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py
 
 simulate: setup
 	@$(BIN)/python -m pilothouse.sim --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(if $(SCENARIO),--scenario $(SCENARIO))
 
-soak: setup kubernetes
+soak: setup-tests kubernetes
 	PILOTHOUSE_SOAK=1 $(PYTEST) -m long --timeout=14400
 
-bench: setup kubernetes
+bench: setup-tests kubernetes
 	@scripts/tools/wrk
 	$(BIN)/python -m bench.api
 	$(BIN)/python -m bench.up

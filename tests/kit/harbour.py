@@ -44,6 +44,7 @@ from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
+from pilothouse.node.environment import PATH
 
 SECONDS = 600.0
 """For what takes half a minute on a machine that has nothing else to do."""
@@ -290,8 +291,8 @@ def archive(version: str) -> Path:
         pytest.skip(
             f"Elasticsearch {version} could not be downloaded: scripts/tools/elasticsearch {version} brings it"
         )
-    if shutil.which("java") is None:
-        pytest.skip("there is no java on PATH; Debian has it as openjdk-17-jre-headless")
+    if shutil.which("java", path=PATH) is None:
+        pytest.skip(f"there is no java for pods on {PATH}; Debian has it as openjdk-17-jre-headless")
     return found
 
 

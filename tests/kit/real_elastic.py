@@ -13,8 +13,10 @@ import pwd
 import random
 import shutil
 import site
+import stat
 import subprocess
 import urllib.request
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,10 @@ def unpacked(version: str, folder: Path) -> Path:
         raise tools.MissingTool(f"{archive} is not there; scripts/tools/elasticsearch {version} brings it")
     if shutil.which("java") is None:
         raise tools.MissingTool("there is no java on PATH; Debian has it as openjdk-17-jre-headless")
-    subprocess.run(["unzip", "-q", str(archive), "-d", str(folder)], check=True)
+    with zipfile.ZipFile(archive) as file:
+        for entry in file.infolist():
+            extracted = Path(file.extract(entry, folder))
+            extracted.chmod(stat.S_IMODE(entry.external_attr >> 16) or extracted.stat().st_mode)
     home = folder / f"elasticsearch-{version}"
     subprocess.run(["chmod", "-R", "a+rX", str(home)], check=True)
     return home
