@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -393,5 +394,17 @@ def test_who_goes_first_when_memory_is_short(resources: dict[str, Any], expected
 
 
 def test_the_stop_signal_is_sigterm_unless_told() -> None:
-    assert stop_signal({"name": "app"}) == "SIGTERM"
-    assert stop_signal({"name": "app", "lifecycle": {"stopSignal": "SIGQUIT"}}) == "SIGQUIT"
+    assert stop_signal({"name": "app"}) == signal.SIGTERM
+    assert stop_signal({"name": "app", "lifecycle": {"stopSignal": "SIGQUIT"}}) == signal.SIGQUIT
+    assert stop_signal({"name": "app", "lifecycle": {"stopSignal": "SIGFOO"}}) == signal.SIGTERM
+
+
+def test_references_that_double_each_other_are_refused_before_they_fill_the_memory() -> None:
+    doubling = [{"name": "A0", "value": "x" * 1000}]
+    doubling += [{"name": f"A{n}", "value": f"$(A{n - 1})$(A{n - 1})"} for n in range(1, 40)]
+    with pytest.raises(NotYet, match="longer than 131072 characters"):
+        env_of({"env": doubling})
+    many = [{"name": "A0", "value": "x" * 100_000}]
+    many += [{"name": f"B{n}", "value": "$(A0)"} for n in range(1000)]
+    with pytest.raises(NotYet, match="larger than 4194304 characters in all"):
+        env_of({"env": many})

@@ -219,18 +219,18 @@ class _Up:
         host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
         listen = f"{host}:{self._port}"
         flags = ("--data", str(self._folder.path), "--listen", listen, "--local-node", self._options.node)
-        return _command("apiserver", *flags, *self._options.server_flags)
+        return command_of("apiserver", *flags, *self._options.server_flags)
 
     def _manager_argv(self) -> tuple[str, ...]:
         # Nobody else is there to take over: one that crashed is followed by the next as soon as its lease allows.
         timing = ("lease-duration=5s", "renew-deadline=4s", "retry-period=1s")
         flags = (f"--leader-elect-{each}" for each in timing)
         kubeconfig = ("--kubeconfig", str(self._folder.manager_kubeconfig))
-        return _command("controller-manager", *kubeconfig, *flags, *self._options.manager_flags)
+        return command_of("controller-manager", *kubeconfig, *flags, *self._options.manager_flags)
 
     def _node_argv(self) -> tuple[str, ...]:
         flags = ("--kubeconfig", str(self._folder.node_kubeconfig), "--data", str(self._folder.path))
-        return _command(
+        return command_of(
             "node", *flags, "--name", self._options.node, "--stop-pods", *self._options.node_flags
         )
 
@@ -267,5 +267,7 @@ class _Up:
         return next(filter(None, said), "").removeprefix("http://")
 
 
-def _command(role: str, *flags: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "pilothouse", role, "--lifeline", "{lifeline}", *flags)
+def command_of(role: str, *flags: str) -> tuple[str, ...]:
+    """What starts a role."""
+    # -P: no module is taken from the folder that we happen to be in, which may be anybody's.
+    return (sys.executable, "-P", "-m", "pilothouse", role, "--lifeline", "{lifeline}", *flags)

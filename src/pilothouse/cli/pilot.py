@@ -72,7 +72,7 @@ def install(folder: Path) -> None:
     """Put a program ``pilothouse`` into a folder that starts this very installation, for a container that sees its files."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "pilothouse"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pilothouse "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m pilothouse "$@"\n')
     program.chmod(0o755)
     click.echo(f"installed {program}")
 

@@ -185,7 +185,7 @@ def _program() -> str:
 
     called = Path(sys.argv[0]).absolute()
     if called.name == "__main__.py":
-        return f"{sys.executable} -m pilothouse"
+        return f"{sys.executable} -P -m pilothouse"
     found = shutil.which("pilothouse")
     return "pilothouse" if found is not None and Path(found).absolute() == called else str(called)
 

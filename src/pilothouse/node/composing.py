@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node import security
-from pilothouse.node.environment import expanded, hostname
+from pilothouse.node.environment import MOST_IN_ALL, expanded, hostname
 from pilothouse.node.folders import ContainerFolder
 from pilothouse.node.parts import Image, NotYet
 from pilothouse.node.seccomp import seccomp_filter
@@ -135,14 +136,21 @@ def _command(container: Tree, image: Image, env: Mapping[str, str]) -> tuple[str
     arguments = container.get("args")
     if arguments is None:
         arguments = () if command else image.cmd
-    argv = tuple(expanded(text, env) for text in (*(command or image.entrypoint), *arguments))
+    argv: list[str] = []
+    left = MOST_IN_ALL
+    for text in (*(command or image.entrypoint), *arguments):
+        argv.append(expanded(text, env))
+        left -= len(argv[-1])
+        if left < 0:
+            message = f'arguments of container "{container["name"]}" are larger than {MOST_IN_ALL} characters in all'
+            raise NotYet(_ERROR, message)
     if not argv:
         raise NotYet(
             _ERROR,
             f'container "{container["name"]}" has no command, and its image "{container.get("image", "")}" names none; '
             "set command",
         )
-    return argv
+    return tuple(argv)
 
 
 def _home(uid: int) -> str:
@@ -152,9 +160,10 @@ def _home(uid: int) -> str:
         return "/"
 
 
-def stop_signal(container: Tree) -> str:
-    """The name of the signal that asks a container to end."""
-    return str((container.get("lifecycle") or {}).get("stopSignal") or "SIGTERM")
+def stop_signal(container: Tree) -> signal.Signals:
+    """The signal that asks a container to end. One that this machine does not know must not keep it from ending."""
+    name = (container.get("lifecycle") or {}).get("stopSignal")
+    return signal.Signals.__members__.get(str(name), signal.SIGTERM)
 
 
 def qos_class(pod: Object) -> str:

@@ -32,6 +32,10 @@ Source = tuple[str, str]
 Sources = Mapping[Source, Object | None]
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([^)]*)\)")
 _NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+LONGEST: Final = 128 << 10
+"""Characters of one variable or argument: the kernel takes no longer one."""
+MOST_IN_ALL: Final = 4 << 20
+"""Characters of all variables, and of all arguments, of a container. A reference to a reference doubles what it stands for."""
 _SUBSCRIPT: Final = re.compile(r"(metadata\.(?:labels|annotations))\['([^']*)'\]")
 _CONFIG_ERROR: Final = "CreateContainerConfigError"
 
@@ -68,6 +72,7 @@ def environment(
     env["PATH"] = f"{env['PATH']}:{OWN_PROGRAMS}"
     for each in container.get("envFrom") or ():
         env |= {each.get("prefix", "") + name: value for name, value in _all_of(each, sources)}
+    total = sum(map(len, env.values()))
     for each in container.get("env") or ():
         name = each["name"]
         if each.get("valueFrom"):
@@ -76,6 +81,9 @@ def environment(
                 env[name] = value
         else:
             env[name] = expanded(each.get("value") or "", env)
+            total += len(env[name])
+            if total > MOST_IN_ALL:
+                raise NotYet(_CONFIG_ERROR, f"the environment is larger than {MOST_IN_ALL} characters in all")
     return env
 
 
@@ -97,13 +105,17 @@ def hostname(pod: Object) -> str:
     return name[:63].rstrip("-.")
 
 
-def expanded(text: str, env: Mapping[str, str]) -> str:
-    """``$(NAME)`` replaced where there is such a variable; ``$$`` is a dollar sign."""
+def expanded(text: str, env: Mapping[str, str], limit: int = LONGEST) -> str:
+    """``$(NAME)`` replaced where there is such a variable; ``$$`` is a dollar sign. Raises ``NotYet`` beyond the limit."""
+    size = len(text)
 
     def replaced(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        return env.get(match[1], match[0])
+        nonlocal size
+        value = "$" if match[0] == "$$" else env.get(match[1], match[0])
+        size += len(value) - len(match[0])
+        if size > limit:
+            raise NotYet(_CONFIG_ERROR, f"a value that refers to variables is longer than {limit} characters")
+        return value
 
     return _REFERENCE.sub(replaced, text)
 

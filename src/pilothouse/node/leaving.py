@@ -130,7 +130,7 @@ class _Ending:
                 outcome = await handle(hook, target, seconds)
                 if not outcome.well:
                     log.warning("preStop of %s in %s/%s failed: %s", part.name, *pod.key, outcome.why)
-            number = signal.Signals[stop_signal(part.spec)]
+            number = stop_signal(part.spec)
             await one.stop(number, left(grace, self._since, self._clock.monotonic()))
         finally:
             self._ended[part.name].set()

@@ -65,7 +65,7 @@ class Stopping:
             self._tell("FailedPreStopHook", "PreStopHook did not end in time", True)
         await unless(self._turn(), self._deadline_passed())
         now = self._clock.now()
-        number = signal.Signals[stop_signal(self._target.spec)]
+        number = stop_signal(self._target.spec)
         ending = self._end(number, left(self._stop.grace, self._stop.since, now))
         if not await unless(ending, self._hurried(now + LEAST)):
             await self._end(signal.SIGKILL, 0.0)

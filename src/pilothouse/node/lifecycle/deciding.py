@@ -25,6 +25,8 @@ from pilothouse.node.lifecycle.restarting import rest, wanted_again
 from pilothouse.node.lifecycle.roles import Part, Role, not_begun, parts
 
 DEADLINE = "DeadlineExceeded"
+MOST_WHEN_GONE = 300.0
+"""Seconds that a pod has at most whose object was removed by force: what nobody can see any more must not run on."""
 ENDED = ("Succeeded", "Failed")
 _DELETED = "the pod is being deleted"
 _LATE = "Pod was active on the node longer than the specified deadline"
@@ -131,7 +133,7 @@ def _ending(situation: Situation, now: float) -> Ending | None:
     """Why and by when the pod has to end, if it has to. A deletion that allows less time than was left shortens it."""
     pod, known = situation.pod, situation.ending
     if pod.deleting or situation.gone:
-        grace = grace_of(pod)
+        grace = min(grace_of(pod), MOST_WHEN_GONE) if situation.gone else grace_of(pod)
         if known is None:
             return Ending("Deleted", _DELETED, now, grace, grace)
         if grace != known.allowed:

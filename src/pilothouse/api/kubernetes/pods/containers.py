@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['.+'\]").fullma
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 _RELAXED_ENV: Final = re.compile(r"[ -<>-~]+").fullmatch
 _SIDECARS_ONLY: Final = "may not be set for init containers without restartPolicy=Always"
+_SIGNALS: Final = tuple(sorted(one.name for one in signal.Signals))
 _HOOKS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
 
@@ -232,3 +234,6 @@ def _check_hooks(container: Container, path: str) -> Problems:
         handler = (container.get("lifecycle") or {}).get(moment)
         if handler is not None:
             yield from check_handler(handler, f"{path}.lifecycle.{moment}")
+    number = (container.get("lifecycle") or {}).get("stopSignal")
+    if number is not None and number not in _SIGNALS:
+        yield FieldError.not_supported(f"{path}.lifecycle.stopSignal", number, _SIGNALS)
