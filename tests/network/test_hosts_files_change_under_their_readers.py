@@ -118,3 +118,28 @@ def test_the_c_library_reads_it(tmp_path: Path) -> None:
         assert asking.stdout.readline() == "['127.70.4.9'] ['127.96.0.1']\n"
     assert asking.returncode == 0
     assert socket.gethostbyname("localhost") == "127.0.0.1"
+
+
+def test_a_lease_on_its_hosts_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """The kernel lets the holder of a lease stop whoever opens the file, for 45 seconds."""
+    files = PodFiles(tmp_path)
+    files.know(frozenset())
+    one = pod("db")
+    files.write(one, "127.70.4.1")
+    hold = (
+        "import fcntl, os, signal, sys; signal.signal(signal.SIGIO, signal.SIG_IGN);"
+        "file = os.open(sys.argv[1], os.O_RDONLY); fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK);"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, files.hosts(one.uid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        before = files.hosts(one.uid).stat().st_mtime_ns
+        assert files.revise(one, "127.70.4.2")
+        assert files.hosts(one.uid).stat().st_mtime_ns == before
+        assert holder.stdin is not None
+        holder.stdin.close()
+    assert files.revise(one, "127.70.4.2")
+    assert b"127.70.4.2" in files.hosts(one.uid).read_bytes()

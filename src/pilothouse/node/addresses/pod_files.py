@@ -10,6 +10,7 @@ As long as no names are known, a hosts file that is there stays as it is.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Final
@@ -21,8 +22,12 @@ from pilothouse.node.addresses.resolver import resolver_text
 
 HOSTS: Final = "hosts"
 RESOLVER: Final = "resolv.conf"
+_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Not to be kept waiting: a pod may hold a lease on its own file (fcntl(2), F_SETLEASE), which stops who opens it for 45 seconds."""
 _LONGEST: Final = 32 << 20
 """Bytes of a hosts file: more names than a cluster has."""
+
+log = logging.getLogger(__name__)
 
 
 class PodFiles:
@@ -52,14 +57,14 @@ class PodFiles:
         """Have both files, with what is known."""
         hosts = self.hosts(pod.uid)
         hosts.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(hosts, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+        os.close(os.open(hosts, _FLAGS | os.O_CREAT, 0o644))
         if self._names is not None or not hosts.stat().st_size:
             self.revise(pod, address)
         text = resolver_text(pod, _text(self._etc / RESOLVER))
         resolver = self.resolver(pod.uid)
         # In place, as it may be mounted already; it does not change while a pod lives, but for the node's own part.
         content = text.encode()
-        file = os.open(resolver, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        file = os.open(resolver, _FLAGS | os.O_CREAT, 0o644)
         try:
             if os.pread(file, len(content) + 1, 0) != content:
                 os.ftruncate(file, 0)
@@ -72,9 +77,12 @@ class PodFiles:
         of_node = _text(self._etc / HOSTS).splitlines() if pod.spec.get("hostNetwork") else ()
         lines = [*own_lines(pod, address, of_node=of_node), *self._known(pod.namespace)]
         try:
-            file = os.open(self.hosts(pod.uid), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = os.open(self.hosts(pod.uid), _FLAGS)
         except FileNotFoundError:
             return False
+        except BlockingIOError:
+            log.warning("pod %s/%s holds a lease on its hosts file, which stays as it is for now", *pod.key)
+            return True
         try:
             if os.fstat(file).st_size > _LONGEST:
                 os.ftruncate(
