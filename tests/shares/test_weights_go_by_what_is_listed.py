@@ -67,3 +67,12 @@ def test_a_refusal_says_what_is_used_up_and_when_to_come_back():
     assert "of 1 reads at a time" in refused.value.message
     assert "open to people" in refused.value.message
     assert '"alice"' in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [("0", 1), ("262143", 1), ("262144", 2), ("3145728", HEAVIEST), ("9" * 30, HEAVIEST), ("none", 1)],
+)
+def test_a_large_body_takes_several_places(length, expected):
+    request = Request("POST", PODS, headers={"Content-Length": length}, user=ALICE)
+    assert Shares(sizes=sizes).admit(request, True)[1] == expected

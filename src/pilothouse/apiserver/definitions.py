@@ -34,6 +34,8 @@ GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 PATH = f"{GROUP}/{PLURAL}"
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _RETRY = 1.0
+MOST_SCHEMA_NODES = 50_000
+"""Schemas within schemas that a definition may have, over all versions: each is compiled several times over."""
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,12 @@ class Definitions:
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
         """What is wrong with the schemas of a definition, with the paths into them, and with the approval of its group."""
         yield from approval_problems(new, old)
+        if old is None or new["spec"].get("versions") != old["spec"].get("versions"):
+            count = sum(map(_count_nodes, new["spec"].get("versions") or ()))
+            if count > MOST_SCHEMA_NODES:
+                detail = f"its schemas have {count} nodes, and a definition may have {MOST_SCHEMA_NODES}"
+                yield FieldError.forbidden("spec.versions", detail)
+                return
         # Imported when first needed: it brings the CEL compiler along, which a server without definitions can spare.
         from pilothouse.meta.structural import structural_problems
 
@@ -269,6 +277,22 @@ class Definitions:
         except errors.StatusError as problem:
             if problem.code != 404:
                 raise
+
+
+def _count_nodes(version: Any) -> int:
+    """The objects in a version's schema, each of which is a schema or holds some."""
+    count = 0
+    level = [(version.get("schema") or {}).get("openAPIV3Schema")] if isinstance(version, dict) else []
+    while level:
+        inside: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                count += 1
+                inside.extend(each.values())
+            elif isinstance(each, list):
+                inside.extend(each)
+        level = inside
+    return count
 
 
 def _release(definition: Object) -> Any:

@@ -229,3 +229,26 @@ def test_a_pool_has_at_most_a_thousand_nodes(server, version, kind):
     )
     assert refused.status == 422
     assert "spec.nodePools[0].replicas in body should be less than or equal to 1000" in refused.message
+
+
+def test_a_definition_has_a_limited_number_of_schemas(server):
+    parts = {f"p{number}": {"type": "string", "allOf": [{"maxLength": 5}]} for number in range(25_001)}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": parts}},
+    }
+    spec = {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+        "versions": [version],
+    }
+    body = json.dumps(named("widgets.example.com", spec=spec)).encode()
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    refused, answered = server.beside("POST", definitions, body, type=JSON, read=f"{CORE}/configmaps/small")
+    assert refused.status == 422
+    assert [cause["field"] for cause in refused.json["details"]["causes"]] == ["spec.versions"]
+    assert "a definition may have 50000" in refused.message
+    assert answered >= LEAST
