@@ -19,6 +19,7 @@ from tests.kit.requests import request_for
 from tests.kit.shop import node
 
 from pilothouse.apiserver.exchange import Request, User
+from pilothouse.apiserver.node_proxy import path_at_node
 
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
@@ -401,3 +402,29 @@ def test_nodes_report_while_another_claims_one_thing_after_the_other(server: Cor
     report = _patch("m3", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "/status")
     order = [place for _, place in server.send_together([*claims, report])]
     assert order[-1] < max(order[:-1])
+
+
+def test_a_node_has_few_addresses_and_its_pods_fewer(server: CoreServer) -> None:
+    """Each is compared with all that others have, while nobody else is answered; and each is one that others can't have."""
+    many = [_address(f"10.9.{n // 250}.{n % 250 + 1}", "ExternalIP") for n in range(2000)]
+    assert "at most 32" in _claim_address(server, *many).expect(403)["message"]
+
+
+@pytest.mark.parametrize("name", ["proxy", "proxy0", "a-proxy"])
+def test_what_a_node_is_asked_for_comes_after_its_name(name: str) -> None:
+    assert path_at_node(f"/api/v1/nodes/{name}/proxy/metrics") == "/metrics"
+    assert path_at_node(f"/api/v1/nodes/{name}/proxy/a//proxy/b") == "/a//proxy/b"
+    assert path_at_node(f"/api/v1/nodes/{name}/proxy") == "/"
+
+
+@pytest.mark.parametrize("held", [{"finalizers": ["eve.example/x"]}, {"ownerReferences": True}], ids=str)
+def test_its_requests_hold_nothing_of_others_back(server: CoreServer, held: Json) -> None:
+    other = server.send("GET", f"{NODES}/m2").expect(200)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "m2", "uid": other["metadata"]["uid"]}
+    metadata = {"name": "held", **held}
+    if "ownerReferences" in held:
+        metadata["ownerReferences"] = [{**owner, "blockOwnerDeletion": True}]
+    pem = request_for("system:node:eve", "system:nodes", dns=["eve.node.pilothouse.internal"])
+    usages = ["server auth", "digital signature"]
+    spec = {"signerName": SERVING, "usages": usages, "request": b64encode(pem).decode()}
+    server.send("POST", CSRS, {"metadata": metadata, "spec": spec}, user=EVE).expect(403)

@@ -20,14 +20,13 @@ from pilothouse.apiserver.node_endpoints import endpoint_of
 from pilothouse.apiserver.objects import Objects
 from pilothouse.meta import errors
 
-_MARK = "/proxy"
 _FIGURES = frozenset({"/metrics", "/metrics/resource", "/metrics/cadvisor"})
 """Just these, and not what begins so: a path may lead back up."""
 
 
 def path_at_node(path: str) -> str:
-    """What is asked of the node by a request for this path."""
-    return path.partition(_MARK)[2] or "/"
+    """What is asked of the node by a request for this path: what comes after `/api/v1/nodes/NAME/proxy`, whatever the name is."""
+    return "".join(f"/{part}" for part in path.split("/")[6:]) or "/"
 
 
 def asks_for_figures(path: str) -> bool:

@@ -67,7 +67,9 @@ class KeptVolumes:
         return self._check_new(node, new) if old is None else _check_change(node, new, old)
 
     def _check_new(self, node: str, new: Object) -> str:
-        spec = new.get("spec") or {}
+        spec, metadata = new.get("spec") or {}, new["metadata"]
+        if metadata.get("ownerReferences") or set(metadata.get("finalizers") or ()) - {FINALIZER}:
+            return f"metadata: a node's volume has no owners, and no finalizer but {FINALIZER}"
         reference = spec.get("claimRef") or {}
         namespace, name, uid = (str(reference.get(field) or "") for field in ("namespace", "name", "uid"))
         claim = self._marks(_CLAIMS, f"{namespace}/{name}")

@@ -15,6 +15,7 @@ nodes and the API server, an administrator says which addresses are those of nod
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 from ipaddress import ip_address
 
 import msgspec
@@ -67,6 +68,11 @@ class Territory(msgspec.Struct, frozen=True):
         return frozenset(map(ip_address, filter(_is_address, self.server_names)))
 
 
+MOST_ADDRESSES: Final = 32
+"""Addresses and names of a node together."""
+MOST_OF_FAMILIES: Final = 2
+
+
 class NewClaims(Exception):
     """A node claims what it did not before, which is judged by what others have: to be written again, with no other such write
     under way (``Request.claims_alone``)."""
@@ -83,6 +89,10 @@ class NodeClaims:
         """Why a node may not claim what it writes about itself, with the field; empty if it may. ``peer`` is where its
         request comes from. Raises ``NewClaims`` if there are some, and other nodes may be claiming things as well: unless ``alone``."""
         before = old or {}
+        if len((new.get("status") or {}).get("addresses") or ()) > MOST_ADDRESSES:
+            return f"status.addresses: a node has at most {MOST_ADDRESSES}"
+        if len((new.get("spec") or {}).get("podCIDRs") or ()) > MOST_OF_FAMILIES:
+            return "spec.podCIDRs: there may be one range of IPv4 and one of IPv6"
         ranges = [each for each in range_texts(new) if each not in range_texts(before)]
         addresses = [each for each in address_texts(new) if each not in address_texts(before)]
         names = [each for each in name_texts(new) if each not in name_texts(before)]
@@ -108,6 +118,8 @@ class NodeClaims:
 
     def pod_problem(self, node: str, new: Object, old: Object) -> str:
         """Why a pod of a node can't have the addresses in its status; empty if it can. Services lead to them, from every machine."""
+        if len((new.get("status") or {}).get("podIPs") or ()) > MOST_OF_FAMILIES:
+            return "status.podIPs: there may be one address of IPv4 and one of IPv6"
         known = pod_address_texts(old)
         claimed = [each for each in pod_address_texts(new) if each not in known]
         if not claimed:

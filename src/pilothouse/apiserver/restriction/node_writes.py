@@ -185,7 +185,13 @@ def _check_lease(node: str, call: Call, new: Object, old: Object | None) -> None
 
 
 def _check_request(node: str, call: Call, new: Object) -> None:
-    spec = new.get("spec") or {}
+    spec, metadata = new.get("spec") or {}, new["metadata"]
+    if metadata.get("ownerReferences") or metadata.get("finalizers"):
+        _refuse(
+            call,
+            new,
+            "metadata: a node's request has neither owners nor finalizers; they would hold others back",
+        )
     if spec.get("signerName") not in _SIGNERS:
         _refuse(call, new, f"spec.signerName: a node asks for certificates of {' or '.join(_SIGNERS)}")
     try:
