@@ -76,3 +76,17 @@ async def test_a_session_of_somebody_known_goes_on(node: StreamNode, kubectl: Ku
             assert (await session).ok() == "up\nstill here\n"
     finally:
         session.cancel()
+
+
+async def test_those_that_have_ended_leave_the_node_listening(node: StreamNode, kubectl: Kubectl) -> None:
+    """Python 3.11.2 can't abort a TLS connection that has ended, which once ended the node's listening instead."""
+    await node.start("web", "echo hello; sleep 1000")
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.port, ssl=context)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")
+        await reader.read()
+        writer.transport.abort()
+    async with strangers(node.port, handshake=False):
+        assert (await kubectl("logs", "web")).ok() == "hello\n"

@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from pilothouse.meta import errors
+
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]+")
 
 
@@ -38,7 +40,10 @@ class Noun(msgspec.Struct, frozen=True, cache_hash=True):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Where it is served: all of it, a namespace's, or one object."""
+        """Where it is served: all of it, a namespace's, or one object. Raises ``StatusError`` for a name that none can have."""
+        if "/" in name or "/" in namespace:
+            # A server takes what is quoted for a separator, too: this would be the path of something else.
+            raise errors.not_found(self.plural, self.group, name)
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         path = f"{root}/namespaces{_step(namespace)}" if self.namespaced and namespace else root
         return f"{path}/{self.plural}{_step(name)}{_step(subresource)}"

@@ -15,8 +15,8 @@ nodes and the API server, an administrator says which addresses are those of nod
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Final
 from ipaddress import ip_address
+from typing import Final
 
 import msgspec
 
