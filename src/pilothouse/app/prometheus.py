@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -84,13 +84,22 @@ def scrape_config(url: str, files: Files, managers: Sequence[str] = ()) -> dict[
     jobs = [
         servers,
         page("pilothouse-objects", object_metrics.PATH),
-        {"job_name": "pilothouse-nodes", **of_server, **listed(node_targets.PATH)},
+        # A node does not say which node or job its figures are of, nor how many there are.
+        {"job_name": "pilothouse-nodes", **of_server, **_GUARDED, **listed(node_targets.PATH)},
         {"job_name": "pilothouse-pilots", **listed(pilot_targets.PATH)},
     ]
     if managers:
         found = [{"targets": list(managers)}]
         jobs.append({"job_name": "pilothouse-controller-manager", "static_configs": found})
     return {"scrape_configs": jobs}
+
+
+_GUARDED: Final[dict[str, Any]] = {
+    "honor_labels": False,
+    "sample_limit": 200_000,
+    "body_size_limit": "64MB",
+    "label_value_length_limit": 4096,
+}
 
 
 def _tls(files: Files) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pilothouse.app.controllers import all_controllers
 from pilothouse.app.explaining import explained
 from pilothouse.app.findings import Findings, find_out
 from pilothouse.base.clock import SystemClock
+from pilothouse.base.visible import visible
 from pilothouse.client.access import Access
 from pilothouse.client.discovery import discover
 from pilothouse.client.http import HttpTransport
@@ -29,7 +30,7 @@ async def why(
 
 
 def in_words(findings: Findings) -> str:
-    return "\n".join(explained(findings, now=SystemClock().now()))
+    return "\n".join(map(visible, explained(findings, now=SystemClock().now())))
 
 
 def as_json(findings: Findings) -> str:

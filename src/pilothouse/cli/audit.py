@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from pilothouse.base.visible import visible
 from pilothouse.cli.reaching import access, admin_flag
 
 PATH = "/pilothouse/v1/audit"
@@ -75,7 +76,7 @@ def _show(lines: Iterator[bytes], output: str) -> None:
         elif output == "json":
             click.echo(line, nl=False)
         else:
-            click.echo(_row(record))
+            click.echo(visible(_row(record)))
 
 
 def _row(record: dict[str, Any]) -> str:
@@ -104,4 +105,4 @@ def _object(record: dict[str, Any]) -> str:
 
 
 def _warn(text: str) -> None:
-    click.echo(f"Warning: {text}", err=True)
+    click.echo(f"Warning: {visible(text)}", err=True)

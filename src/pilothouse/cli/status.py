@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pilothouse.app.options import StartError
+from pilothouse.base.visible import visible
 from pilothouse.cli.store_flags import data_flag
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _shown(seen: Seen) -> Group:
         shown = len(columns) if any(row[-1] for row in seen.roles) else len(columns) - 1
         parts.append(_table(columns[:shown], tuple(row[:shown] for row in seen.roles), state=1))
     if seen.problem:
-        parts.append(Text(f"The server can't be asked: {seen.problem}", style="red"))
+        parts.append(Text(f"The server can't be asked: {visible(seen.problem)}", style="red"))
     if seen.nodes:
         parts.append(_table(("NODE", "STATUS", "PODS", "AGE"), seen.nodes, state=1))
     if seen.pods:
@@ -89,5 +90,7 @@ def _table(columns: Row, rows: tuple[Row, ...], *, state: int) -> Table:
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for row in rows:
         style = "green" if row[state] in _WELL else "yellow"
-        table.add_row(*(Text(cell, style=style if at == state else "") for at, cell in enumerate(row)))
+        table.add_row(
+            *(Text(visible(cell), style=style if at == state else "") for at, cell in enumerate(row))
+        )
     return table

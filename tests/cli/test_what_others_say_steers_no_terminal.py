@@ -1,0 +1,37 @@
+"""Words of nodes and pods reach the administrator's terminal as text, whatever is in them."""
+
+from __future__ import annotations
+
+from pilothouse.app.explaining import explained
+from pilothouse.app.findings import Findings, Holder, Known
+from pilothouse.app.why import in_words
+from pilothouse.base.visible import visible
+from pilothouse.cli.audit import _row
+from pilothouse.cli.status import _table
+
+EVIL = "\x1b[31m\x1b]0;pwn\x07EVIL\x1b[2J\r\nfake line\x9b2J\u202e"
+
+
+def test_controls_are_shown_and_lines_stay_one() -> None:
+    assert visible(EVIL) == "^[[31m^[]0;pwn^GEVIL^[[2J^M^Jfake line\\u009b2J\\u202e"
+    assert visible("plain\ttext, übrigens") == "plain\ttext, übrigens"
+
+
+def test_why_shows_them() -> None:
+    about = Known("v1", "Pod", "default", "web-0", trouble=EVIL)
+    findings = Findings(about, office=Holder("kube-system/pilothouse"))
+    assert any("\x1b" in line for line in explained(findings, now=0.0)), "it is there to be shown"
+    said = in_words(findings)
+    assert "\x1b" not in said
+    assert "^[[31m" in said
+
+
+def test_status_shows_them() -> None:
+    (column,) = _table(("STATUS",), ((EVIL,),), state=0).columns
+    (cell,) = column.cells
+    assert "\x1b" not in str(cell)
+
+
+def test_the_audit_trail_shows_them() -> None:
+    row = visible(_row({"user": {"username": EVIL}, "stage": "ResponseComplete"}))
+    assert "\x1b" not in row
