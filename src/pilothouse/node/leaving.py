@@ -33,6 +33,8 @@ from pilothouse.supervise import records
 from pilothouse.supervise.cgroups import Group, GroupBusy
 from pilothouse.supervise.launching import Exit
 
+_AN_INSTANT = 0.001
+
 log = logging.getLogger(__name__)
 
 
@@ -91,6 +93,13 @@ class _Ending:
         )
         return len(running)
 
+    def _grant_restart(self, name: str, exit: Exit) -> None:
+        """An end that was ordered is no crash: the next start comes at once, and does not make later pauses longer."""
+        folder = self._folder.container(name)
+        if (pause := folder.pause) is not None:
+            # Later than the end: the pause of a restart that was decided on after it (see `lifecycle.restarting`).
+            folder.pause = msgspec.structs.replace(pause, since=exit.finished + _AN_INSTANT)
+
     async def remove_groups(self) -> None:
         """Nothing runs in them any more. Where they are is known from what was started there: no other tree is looked at."""
         groups: set[str] = set()
@@ -131,6 +140,7 @@ class _Ending:
                 if not outcome.well:
                     log.warning("preStop of %s in %s/%s failed: %s", part.name, *pod.key, outcome.why)
             number = stop_signal(part.spec)
-            await one.stop(number, left(grace, self._since, self._clock.monotonic()))
+            exit = await one.stop(number, left(grace, self._since, self._clock.monotonic()))
+            self._grant_restart(part.name, exit)
         finally:
             self._ended[part.name].set()
