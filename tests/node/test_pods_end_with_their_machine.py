@@ -41,7 +41,9 @@ def test_an_end_that_was_ordered_is_no_crash(stage: Stage) -> None:
             before = stage.clock.now()
             stage.start_agent()
             await stage.until(
-                lambda one: is_ready(one) and one.status["containerStatuses"][0]["restartCount"] > times,
+                lambda one, times=times: (
+                    is_ready(one) and one.status["containerStatuses"][0]["restartCount"] > times
+                ),
                 "web-0",
             )
             assert stage.clock.now() - before < 9, "there was no pause"
