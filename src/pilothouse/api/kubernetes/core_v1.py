@@ -179,6 +179,7 @@ def _config_maps() -> Kind:
         "configmaps",
         short_names=("cm",),
         columns=(NAME, column("Data", "How many keys it has.", _data_count), AGE),
+        default=configuration.drop_empty_data,
         validate=configuration.validate_config_map,
     )
 
