@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options
+from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options, unattended
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
@@ -131,6 +131,9 @@ class Writer:
         if tracked:
             self._track(call, None, obj, chosen)
         kind.complete(obj, None)
+        if kind.unattended:
+            unattended.mark(kind, obj)
+            call.request.warnings.append(f"{kind.name}: {kind.unattended}")
         namespace = await self._admission.admit_create(call, obj)
         self._admission.admit_write(call, obj, None)
         self._validate(call, obj, None, namespace)
@@ -161,6 +164,7 @@ class Writer:
             self._track(call, live, new, chosen)
         if call.subresource in ("", "scale"):
             kind.complete(new, live)
+            unattended.mark(kind, new)
             lifecycle.advance(kind, new, live)
         self._admission.admit_write(call, new, live)
         self._validate(call, new, live, None)
