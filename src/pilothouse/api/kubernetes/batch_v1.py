@@ -88,23 +88,30 @@ def default_job(obj: Object) -> None:
     if not spec.get("podReplacementPolicy"):
         spec["podReplacementPolicy"] = "TerminatingOrFailed" if not spec.get("podFailurePolicy") else "Failed"
     default_template(obj)
-    labels = (spec["template"].get("metadata") or {}).get("labels")
-    if labels and not obj["metadata"].get("labels"):
-        obj["metadata"]["labels"] = dict(labels)
 
 
 def _select_own_pods(obj: Object) -> None:
-    """Unless somebody wants it otherwise, a Job counts the pods that bear its uid."""
+    """Unless somebody wants it otherwise, a Job counts the pods that bear its uid. Its own labels default to theirs."""
     spec, metadata = obj["spec"], obj["metadata"]
-    if spec.get("manualSelector"):
-        return
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    inherits = bool(labels) and not metadata.get("labels")
+    if not spec.get("manualSelector"):
+        labels = _labelled(obj)
+    if inherits and labels:
+        metadata["labels"] = dict(labels)
+
+
+def _labelled(obj: Object) -> dict[str, str]:
+    """The labels of the template, with those that the selector goes by."""
+    spec, metadata = obj["spec"], obj["metadata"]
     uid = metadata.get("uid", "")
-    labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
+    labels: dict[str, str] = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
     for prefix in ("", "batch.kubernetes.io/"):
         labels.setdefault(f"{prefix}job-name", metadata.get("name", ""))
         labels.setdefault(f"{prefix}controller-uid", uid)
     selector = spec.setdefault("selector", {})
     selector.setdefault("matchLabels", {}).setdefault(_CONTROLLER_UID, uid)
+    return labels
 
 
 def validate_job(new: Object, old: Object | None) -> Problems:
