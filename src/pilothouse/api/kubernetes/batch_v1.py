@@ -94,10 +94,9 @@ def _select_own_pods(obj: Object) -> None:
     """Unless somebody wants it otherwise, a Job counts the pods that bear its uid. Its own labels default to theirs."""
     spec, metadata = obj["spec"], obj["metadata"]
     labels = (spec["template"].get("metadata") or {}).get("labels")
-    inherits = bool(labels) and not metadata.get("labels")
     if not spec.get("manualSelector"):
         labels = _labelled(obj)
-    if inherits and labels:
+    if labels and not metadata.get("labels"):
         metadata["labels"] = dict(labels)
 
 
