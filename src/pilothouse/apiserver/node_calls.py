@@ -81,6 +81,14 @@ class NodeCalls:
         connector = aiohttp.TCPConnector(force_close=True, ssl=self._tls())
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+        answer: aiohttp.ClientResponse | None = None
+
+        async def close() -> None:
+            # An answer that is not read to its end holds its connection, also when the session has ended.
+            if answer is not None:
+                answer.close()
+            await session.close()
+
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await session.get(
@@ -89,18 +97,19 @@ class NodeCalls:
                 if answer.status != 200:
                     raise refusal(node, answer.status, await answer.content.read(MOST_TOLD))
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
-            await session.close()
+            await close()
             raise _unreachable(node, problem) from None
         except BaseException:
-            await session.close()
+            await close()
             raise
+        begun = answer
         return Streaming(
-            lambda sink: _pour(answer, sink),
+            lambda sink: _pour(begun, sink),
             harmless(answer.headers.get("Content-Type", TEXT)),
             headers=(("X-Content-Type-Options", "nosniff"),),
             ends=ends,
             patient=True,
-            close=session.close,
+            close=close,
         )
 
     async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
@@ -205,10 +214,19 @@ def harmless(content_type: str) -> str:
     return content_type if media in ("text/plain", "application/json") else "application/octet-stream"
 
 
+class NoSuchPage(StatusError):
+    """A node answers 404: there is no such page, or no such pod or container behind it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(400, "BadRequest", message)
+
+
 def refusal(node: Endpoint, status: int, body: bytes) -> StatusError:
     """What a node says against it, as the client is told: nodes speak in sentences."""
     said = body.decode(errors="replace").strip()
-    if status in (400, 404, 422):
+    if status == 404:
+        return NoSuchPage(said)
+    if status in (400, 422):
         return bad_request(said) if status != 422 else StatusError(422, "Invalid", said)
     if status in (401, 403):
         return internal(f"node {node.name} does not take calls from this server: {said}")

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.aio.worker_thread import on_loop
-from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options
+from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options, unattended
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
@@ -139,6 +139,9 @@ class Writer:
         if tracked:
             await self._large.run(call.request, lambda: self._track(call, None, obj, chosen))
         kind.complete(obj, None)
+        if kind.unattended:
+            unattended.mark(kind, obj)
+            call.request.warnings.append(f"{kind.name}: {kind.unattended}")
         namespace = await self._admission.admit_create(call, obj)
         await self._large.run(call.request, lambda: self._check(call, obj, None, namespace))
         name = obj["metadata"]["name"]
@@ -168,6 +171,7 @@ class Writer:
             self._track(call, live, new, chosen)
         if call.subresource in ("", "scale"):
             on_loop(kind.complete, new, live)
+            unattended.mark(kind, new)
             lifecycle.advance(kind, new, live)
         self._check(call, new, live, None)
         return Removal(new) if lifecycle.ends(kind, new, live) else new

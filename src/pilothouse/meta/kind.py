@@ -108,6 +108,9 @@ class Kind:
     """A Kubernetes built-in: strategic merge and protobuf bodies are taken, a wrong type is a 400, not a 422."""
     confidential: bool = False
     """What it holds is secret: errors name its fields and never quote their values."""
+    unattended: str = ""
+    """Why nothing comes of its objects, for a kind that no controller acts on: each says so, in a condition and when it is
+    created."""
     message: str = ""
     """The protobuf message of a native kind (``k8s.io.api.core.v1.Pod``)."""
     status: bool = False
