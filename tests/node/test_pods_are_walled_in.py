@@ -163,6 +163,8 @@ async def test_what_the_node_exposes_is_seen_and_can_not_be_changed(tmp_path: Pa
     tool.chmod(0o755)
     (tmp_path / "opt" / "secret").write_text("secret")
     (tmp_path / "opt" / "jdk").symlink_to("java")
+    for folder in (tool.parent, tool.parent.parent):
+        folder.chmod(0o755)
     async with real_node(tmp_path, agent=False) as node:
         node.settings = msgspec.structs.replace(node.settings, exposed=(tmp_path / "opt" / "jdk",))
         node.start_agent()
