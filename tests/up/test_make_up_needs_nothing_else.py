@@ -121,7 +121,9 @@ def test_from_a_clone_to_running_pods(who: str) -> None:
         process = newcomer.up(checkout)
         try:
             process.wait_until(lambda: "stops it, pods too" in process.output(), seconds=600)
-            assert not (checkout / ".venv" / "bin" / "pytest").exists(), "what only tests need is not installed"
+            assert not (checkout / ".venv" / "bin" / "pytest").exists(), (
+                "what only tests need is not installed"
+            )
             if who == "root":
                 assert (checkout / "src" / "pilothouse" / "__init__.py").stat().st_mode & 0o044 == 0o044
             printed = _printed(process.output())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,6 @@ def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: A
     When the Node is ready it says so in one line. SIGTERM stops the agent; pods go on running, and the next agent takes them up.
     """
     log_to_stderr(verbose)
-    # What pods of other users read must not depend on the umask of who started it; what they may not read has its mode said.
-    os.umask(0o022)
     from pilothouse.app import memory
 
     memory.start_quietly()
