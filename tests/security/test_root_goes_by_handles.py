@@ -188,6 +188,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.rename",
             ),
             "Library.add": (
+                "Path.chmod",
                 "Path.mkdir",
                 "Path.rename",
             ),
