@@ -46,6 +46,7 @@ from pilothouse.node.keeping import Keeper, Means
 from pilothouse.node.limits import pod_group
 from pilothouse.node.machine import look, room
 from pilothouse.node.parts import NotYet, Parts
+from pilothouse.node.path_names import bad_names
 from pilothouse.node.registering import Registration
 from pilothouse.node.security import Self
 from pilothouse.node.settings import NodeSettings
@@ -62,6 +63,7 @@ EVICTIONS: Final = 10.0
 """Seconds between two looks at who takes too much."""
 _LEAVING: Final = 30.0
 """Seconds that a pod which has to go is waited for before another has to."""
+_SHOWN_PROBLEMS: Final = 5
 _AGAIN: Final = Backoff(first=0.5, factor=2.0, longest=30.0)
 
 log = logging.getLogger(__name__)
@@ -215,12 +217,21 @@ class Agent:
         old, new = difference
         if old is not None and (new is None or new.uid != old.uid) and old.uid in self._keepers:
             self._keepers[old.uid].saw(None)
-        if new is not None:
+        if new is not None and self._is_sound(new):
             keeper = self._keepers.get(new.uid)
             if keeper is None:
                 self._begin(new, gone=False)
             else:
                 keeper.saw(new)
+
+    def _is_sound(self, pod: Object) -> bool:
+        """Whether names of a pod may become names of files. Every version of every pod comes by here, before anything else."""
+        problems = bad_names(pod)
+        if problems:
+            message = "; ".join(problems[:_SHOWN_PROBLEMS])
+            log.error("pod %r/%r is not run: %s", *pod.key, message)
+            self._events.tell(pod, "InvalidPod", f"the node does not run it: {message}", warning=True)
+        return not problems
 
     async def _clear(self, folder: PodFolder) -> None:
         """Away with a pod of which nothing is known any more, not even what it was."""

@@ -26,6 +26,7 @@ from pilothouse.api.objects import Object
 from pilothouse.node.lifecycle.instances import Ended
 from pilothouse.node.lifecycle.knowing import Ending
 from pilothouse.node.lifecycle.restarting import Pause
+from pilothouse.node.path_names import component
 from pilothouse.node.volumes.removing import remove
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ class PodFolder:
         write_whole(self.path / _FIRST_ID, str(first).encode())
 
     def container(self, name: str) -> ContainerFolder:
-        return ContainerFolder(self.path / "containers" / name)
+        return ContainerFolder(self.path / "containers" / component(name))
 
     def containers(self) -> list[str]:
         """Those of which there is something."""

@@ -36,6 +36,7 @@ from pilothouse.node.limits import pod_group
 from pilothouse.node.minding import AGAIN, Minder, Ward, told
 from pilothouse.node.outfitting import Outfitter
 from pilothouse.node.parts import NotYet, Parts, Prepared
+from pilothouse.node.path_names import component
 from pilothouse.node.publishing import Publisher
 from pilothouse.node.security import Self
 from pilothouse.node.settings import MAX_PODS, NodeSettings
@@ -84,7 +85,7 @@ class Keeper:
         self._others = others
         self.gone = gone
         """Whether the API knows nothing of it any more."""
-        self._folder = PodFolder(means.settings.pods / pod.uid)
+        self._folder = PodFolder(means.settings.pods / component(pod.uid))
         self._admitted = bool(self._folder.containers())
         self._publisher = Publisher(means.api, pod)
         self._minders: dict[str, Minder] = {}

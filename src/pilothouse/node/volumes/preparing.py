@@ -39,6 +39,7 @@ from pilothouse.node.directory_handles import open_directory
 from pilothouse.node.environment import CONFIG_MAP, Source
 from pilothouse.node.footprints import Footprint, footprint, size_of
 from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.path_names import component
 from pilothouse.node.storing import is_limited, measured, overrun
 from pilothouse.node.volumes import host_paths, mounting, ownership
 from pilothouse.node.volumes.atomic_folder import Owner, replace
@@ -126,7 +127,9 @@ class Volumes:
         env: Mapping[str, str] = {},
     ) -> Sequence[Mount]:
         """Where a container sees them; ``env`` is its environment, for ``subPathExpr``. Raises VolumeNotReady."""
-        held = self._settings.pods / pod.uid / "subpaths" / container["name"] if self._settings.root else None
+        held = (
+            self._folder(pod.uid) / "subpaths" / component(container["name"]) if self._settings.root else None
+        )
         return mounting.mounts(container, prepared, env, held, self._settings.private)
 
     async def release(self, pod_uid: str) -> None:
@@ -227,9 +230,9 @@ class Volumes:
         source, name = volume["emptyDir"], volume["name"]
         limit = parse_quantity(source["sizeLimit"]).to_int() if source.get("sizeLimit") else None
         if source.get("medium") == "Memory":
-            path = self._memory.sized(pod.uid, name, limit)
+            path = self._memory.sized(component(pod.uid), component(name), limit)
         else:
-            path = self._settings.pods / pod.uid / "volumes" / name
+            path = self._folder(pod.uid) / "volumes" / component(name)
         if make:
             path.mkdir(parents=True, exist_ok=True)
             with open_directory(path) as handle:
@@ -245,18 +248,23 @@ class Volumes:
 
     def _write(self, pod: Object, volume: Tree, files: Mapping[str, File]) -> Prepared:
         secret = any(kind in ("secret", "serviceAccountToken") for kind, _ in sources_of(volume))
-        above = self._memory.folder(pod.uid) if secret else self._settings.pods / pod.uid / "volumes"
+        above = self._memory.folder(component(pod.uid)) if secret else self._folder(pod.uid) / "volumes"
+        folder = above / component(volume["name"])
         owner = Owner(ownership.user_of(pod), ownership.group_of(pod)) if self._settings.root else Owner()
         self._exchanges += 1
         stamp = f"{self._clock.now():.6f}.{self._exchanges}"
-        replace(above / volume["name"], files, owner, stamp)
-        return Prepared(above / volume["name"], read_only=True)
+        replace(folder, files, owner, stamp)
+        return Prepared(folder, read_only=True)
 
     async def _fetched(self, namespace: str, source: Source) -> Object | None:
         kind, name = source
         return await self._api.find(ConfigMap if kind == CONFIG_MAP else Secret, name, namespace)
 
+    def _folder(self, pod_uid: str) -> Path:
+        return self._settings.pods / component(pod_uid)
+
     def _remove(self, pod_uid: str) -> None:
+        folder = self._folder(pod_uid)
         self._memory.release(pod_uid)
-        remove(self._settings.pods / pod_uid / "subpaths")
-        remove(self._settings.pods / pod_uid / "volumes")
+        remove(folder / "subpaths")
+        remove(folder / "volumes")

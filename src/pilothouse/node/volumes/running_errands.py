@@ -28,6 +28,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
+from pilothouse.node.path_names import is_uid
 from pilothouse.node.volumes import claim_statuses
 from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.errands import (
@@ -108,6 +109,8 @@ class Runner:
 
     async def _make(self, errand: Make) -> list[Object]:
         claim = errand.claim
+        if not is_uid(claim.uid):
+            raise KeepingError(f"metadata.uid: {claim.uid[:80]!r} is none that a folder could be named after")
         storage_class = await self._class(claim)
         parameters = storage_class.get("parameters") or {}
         if claim.spec.get("volumeMode") == "Block":
