@@ -85,7 +85,7 @@ class PlainVolumes:
     def excess(self, pod_uid: str) -> str:
         return self.excesses.get(pod_uid, "")
 
-    async def freed(self, pod_uid: str) -> Footprint:
+    async def disk_usage(self, pod_uid: str) -> Footprint:
         return Footprint(self.sizes.get(pod_uid, 0), self.files.get(pod_uid, 0))
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:

@@ -206,11 +206,11 @@ class Agent:
     async def _users_of_disk(self, resource: str) -> list[Candidate]:
         found = []
         for pod in [keeper.pod for keeper in self._keepers.values() if not keeper.ends]:
-            freed = await self._parts.volumes.freed(pod.uid)
+            used = await self._parts.volumes.disk_usage(pod.uid)
             if resource == "inodes":
-                found.append(Candidate(pod.uid, 0, freed.files))
+                found.append(Candidate(pod.uid, 0, used.files))
             else:
-                found.append(Candidate(pod.uid, request(pod), freed.size))
+                found.append(Candidate(pod.uid, request(pod), used.size))
         return found
 
     def _changed(self, difference: Difference) -> None:

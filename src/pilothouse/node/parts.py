@@ -135,8 +135,8 @@ class Volumes(Protocol):
         """Why a pod has to go: it keeps more on the disk than it may. Empty if it does not."""
         ...
 
-    async def freed(self, pod_uid: str, /) -> Footprint:
-        """What letting go of a pod would free on the disk."""
+    async def disk_usage(self, pod_uid: str, /) -> Footprint:
+        """All that a pod has on the disk beside its claims. Raises OSError."""
         ...
 
     def throttles(self, pod_uid: str, /) -> tuple[Throttle, ...]:
