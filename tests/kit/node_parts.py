@@ -16,6 +16,7 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.footprints import Footprint
 from pilothouse.node.parts import ImageMissing, NotYet, Prepared, VolumeNotReady
+from pilothouse.node.volumes.removing import remove
 from pilothouse.supervise.launching import Mount
 from pilothouse.supervise.limiting import Limits, Throttle, Usage
 from pilothouse.supervise.surveying import Allowance, Survey
@@ -134,6 +135,13 @@ class CountedAddresses:
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
+
+
+class PlainRemoval:
+    """Removes folders at once: there are no threads in virtual time."""
+
+    async def remove(self, folder: Path) -> None:
+        remove(folder)
 
 
 EVERYTHING = Survey(

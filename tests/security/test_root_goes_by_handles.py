@@ -115,7 +115,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.mkdir",
                 "Path.rename",
             ),
-            "PodFolder.remove": ("Path.rename",),
+            "PodFolder.discard": ("Path.glob",),
+            "_discard": ("Path.rename",),
+            "discarded": ("Path.glob",),
             "pod_folders": ("Path.iterdir",),
             "write_whole": (
                 "Path.replace",

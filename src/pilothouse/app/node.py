@@ -38,6 +38,7 @@ from pilothouse.node.addresses.network import Network
 from pilothouse.node.addresses.ranges import BadRange, NoBlock
 from pilothouse.node.agent import Agent, DataInUse
 from pilothouse.node.figures.pages import Figures
+from pilothouse.node.folder_removal import FolderRemoval
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.node.images.library import Library
 from pilothouse.node.installation import installation
@@ -182,6 +183,7 @@ async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volume
         addresses=_network(settings, api, clock, random.Random()),
         containers=containers,
         groups=groups,
+        removal=FolderRemoval(),
         survey=await survey_machine(settings.data / "survey", group),
     )
 

@@ -63,10 +63,11 @@ class Memory:
 
     def release(self, pod_uid: str) -> None:
         """Let go of all that a pod has in memory; with the last pod, of the memory itself."""
+        if not self._mounts and not is_own(self._top):
+            return
+        # Not in turn: a pod's emptyDir may have any number of files, and others wait for theirs.
+        remove(self._top / pod_uid)
         with self._turn:
-            if not self._mounts and not is_own(self._top):
-                return
-            remove(self._top / pod_uid)
             if self._top.exists() and not any(self._top.iterdir()):
                 remove(self._top)
 
