@@ -185,19 +185,25 @@ def make_directories(folder: int, names: Iterable[str], mode: int = 0o777) -> in
     return handle
 
 
-def make_directory(path: Path, mode: int) -> None:
+def make_directory(path: Path, mode: int, *, own: bool = False) -> None:
     """Have a directory with exactly these rights, in one that nobody else can change; its parents are made
-    too. Raises OSError.
+    too. ``own``: it must be our user's. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    set_mode(path, mode)
+    set_mode(path, mode, own=own)
 
 
-def set_mode(path: Path, mode: int) -> None:
-    """Change the rights of a directory, and not of what a link in its place leads to. Raises OSError."""
+def set_mode(path: Path, mode: int, *, own: bool = False) -> None:
+    """Change the rights of a directory, and not of what a link in its place leads to. ``own``: it must be our user's,
+    since another owner could change them back. Raises OSError.
+    """
     with open_directory(path) as handle:
+        owner = os.fstat(handle).st_uid
+        if own and owner != os.geteuid():
+            detail = f"it belongs to user {owner}, not to user {os.geteuid()} who runs the node"
+            raise PermissionError(errno.EPERM, detail, str(path))
         if stat.S_IMODE(os.fstat(handle).st_mode) != mode:
             os.fchmod(handle, mode)
 
