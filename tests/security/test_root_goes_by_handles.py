@@ -81,7 +81,6 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "Ledger.write": ("Path.mkdir",),
         },
         "node/agent": {
-            "Agent.run": ("Path.mkdir",),
             "_sole": (
                 "open",
                 "os.open",

@@ -113,7 +113,8 @@ class Agent:
     async def run(self) -> None:
         """Be a node until cancelled."""
         with _sole(self._settings):
-            self._settings.pods.mkdir(parents=True, exist_ok=True)
+            # What pods leave may be set-user-id: no one folder's mode is all that keeps other users from it.
+            private_folder(self._settings.pods)
             left = discarded(self._settings.pods)
             if self._means.agent.is_root:
                 self._recover_ids()

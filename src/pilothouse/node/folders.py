@@ -124,7 +124,7 @@ class PodFolder:
             return
         making = self.path.with_name(_MAKING + self.path.name)
         remove(making)
-        making.mkdir(parents=True, mode=0o711)
+        making.mkdir(parents=True, mode=0o700)
         write_whole(making / _POD, content)
         making.rename(self.path)
 

@@ -48,7 +48,7 @@ class Memory:
         with self._turn:
             self._made()
             folder = self._top / pod_uid
-            folder.mkdir(exist_ok=True, mode=0o755)
+            folder.mkdir(exist_ok=True, mode=0o700)
         return folder
 
     def sized(self, pod_uid: str, name: str, size: int | None) -> Path:
@@ -75,9 +75,9 @@ class Memory:
         if not self._mounts:
             self._make_own()
             return
-        self._top.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self._top.mkdir(parents=True, exist_ok=True, mode=0o700)
         if at(mounts(), self._top) is None:
-            mount("tmpfs", self._top, "tmpfs", NO_SUID | NO_DEVICES, "mode=755")
+            mount("tmpfs", self._top, "tmpfs", NO_SUID | NO_DEVICES, "mode=700")
 
     def _make_own(self) -> None:
         """A folder beside those of other users."""
