@@ -20,7 +20,7 @@ from pilothouse.node.footprints import Footprint, footprint
 from pilothouse.node.storing import measured
 from pilothouse.node.volumes.pod_usage import PodUsage
 from pilothouse.node.volumes.preparing import Volumes
-from pilothouse.node.walk_limits import WalkLimit
+from pilothouse.node.walk_limits import Meter, WalkLimit
 
 LONG = 120.0
 OTHER = 64_998
@@ -119,9 +119,20 @@ def test_a_walk_has_a_limit_of_depth_entries_and_time(in_memory: Path, limit: Wa
     (in_memory / "a" / "b" / "c").mkdir(parents=True)
     for number in range(300):
         (in_memory / f"file{number}").touch()
-    found = footprint(in_memory, limit)
+    found = footprint(in_memory, Meter(limit))
     assert (found.unmeasured, found.timed_out) == (why, "within" in why)
     assert footprint(in_memory) == Footprint(0, 303)
+
+
+def test_all_folders_of_a_pod_have_the_limit_together(in_memory: Path) -> None:
+    for name in ("containers/a", "containers/b", "volumes"):
+        (in_memory / name).mkdir(parents=True)
+        for number in range(40):
+            (in_memory / name / str(number)).touch()
+    assert measured(in_memory, WalkLimit(depth=9, entries=120)).total == Footprint(0, 120)
+    assert measured(in_memory, WalkLimit(depth=9, entries=100)).total.unmeasured == (
+        "more than 100 files and folders"
+    )
 
 
 async def test_a_pod_for_which_only_time_ran_out_has_to_go_the_third_time(

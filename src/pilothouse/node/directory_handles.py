@@ -232,16 +232,16 @@ def walk(
     *,
     same_mount: bool = False,
     rights: int = 0,
-    limit: WalkLimit | None = None,
+    meter: Meter | None = None,
     onerror: Callable[[OSError], None] | None = None,
 ) -> Generator[Entry, None, None]:
     """Everything beneath a directory, each directory after what is in it, the directory itself not at all.
 
     What goes or comes meanwhile may be missing. ``rights``: directories whose owner lacks one of these get it
     (``LISTED``, ``CHANGED``). ``onerror`` is told of a directory that can't be entered, which is passed
-    over then; without it the walk raises OSError. Raises WalkTooLong beyond the ``limit``.
+    over then; without it the walk raises OSError. Raises WalkTooLong beyond the limit of the ``meter``.
     """
-    meter = Meter(limit or _ENDLESS)
+    meter = meter or Meter(_ENDLESS)
     levels = [_Level("", os.dup(top), meter)]
     try:
         yield from levels[0].files()

@@ -15,7 +15,7 @@ from typing import Final
 from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.node.volumes.removing import remove
 
-_THREADS: Final = 4
+_THREADS: Final = 8
 
 
 class FolderRemoval:

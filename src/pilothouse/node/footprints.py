@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.node.directory_handles import LISTED, open_walked, walk
-from pilothouse.node.walk_limits import WalkLimit, WalkTooLong
+from pilothouse.node.walk_limits import Meter, WalkLimit, WalkTooLong
 
 MEASURED: Final = WalkLimit(depth=4096, entries=500_000, seconds=60.0)
 """What a pod may keep beside its claims and have it counted."""
@@ -44,8 +44,12 @@ class Footprint(msgspec.Struct, frozen=True):
         )
 
 
-def footprint(folder: Path, limit: WalkLimit = MEASURED) -> Footprint:
-    """Of the files of a folder, within its filesystem. What goes meanwhile counts no more. Raises OSError."""
+def footprint(folder: Path, meter: Meter | None = None) -> Footprint:
+    """Of the files of a folder, within its filesystem. What goes meanwhile counts no more. Raises OSError.
+
+    ``meter``: of several folders that have a limit together.
+    """
+    meter = meter or Meter(MEASURED)
     size, files, unmeasured, timed_out = 0, 0, "", False
 
     def pass_over(problem: OSError) -> None:
@@ -60,7 +64,7 @@ def footprint(folder: Path, limit: WalkLimit = MEASURED) -> Footprint:
         rights = 0 if os.geteuid() == 0 else LISTED
         with open_walked(folder, rights) as top:
             device = os.fstat(top).st_dev
-            for entry in walk(top, same_mount=True, rights=rights, limit=limit, onerror=pass_over):
+            for entry in walk(top, same_mount=True, rights=rights, meter=meter, onerror=pass_over):
                 try:
                     found = os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
                 except FileNotFoundError:

@@ -19,7 +19,7 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.footprints import MEASURED, Footprint, footprint
-from pilothouse.node.walk_limits import WalkLimit
+from pilothouse.node.walk_limits import Meter, WalkLimit
 
 _STORAGE: Final = "ephemeral-storage"
 
@@ -35,9 +35,9 @@ class Kept(msgspec.Struct, frozen=True):
 
 def measured(folder: Path, limit: WalkLimit = MEASURED) -> Kept:
     """Of the pod that has this folder. Looks at every file. Raises OSError."""
-    above = folder / "containers"
-    containers = {each.name: footprint(each, limit) for each in above.iterdir()} if above.is_dir() else {}
-    total = sum(containers.values(), footprint(folder / "volumes", limit))
+    meter, above = Meter(limit), folder / "containers"
+    containers = {each.name: footprint(each, meter) for each in above.iterdir()} if above.is_dir() else {}
+    total = sum(containers.values(), footprint(folder / "volumes", meter))
     return Kept({name: each.size for name, each in containers.items()}, total)
 
 

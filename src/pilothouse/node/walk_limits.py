@@ -36,7 +36,7 @@ class WalkTooLong(Exception):
 
 
 class Meter:
-    """Of one walk."""
+    """Of one walk, or of several that have a limit of entries and time together."""
 
     def __init__(self, limit: WalkLimit) -> None:
         self._limit = limit

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pilothouse.api.objects import Object
 from pilothouse.node.directory_handles import ANY, change_mode, change_owner, open_directory, walk
-from pilothouse.node.walk_limits import WalkLimit, WalkTooLong
+from pilothouse.node.walk_limits import Meter, WalkLimit, WalkTooLong
 
 _FILE: Final = 0o660
 _FOLDER: Final = 0o2770
@@ -60,7 +60,7 @@ def _give_all(volume: Path, group: int, *, only_on_mismatch: bool) -> None:
         found = os.fstat(top)
         if only_on_mismatch and found.st_gid == group and found.st_mode & _FOLDER == _FOLDER:
             return
-        for entry in walk(top, limit=_GIVEN):
+        for entry in walk(top, meter=Meter(_GIVEN)):
             try:
                 handle = os.open(entry.name, ANY, dir_fd=entry.folder)
             except FileNotFoundError:

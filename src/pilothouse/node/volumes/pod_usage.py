@@ -26,7 +26,7 @@ from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.footprints import MEASURED, Footprint, footprint
 from pilothouse.node.path_names import component
 from pilothouse.node.storing import Kept, is_limited, measured, overrun
-from pilothouse.node.walk_limits import WalkLimit
+from pilothouse.node.walk_limits import Meter, WalkLimit
 
 ATTEMPTS: Final = 3
 _THREADS: Final = 2
@@ -85,14 +85,7 @@ class PodUsage:
             for volume in pod.spec.get("volumes") or ()
             if volume["name"] in empty_dirs
         }
-        folder = self._pods / component(pod.uid)
-        found = {
-            name: await self._threads.run(lambda path=path: footprint(path, self._limit))  # type: ignore[misc]
-            for name, path in empty_dirs.items()
-        }
-        kept = Kept({}, Footprint(0, 0))
-        if is_limited(pod):
-            kept = await self._threads.run(lambda: measured(folder, self._limit))
+        found, kept = await self._threads.run(lambda: self._looked(pod, empty_dirs))
         if not self._counts(pod.uid, [*found.values(), kept.total]):
             found = {name: _as_far_as_seen(each) for name, each in found.items()}
             kept = msgspec.structs.replace(kept, total=_as_far_as_seen(kept.total))
@@ -105,6 +98,15 @@ class PodUsage:
             if each.size > parse_quantity(limits[name]).to_int():
                 return f'Usage of EmptyDir volume "{name}" exceeds the limit "{limits[name]}".'
         return overrun(pod, kept)
+
+    def _looked(self, pod: Object, empty_dirs: Mapping[str, Path]) -> tuple[dict[str, Footprint], Kept]:
+        """In a thread. However many folders a pod has, they have the limit together."""
+        meter = Meter(self._limit)
+        found = {name: footprint(path, meter) for name, path in empty_dirs.items()}
+        kept = Kept({}, Footprint(0, 0))
+        if is_limited(pod):
+            kept = measured(self._pods / component(pod.uid), self._limit)
+        return found, kept
 
     def _counts(self, uid: str, found: list[Footprint]) -> bool:
         """Whether what is unmeasured counts: not if time ran out for the first time."""

@@ -56,7 +56,7 @@ from pilothouse.supervise.launching import Mount
 from pilothouse.supervise.limiting import Throttle
 
 REFRESH: Final = 20.0
-_REMOVING: Final = 4
+_REMOVING: Final = 8
 """Pods whose files are removed at the same time."""
 _FAILED: Final = "FailedMount"
 Fetch = Callable[[str, Source], Awaitable[Object | None]]

@@ -23,7 +23,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.footprints import footprint
 from pilothouse.node.volumes.claims import InUse
-from pilothouse.node.walk_limits import WalkLimit
+from pilothouse.node.walk_limits import Meter, WalkLimit
 
 _COUNTING: Final = 60.0
 """Seconds for which a count of a directory is good."""
@@ -108,7 +108,7 @@ def measured(volume: InUse) -> VolumeUsage:
     capacity, available = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     used = capacity - found.f_bfree * found.f_frsize
     if volume.keeper == DIRECTORY and volume.capacity:
-        counted = footprint(volume.path, _COUNTED)
+        counted = footprint(volume.path, Meter(_COUNTED))
         if counted.unmeasured:
             raise OSError(errno.EFBIG, counted.unmeasured, str(volume.path))
         used = counted.size
