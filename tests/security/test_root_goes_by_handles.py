@@ -81,7 +81,6 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "Ledger.write": ("Path.mkdir",),
         },
         "node/agent": {
-            "Agent.run": ("Path.mkdir",),
             "_sole": (
                 "open",
                 "os.open",
@@ -115,7 +114,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.mkdir",
                 "Path.rename",
             ),
-            "PodFolder.remove": ("Path.rename",),
+            "PodFolder.discard": ("Path.glob",),
+            "_discard": ("Path.rename",),
+            "discarded": ("Path.glob",),
             "pod_folders": ("Path.iterdir",),
             "write_whole": (
                 "Path.replace",

@@ -38,6 +38,7 @@ from pilothouse.node.addresses.network import Network
 from pilothouse.node.addresses.ranges import BadRange, NoBlock
 from pilothouse.node.agent import Agent, DataInUse
 from pilothouse.node.figures.pages import Figures
+from pilothouse.node.folder_removal import FolderRemoval
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.node.images.library import Library
 from pilothouse.node.installation import installation
@@ -53,6 +54,7 @@ from pilothouse.node.serving.sessions import Sessions
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.opening import open_volumes
 from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.volumes.tiers import tier_problem
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.surveying import survey_machine
 
@@ -156,6 +158,10 @@ def _rooms(agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures
 
 
 def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
+    """Raises ``StartError``, if a tier is not safe from other users."""
+    for name, folder in settings.tiers.items():
+        if problem := tier_problem(folder):
+            raise StartError(f"--tier {name}={folder}: {problem}")
     return open_volumes(
         api,
         node=settings.name,
@@ -182,6 +188,7 @@ async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volume
         addresses=_network(settings, api, clock, random.Random()),
         containers=containers,
         groups=groups,
+        removal=FolderRemoval(),
         survey=await survey_machine(settings.data / "survey", group),
     )
 
