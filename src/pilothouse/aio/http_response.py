@@ -53,7 +53,7 @@ class Source(Protocol):
         """Up to so many bytes, as soon as there are any; empty at the end."""
 
 
-class Response:
+class HTTPResponse:
     """The head of a response, and its body on the way."""
 
     def __init__(self, status: int, fields: Mapping[str, Sequence[str]], source: Source, rest: bytes) -> None:
@@ -91,7 +91,7 @@ class Response:
         return bytes(found[:limit])
 
 
-async def read_response(source: Source, *, max_head: int) -> Response:
+async def read_response(source: Source, *, max_head: int) -> HTTPResponse:
     """The next response that is no interim one. Raises ``HTTPResponseError``."""
     data = bytearray()
     interim = spent = 0
@@ -112,7 +112,7 @@ async def read_response(source: Source, *, max_head: int) -> Response:
         status, fields = _head(bytes(data[: end.start()]))
         del data[: end.end()]
         if status >= 200 or status == _SWITCHING:
-            return Response(status, fields, source, bytes(data))
+            return HTTPResponse(status, fields, source, bytes(data))
         interim += 1
         if interim > MAX_INTERIM:
             raise MalformedResponse(f"there are more than {MAX_INTERIM} interim (1xx) responses")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
-from pilothouse.aio.http_response import HTTPResponseError, Response, TruncatedResponse, read_response
+from pilothouse.aio.http_response import HTTPResponse, HTTPResponseError, TruncatedResponse, read_response
 from pilothouse.node.probe_connection import DialError, ReceivedTooMuch, ResultUnknown, connected
 
 _MOST_HEAD: Final = 16 * 1024
@@ -61,7 +61,7 @@ async def ask(get: Mapping[str, Any], host: str, port: int) -> tuple[bool, str]:
                 location = response.header("Location") if response.status in _REDIRECTS else ""
                 onward = _joined(url, location) if location else None
                 if onward is None:
-                    return await _judged(url, response)
+                    return await _judged(response)
             if urlsplit(location).scheme:
                 headers = [(name, value) for name, value in headers if name.lower() != "host"]
             url = onward
@@ -72,7 +72,7 @@ async def ask(get: Mapping[str, Any], host: str, port: int) -> tuple[bool, str]:
     return False, f'Get "{url}": stopped after {_MOST_REDIRECTS} redirects'
 
 
-async def _judged(url: _Url, response: Response) -> tuple[bool, str]:
+async def _judged(response: HTTPResponse) -> tuple[bool, str]:
     try:
         body = await response.read(_MOST_BODY)
     except TruncatedResponse as problem:

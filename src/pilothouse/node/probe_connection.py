@@ -48,7 +48,7 @@ class ReceivedTooMuch(Exception):
     """The peer has sent more than is taken."""
 
 
-class Connection:
+class ProbeConnection:
     """One to a container."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -105,11 +105,11 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(host: str, port: int, *, tls: bool = False) -> AsyncIterator[Connection]:
+async def connected(host: str, port: int, *, tls: bool = False) -> AsyncIterator[ProbeConnection]:
     """Raises ``DialError``, ``ResultUnknown``, and where TLS fails ``OSError`` and ``ReceivedTooMuch``."""
     reader, writer = await _dial(host, port)
     try:
-        connection = Connection(reader, writer)
+        connection = ProbeConnection(reader, writer)
         if tls:
             await connection.start_tls(host)
         yield connection
