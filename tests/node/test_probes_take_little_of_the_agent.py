@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
+import random
 import resource
 import socket
 import ssl
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import trustme
 from tests.kit.certificates import Authority
 from tests.node.stage import Stage, app, is_ready
 
@@ -119,6 +122,24 @@ async def test_a_handshake_without_end_is_left() -> None:
         port = server.sockets[0].getsockname()[1]
         outcome = await carried_out({"httpGet": {"port": port, "scheme": "HTTPS"}})
         assert (outcome.well, outcome.asked) == (False, True)
+
+
+async def test_a_server_chooses_no_numbers_for_the_handshake(tmp_path: Path) -> None:
+    """With DHE it may choose a prime, and one of 10,000 bits takes the client seconds. This one is smaller."""
+    prime = (random.Random(1).getrandbits(2048) | 1 << 2047 | 1).to_bytes(256, "big")
+    numbers = b"\x30\x82\x01\x08" + b"\x02\x82\x01\x01\x00" + prime + b"\x02\x01\x02"
+    file = tmp_path / "dh.pem"
+    encoded = base64.encodebytes(numbers).decode()
+    file.write_text(f"-----BEGIN DH PARAMETERS-----\n{encoded}-----END DH PARAMETERS-----\n")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    leaf = Authority.create(tmp_path).issuer.issue_cert("127.0.0.1", key_type=trustme.KeyType.RSA)
+    leaf.configure_cert(context)
+    context.load_dh_params(str(file))
+    for ciphers, well in (("ECDHE", True), ("DHE", False)):
+        context.set_ciphers(ciphers)
+        async with Server(b"HTTP/1.1 204 No Content\r\n\r\n").listening(context) as server:
+            assert (await asked(server, scheme="HTTPS")).well is well
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,13 @@ from tests.kit.kubectl import Kubectl, newest
 from tests.kit.stream_node import NAME, Plane, StreamNode
 from tests.kit.waiting import eventually
 
+from pilothouse.api.nouns import Node
 from pilothouse.apiserver.exchange import Chunk, Response, Streaming, Tunnel
 from pilothouse.apiserver.node_calls import NodeCalls
 from pilothouse.apiserver.node_endpoints import Endpoint
+from pilothouse.base.clock import SystemClock
 from pilothouse.meta.errors import StatusError
+from pilothouse.node.serving.certificate import ServingCertificate
 from pilothouse.pki.signers import serving_name
 
 ENOUGH = 25.0
@@ -208,11 +211,36 @@ async def test_what_is_between_server_and_node_is_no_answer(evil: HostileNode, s
         assert refused.value.code == 500
 
 
-async def test_a_path_that_a_node_does_not_have_is_not_found(
-    plane: Plane, node: StreamNode, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.fixture
+def kubectl(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
     home = tmp_path_factory.getbasetemp() / "kubectl-newest"
-    kubectl = Kubectl(newest(), plane.server.target.kubeconfig, home)
+    return Kubectl(newest(), plane.server.target.kubeconfig, home)
+
+
+async def test_a_path_that_a_node_does_not_have_is_not_found(kubectl: Kubectl, node: StreamNode) -> None:
     refused = await kubectl("get", "--raw", f"/api/v1/nodes/{NAME}/proxy/nowhere")
     assert "(NotFound)" in refused.err
     assert (await kubectl("get", "--raw", f"/api/v1/nodes/{NAME}/proxy/healthz")).ok() == "ok"
+
+
+async def test_a_node_chooses_no_numbers_for_the_handshake(
+    kubectl: Kubectl, plane: Plane, node: StreamNode
+) -> None:
+    """Below TLS 1.3 a server may choose a prime, and one of 10,000 bits takes its client seconds."""
+    keys = plane.node_kubeconfig.parent / "serving"
+    own = ServingCertificate(keys, NAME, ["127.0.0.1"], node.api, SystemClock(), authorities=b"")
+    context = own.context()
+    context.verify_mode, context.maximum_version = ssl.CERT_NONE, ssl.TLSVersion.TLSv1_2
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nheard")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+        port = {"Port": server.sockets[0].getsockname()[1]}
+        status = {"daemonEndpoints": {"kubeletEndpoint": port}}
+        await node.api.patch(Node, NAME, "", {"status": status}, subresource="status")
+        refused = await kubectl("get", "--raw", f"/api/v1/nodes/{NAME}/proxy/healthz")
+        assert "(ServiceUnavailable)" in refused.err
