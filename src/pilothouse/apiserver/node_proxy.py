@@ -15,7 +15,7 @@ from pilothouse.api.kubernetes.kubelet_paths import opens_session
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Answer
-from pilothouse.apiserver.node_calls import Nodes, NoSuchPage
+from pilothouse.apiserver.node_calls import Nodes
 from pilothouse.apiserver.node_endpoints import endpoint_of
 from pilothouse.apiserver.objects import Objects
 from pilothouse.meta import errors
@@ -53,7 +53,5 @@ class NodeProxy:
             raise errors.not_found("nodes", "", call.name)
         node = endpoint_of(codec.decode(found.value, found.revision))
         query = parse_qsl(call.request.query, keep_blank_values=True)
-        try:
-            return await self._nodes.read(node, path_at_node(call.request.path), query, ends=True)
-        except NoSuchPage as problem:
-            raise errors.StatusError(404, "NotFound", problem.message) from None
+        path = path_at_node(call.request.path)
+        return await self._nodes.read(node, path, query, ends=True, verbatim=True)

@@ -316,6 +316,11 @@ class Keeper:
         except OSError as problem:
             log.warning("pod %s/%s: %s", *self.pod.key, told(problem))
 
+    def _remember_address(self) -> None:
+        """For who ends the pod without an agent: its hooks are asked there."""
+        status = {**self.pod.status, "podIP": self._address}
+        self._folder.remember(Object(self.pod.noun, {**self.pod.tree, "status": status}))
+
     async def _prepare(self) -> None:
         try:
             other = self._predecessor(self.pod)
@@ -325,6 +330,7 @@ class Keeper:
                     f"waiting for the earlier pod of the same name (uid {other.pod.uid}) to end on this node",
                 )
             self._address = await self._means.parts.addresses.assign(self.pod)
+            self._write_down(self._remember_address)
             self._prepared = await self._means.parts.volumes.prepare(self.pod)
             self._hurdle = None
         except NotYet as why:
