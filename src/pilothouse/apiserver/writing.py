@@ -312,5 +312,8 @@ def reset_fields(call: Call) -> tuple[str, ...]:
     """Top-level fields that a write through this endpoint can't set, so that no one is credited with them."""
     kind = call.served.kind
     if call.subresource in ("status", "approval"):
-        return tuple(each for each in kind.schema.properties if each not in ("status", "apiVersion", "kind"))
+        taken = {"status", "apiVersion", "kind"}
+        if kind.status_metadata and call.subresource == "status":
+            taken.add("metadata")
+        return tuple(each for each in kind.schema.properties if each not in taken)
     return ("status",) if kind.status else ()

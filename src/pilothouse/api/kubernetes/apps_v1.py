@@ -85,6 +85,7 @@ def _stored_only() -> Iterator[Kind]:
         short_names=("deploy",),
         columns=workloads.DEPLOYMENT_COLUMNS,
         default=workloads.default_deployment,
+        status_metadata=("annotations",),
         validate=workloads.validate_deployment,
         unattended="no controller acts on Deployments yet: it is stored, and no pod comes of it",
         **replicated,
