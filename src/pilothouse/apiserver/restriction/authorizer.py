@@ -13,6 +13,8 @@ token of it that is not bound to a pilot's pod is worth nothing.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pilothouse.apiserver.authorization import MASTERS, NO_OPINION, Attributes, Decision
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.call import Call
@@ -75,11 +77,11 @@ class Restriction:
         elif self._is_pilot(identity):
             self._pilot_writes.check(identity, call, new, old)
 
-    def check_token_request(self, call: Call) -> None:
-        """403 for a token that a node may not have."""
+    def check_token_request(self, call: Call, request: Any) -> None:
+        """403 for a token that a node may not have. ``request`` is the decoded body."""
         identity = identify(call.request.user)
         if isinstance(identity, Node) and MASTERS not in call.request.user.groups:
-            self._node_writes.check_token_request(identity.name, call)
+            self._node_writes.check_token_request(identity.name, call, request)
 
     def _is_pilot(self, identity: Bound) -> bool:
         """With a Pilot of its pod's name, or a pod that waits for one."""
