@@ -21,7 +21,7 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import User
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.restriction.clusters import Pilots
-from pilothouse.apiserver.restriction.identity import Bound, Node, identify
+from pilothouse.apiserver.restriction.identity import Bound, Joining, Node, identify
 from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.restriction.node_claims import NodeClaims
 from pilothouse.apiserver.restriction.node_scope import NodeScope
@@ -54,7 +54,7 @@ class Restriction:
         identity = identify(user)
         if identity is None or MASTERS in user.groups:
             return False
-        return isinstance(identity, Node) or self._is_pilot(identity)
+        return isinstance(identity, Node) or (isinstance(identity, Bound) and self._is_pilot(identity))
 
     def decide(self, user: User, attributes: Attributes) -> Decision:
         identity = identify(user)
@@ -62,6 +62,8 @@ class Restriction:
             return NO_OPINION
         if isinstance(identity, Node):
             return self._node_scope.decide(identity.name, attributes)
+        if isinstance(identity, Joining):
+            return self._node_scope.decide_joining(identity.user, attributes)
         if not self._is_pilot(identity):
             return NO_OPINION
         pilot = self._pilots.find(identity.namespace, identity.pod)
@@ -74,7 +76,7 @@ class Restriction:
             return
         if isinstance(identity, Node):
             self._node_writes.check(identity.name, call, new, old)
-        elif self._is_pilot(identity):
+        elif isinstance(identity, Bound) and self._is_pilot(identity):
             self._pilot_writes.check(identity, call, new, old)
 
     def check_token_request(self, call: Call, request: Any) -> None:
