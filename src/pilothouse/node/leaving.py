@@ -33,7 +33,7 @@ from pilothouse.node.parts import Container, Containers
 from pilothouse.node.volumes.machine import mounts, under, unmount
 from pilothouse.node.volumes.memory import memory_of
 from pilothouse.supervise import records
-from pilothouse.supervise.cgroups import Group, GroupBusy
+from pilothouse.supervise.cgroups import Group, GroupBusy, remove_empty
 from pilothouse.supervise.containers import StillRunning
 from pilothouse.supervise.launching import Exit, LaunchError
 
@@ -155,6 +155,10 @@ class _Ending:
             await Group.holding(sorted(groups)).remove()
         except GroupBusy as problem:
             log.warning("%s", problem)
+            return
+        for group in groups:
+            # pilothouse/<node>/pods/<pod>/<container>
+            remove_empty(Path(group).parent.parent, 3)
 
     async def _running(self) -> tuple[dict[str, Container], list[BaseException]]:
         """What runs, and what keeps us from knowing of more."""
