@@ -114,7 +114,9 @@ def test_the_claims_of_agents_whose_data_is_gone_do_not_stay_for_ever(place: Pla
         gone.claim(place.pod(str(number), "gone"))
     for number in range(4):
         clear(place.pod(str(number), "gone"))
-    assert place.agent().claim(place.pod("1")).first == FIRST
+    agent = place.agent()
+    assert not list(place.claims.iterdir()), "and not only once there are no others"
+    assert agent.claim(place.pod("1")).first == FIRST
 
 
 @needs_root

@@ -80,6 +80,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/addresses/ledger": {
             "Ledger.write": ("Path.mkdir",),
         },
+        "node/leaving": {
+            "_pod_folders": ("Path.iterdir",),
+        },
         "node/agent": {
             "_sole": (
                 "open",
@@ -266,6 +269,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.write_text",
             ),
             "_removed": ("Path.rmdir",),
+            "remove_empty": ("Path.rmdir",),
             "release_processors": ("Path.write_text",),
         },
         "supervise/entering": {
@@ -326,6 +330,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             ),
         },
         "supervise/shim/view": {
+            "_make_folders": ("os.mkdir",),
             "_Tree._bind_all": (
                 "os.listdir",
                 "os.mkdir",
@@ -337,7 +342,6 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
             ),
             "_Tree._make_target": (
-                "os.makedirs",
                 "os.mkdir",
                 "os.open",
             ),
@@ -385,10 +389,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
                 "os.symlink",
             ),
-            "_Tree.make_home": (
-                "os.chown",
-                "os.makedirs",
-            ),
+            "_Tree.make_home": ("os.chown",),
         },
     },
 }

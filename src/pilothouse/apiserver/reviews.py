@@ -11,6 +11,7 @@ from pilothouse.apiserver.authorization import Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response, User
 from pilothouse.apiserver.negotiation import Endpoint, negotiate, transformed
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.apiserver.rbac.rules import Rule
 from pilothouse.apiserver.review_selectors import fields_asked, labels_asked
 from pilothouse.base.clock import Clock
@@ -46,12 +47,14 @@ class Reviews:
         holdings: Holdings,
         scopes: Scopes,
         clock: Clock,
+        large: LargeWrites,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._holdings = holdings
         self._scopes = scopes
         self._clock = clock
+        self._large = large
         self._answers: dict[str, Callable[[Call, Object], dict[str, Any]]] = {
             "SelfSubjectReview": self._self_subject,
             "SelfSubjectAccessReview": self._self_access,
@@ -63,14 +66,7 @@ class Reviews:
     async def create(self, call: Call) -> Response:
         """POST of a question: 201 and the same object with its status."""
         kind = call.served.kind
-        chosen = options.write_options(call.request, call.params, "CreateOptions")
-        body = decoding.read(call.request, native=True)
-        obj = ingest.take(kind, body, chosen.validation, call.request.warnings)
-        lifecycle.place(kind, obj["metadata"], call.namespace)
-        problems = [*kind.shape.validate(obj), *_unexpected_metadata(kind, obj["metadata"])]
-        problems = problems or [*kind.validate(obj, None)]
-        if problems:
-            raise ingest.invalid(kind, obj, problems)
+        obj = await self._large.run(call.request, lambda: self._take(call))
         if kind.name == "TokenReview":
             status = await self._token(obj["spec"])
         else:
@@ -80,6 +76,19 @@ class Reviews:
         answer = codec.dump({**obj, "metadata": metadata, "status": status})
         written = form.write(transformed(call.request, kind, form, answer, self._clock.now()))
         return Response(201, written, form.media)
+
+    def _take(self, call: Call) -> Object:
+        """The question in the body of a call, valid."""
+        kind = call.served.kind
+        chosen = options.write_options(call.request, call.params, "CreateOptions")
+        body = decoding.read(call.request, native=True)
+        obj = ingest.take(kind, body, chosen.validation, call.request.warnings)
+        lifecycle.place(kind, obj["metadata"], call.namespace)
+        problems = [*kind.shape.validate(obj), *_unexpected_metadata(kind, obj["metadata"])]
+        problems = problems or [*kind.validate(obj, None)]
+        if problems:
+            raise ingest.invalid(kind, obj, problems)
+        return obj
 
     def _self_subject(self, call: Call, review: Object) -> dict[str, Any]:
         return {"userInfo": user_info(call.request.user)}

@@ -178,7 +178,9 @@ class Writer:
 
     async def delete(self, call: Call) -> Response:
         """DELETE of an object."""
-        chosen = options.delete_options(call.request, call.params)
+        chosen = await self._large.run(
+            call.request, lambda: options.delete_options(call.request, call.params)
+        )
         self._admission.admit_delete(call)
         return self.respond_deleted(call, await self.remove(call, chosen), chosen)
 
@@ -191,7 +193,9 @@ class Writer:
 
     async def delete_each(self, call: Call, keys: list[str]) -> None:
         """DELETE of a collection: each object on its own, as if deleted by name. One that is gone is no failure."""
-        chosen = options.delete_options(call.request, call.params)
+        chosen = await self._large.run(
+            call.request, lambda: options.delete_options(call.request, call.params)
+        )
         kind = call.served.kind
         for key in keys:
             namespace, _, name = key.removeprefix(call.served.prefix()).rpartition("/")

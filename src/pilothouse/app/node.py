@@ -130,6 +130,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 raise StartError(str(problem)) from None
         if ends_pods:
             await end_all(settings.data, stop)
+            cgroups.find(_group(settings)).remove_empty()
 
 
 def _door(options: NodeOptions) -> socket.socket:
@@ -174,9 +175,14 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
     )
 
 
+def _group(settings: NodeSettings) -> str:
+    """The control group that holds those of all pods."""
+    return f"pilothouse/{settings.name}"
+
+
 async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volumes) -> Parts:
     """All that the agent is made of."""
-    group = f"pilothouse/{settings.name}"
+    group = _group(settings)
     groups = cgroups.find(group)
     try:
         groups.weigh(os.cpu_count() or 1)

@@ -14,9 +14,8 @@ Everything else is refused, whatever let it come this far.
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from pilothouse.apiserver import decoding
 from pilothouse.apiserver.authentication import AUDIENCE
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
@@ -104,9 +103,8 @@ class NodeWrites:
         if problem := self._claims.problem(node, new, old, peer=request.peer, alone=request.claims_alone):
             _refuse(call, new, problem)
 
-    def check_token_request(self, node: str, call: Call) -> None:
+    def check_token_request(self, node: str, call: Call, request: Any) -> None:
         """403 unless the token is bound to a pod of the node that runs under the account."""
-        request = decoding.read(call.request, native=True).value
         spec = request.get("spec") if isinstance(request, dict) else None
         if not isinstance(spec, dict):
             spec = {}  # What is wrong with it is for the mint to say; as it stands it is bound to nothing.

@@ -34,7 +34,7 @@ from pilothouse.client.rest import Api
 from pilothouse.node.addresses.cluster_ranges import ClusterRanges
 from pilothouse.node.addresses.host_ports import conflict, occupied, ports_of
 from pilothouse.node.addresses.iproute import IpRoute
-from pilothouse.node.addresses.ledger import Entry, Ledger
+from pilothouse.node.addresses.ledger import LEDGER, Entry, Ledger
 from pilothouse.node.addresses.names import HEADLESS, names_of
 from pilothouse.node.addresses.pod_files import PodFiles
 from pilothouse.node.addresses.ranges import LoopbackBlock, answers, is_ipv4, next_free, pod_range
@@ -50,7 +50,6 @@ from pilothouse.supervise.launching import Mount
 
 COMPONENT: Final = "kube-proxy"
 """By whom events are told: people look for this name."""
-LEDGER: Final = "addresses.json"
 AGAIN: Final = 10.0
 """Seconds after which routes and places that could not be had are looked at again, whether or not anything changed."""
 TOGETHER: Final = 0.05

@@ -84,10 +84,16 @@ class Runner:
                 return await self._grow(errand)
             case Modify():
                 return await self._modify(errand)
-            case Reclaim(volume):
-                return await self._reclaim(volume)
-            case Part(volume):
-                return await self._let_go(volume)
+            case Reclaim(volume) | Part(volume):
+                try:
+                    return await (
+                        self._reclaim(volume) if isinstance(errand, Reclaim) else self._let_go(volume)
+                    )
+                except StatusError as refusal:
+                    # Somebody else was faster: what is gone can't be deleted, nor is it this node's any more.
+                    if refusal.code in (403, 404, 409) and await self._is_gone(volume):
+                        return []
+                    raise
 
     async def complain(self, errand: Errand, problem: Exception) -> list[Object]:
         """Say on the claim, and in an event, what is wrong."""
@@ -104,7 +110,9 @@ class Runner:
                 self._tell(claim, "VolumeModifyFailed", message, True)
                 fields = claim_statuses.not_modified(claim.status, attributes, message, now)
             case Reclaim(volume) | Part(volume):
-                self._tell(volume, "VolumeFailedDelete", message, True)
+                # That somebody else wrote at the same moment is no failure: it is done again.
+                if not (isinstance(problem, StatusError) and problem.code == 409):
+                    self._tell(volume, "VolumeFailedDelete", message, True)
                 return []
         return [] if claim_statuses.says_so(claim.status, fields) else [await self._say(claim, fields)]
 
@@ -274,6 +282,10 @@ class Runner:
         await asyncio.to_thread(remove, folder)
         await self._api.delete(PersistentVolume, volume.name, uid=volume.uid)
         return await self._let_go(volume)
+
+    async def _is_gone(self, volume: Object) -> bool:
+        fresh = await self._api.find(PersistentVolume, volume.name)
+        return fresh is None or fresh.uid != volume.uid
 
     async def _let_go(self, volume: Object) -> list[Object]:
         """Take our finalizer away."""
