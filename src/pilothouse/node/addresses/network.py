@@ -8,8 +8,8 @@
 What is not known is not undone: as long as a cache has not been filled, the files, routes and listening places of before stay. The
 kernel's routes and a pod's files outlive the agent; the forwarding of services does not, and begins again with the next.
 
-Everything that is wrong is in ``problems``, for people; what keeps pods of other machines from being reached is the Node's condition
-``NetworkUnavailable``.
+Everything that is wrong is in ``problems``, for people; what keeps this node's own range from answering is the Node's condition
+``NetworkUnavailable``. What other nodes claim never is: each could keep pods from all others, and so draw them to itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
 from pilothouse.node.addresses.cluster_ranges import ClusterRanges
 from pilothouse.node.addresses.host_ports import conflict, occupied, ports_of
-from pilothouse.node.addresses.iproute import IpRoute
+from pilothouse.node.addresses.iproute import IpRoute, RouteProblem
 from pilothouse.node.addresses.ledger import Entry, Ledger
 from pilothouse.node.addresses.names import HEADLESS, names_of
 from pilothouse.node.addresses.pod_files import PodFiles
@@ -95,7 +95,7 @@ class Network:
         self._changed = asyncio.Event()
         self._plan = Plan()
         self._settled_plan: Plan | None = None
-        self._route_problems: list[str] = []
+        self._route_problems: list[RouteProblem] = []
         self._unserved: list[tuple[Object, str]] = []
         self._settle_problem = ""
         self._told: set[str] = set()
@@ -171,7 +171,7 @@ class Network:
         self._settled_plan = None
         await self._route()
         if not answers(address):
-            why = "; ".join(self._route_problems) or f"{address} is no address of this machine"
+            why = "; ".join(self._own_route_problems()) or f"{address} is no address of this machine"
             raise AddressNotReady("NoAddress", why)
 
     async def _names_known(self) -> None:
@@ -202,13 +202,19 @@ class Network:
 
     def condition(self) -> Mapping[str, str]:
         """The Node's condition ``NetworkUnavailable``, without times."""
-        wrong = [*self._plan.problems, *self._route_problems]
+        wrong = [*self._plan.problems, *self._own_route_problems()]
         return {
             "type": "NetworkUnavailable",
             "status": "True" if wrong else "False",
             "reason": "NoRoutes" if wrong else "RoutesCreated",
             "message": "; ".join(wrong) if wrong else f"pods have addresses of {self._network}",
         }
+
+    def _own_route_problems(self) -> list[str]:
+        """Why what should answer here does not. Routes to other machines are as those say, and no matter of this one."""
+        return list(
+            dict.fromkeys(each.message for each in self._route_problems if each.network in self._plan.local)
+        )
 
     # How it follows the API
 
@@ -260,13 +266,19 @@ class Network:
             if problem not in self._told:
                 log.warning("%s", problem)
                 if about is not None:
-                    self._events.tell(about, "NotForwarded", problem, warning=True)
+                    reason = "NotRouted" if about.kind == Node.kind else "NotForwarded"
+                    self._events.tell(about, reason, problem, warning=True)
         self._told = set(complaints)
 
     def _complaints(self) -> Iterator[tuple[str, Object | None]]:
         """Each problem as a sentence, and whom it concerns."""
-        for problem in (*self._plan.problems, *self._route_problems, *self._plan.refused):
+        for problem in (*self._plan.problems, *self._own_route_problems()):
             yield problem, None
+        for each in self._plan.warnings:
+            yield each.message, self._nodes.cache.get("", each.node)
+        for network, problem in self._route_problems:
+            if network not in self._plan.local:
+                yield problem, self._nodes.cache.get("", self._plan.owners.get(network, ""))
         if self._settle_problem:
             yield self._settle_problem, None
         pods = {pod.key: pod for pod in self._pods.values()}
@@ -275,9 +287,12 @@ class Network:
             yield message, self._services.cache.get(*place) if owner.kind == "Service" else pods.get(place)
         for service, message in self._unserved:
             yield message, service
-        for each in (self._services, self._slices, self._nodes):
-            if each.problem:
-                yield f"names, services and routes may be behind: {each.noun.resource}: {each.problem}", None
+        for informer in (self._services, self._slices, self._nodes):
+            if informer.problem:
+                yield (
+                    f"names, services and routes may be behind: {informer.noun.resource}: {informer.problem}",
+                    None,
+                )
 
     async def _name(self) -> None:
         """Have every pod's hosts file say what is known."""
