@@ -210,8 +210,10 @@ def _authorities_page(identity: Identity) -> Page:
 
 
 def _network_page(options: ApiServerOptions) -> Page:
-    """What nodes may see: where the ranges of all nodes' pods lie, so that they route no others."""
-    told = msgspec.json.encode(NetworkPage(tuple(map(str, options.cluster_ranges))))
+    """What nodes may see: where the ranges of all nodes' pods lie, and services, so that they route and listen at no others."""
+    told = msgspec.json.encode(
+        NetworkPage(tuple(map(str, options.cluster_ranges)), (str(options.service_addresses),))
+    )
 
     async def page(request: Request) -> Answer:
         return Response(200, told)

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from random import Random
 from typing import Final
 from urllib.parse import urlsplit
@@ -40,8 +41,9 @@ from pilothouse.node.addresses.pod_files import PodFiles
 from pilothouse.node.addresses.ranges import LoopbackBlock, answers, is_ipv4, next_free, pod_range
 from pilothouse.node.addresses.routes import Plan, internal_address, planned
 from pilothouse.node.parts import AddressNotReady
-from pilothouse.node.services.backends import backends, reachable, unserved
+from pilothouse.node.services.backends import At, backends, misplaced, reachable, service_places, unserved
 from pilothouse.node.services.budget import Budget
+from pilothouse.node.services.listening_sockets import listening_sockets, users_at
 from pilothouse.node.services.proxy import Proxy
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.telling import Events
@@ -97,6 +99,8 @@ class Network:
         self._settled_plan: Plan | None = None
         self._route_problems: list[RouteProblem] = []
         self._unserved: list[tuple[Object, str]] = []
+        self._occupied: dict[tuple[str, str], tuple[Object, str]] = {}
+        """Services that somebody else answers for on this machine, by namespace and name, each with a sentence about it."""
         self._settle_problem = ""
         self._told: set[str] = set()
 
@@ -254,9 +258,10 @@ class Network:
             self._block.close()
 
     async def _settle(self) -> None:
-        await self._name()
         await self._route()
         await self._serve()
+        # Last: no name is to lead to a place that somebody else has.
+        await self._name()
         self._tell()
 
     def _tell(self) -> None:
@@ -282,10 +287,10 @@ class Network:
         if self._settle_problem:
             yield self._settle_problem, None
         pods = {pod.key: pod for pod in self._pods.values()}
-        for owner, message in self._proxy.problems.values():
+        for owner, message, _ in self._proxy.problems.values():
             place = (owner.namespace, owner.name)
             yield message, self._services.cache.get(*place) if owner.kind == "Service" else pods.get(place)
-        for service, message in self._unserved:
+        for service, message in (*self._unserved, *self._misplaced(), *self._occupied.values()):
             yield message, service
         for informer in (self._services, self._slices, self._nodes):
             if informer.problem:
@@ -298,7 +303,8 @@ class Network:
         """Have every pod's hosts file say what is known."""
         if not _filled(self._services, self._slices):
             return
-        if self._files.know(names_of(self._services.cache.list(), self._reachable_slices())):
+        named = [one for one in self._forwarded() if one.key not in self._occupied]
+        if self._files.know(names_of(named, self._reachable_slices())):
             self._behind |= self._pods.keys()
         while self._behind:
             uid = self._behind.pop()
@@ -320,7 +326,7 @@ class Network:
             self._plan = Plan(local=frozenset({str(own)}))
             self._route_problems = await self._ip.add(self._plan)
             return
-        addresses = {str(one.spec.get("clusterIP") or "") for one in self._services.cache.list()}
+        addresses = {str(one.spec.get("clusterIP") or "") for one in self._forwarded()}
         plan = planned(
             self._nodes.cache.list(),
             me=self._settings.name,
@@ -339,7 +345,7 @@ class Network:
     async def _serve(self) -> None:
         if not _filled(self._services, self._slices):
             return
-        services = self._services.cache.list()
+        services = self._forwarded()
         addresses = list(dict.fromkeys((self._settings.address, "127.0.0.1")))
         table = backends(
             services,
@@ -350,6 +356,37 @@ class Network:
         )
         await self._proxy.settle(table)
         self._unserved = unserved(services)
+        self._occupied = await self._occupied_services(services)
+
+    def _forwarded(self) -> list[Object]:
+        """Services with addresses that a service can have, and those without any."""
+        wrong = {service.key for service, _ in self._misplaced()}
+        return [one for one in self._services.cache.list() if one.key not in wrong]
+
+    def _misplaced(self) -> list[tuple[Object, str]]:
+        own = (self._settings.address, "127.0.0.1")
+        return misplaced(
+            self._services.cache.list(),
+            ranges=self._cluster.services,
+            taken=(self._network, *(IPv4Network(IPv4Address(each)) for each in own if is_ipv4(each))),
+        )
+
+    async def _occupied_services(
+        self, services: Sequence[Object]
+    ) -> dict[tuple[str, str], tuple[Object, str]]:
+        """Those that a program of another user answers for, on one of their ports. Root's are not meant, nor this user's: another
+        agent does the same as this one."""
+        ours, in_use = self._proxy.listening, self._proxy.in_use
+        places = {at: one for one in services for at in service_places(one) if at not in ours}
+        if not places:
+            return {}
+        sockets = await asyncio.to_thread(listening_sockets)
+        trusted = {0, os.geteuid()}
+        return {
+            service.key: (service, _occupied(service, at))
+            for at, service in places.items()
+            if not (users := users_at(*at, sockets)) <= trusted or (not users and at in in_use)
+        }
 
     def _reachable_slices(self) -> list[Object]:
         elsewhere = {
@@ -358,6 +395,14 @@ class Network:
             if node.name != self._settings.name and internal_address(node) != self._settings.address
         }
         return reachable(self._slices.cache.list(), elsewhere=elsewhere)
+
+
+def _occupied(service: Object, at: At) -> str:
+    return (
+        f"service {service.namespace}/{service.name}: a program of another user has {at.address}:{at.port}, or that port of all "
+        f"addresses (0.0.0.0), so the name is left out of pods' /etc/hosts; end that program, have it listen on its pod's address, "
+        f"or give the service another port"
+    )
 
 
 def _filled(*informers: Informer) -> bool:

@@ -5,4 +5,5 @@ budget      how many places are listened at, and whose
 balancing   which endpoint a connection gets
 forwarding  bytes from one connection to the other
 proxy       listens where ``backends`` says, and nowhere else
+listening_sockets  who else listens on this machine
 """

@@ -41,6 +41,8 @@ class Problem(NamedTuple):
 
     owner: Owner
     message: str
+    in_use: bool = False
+    """Whether another program has it."""
 
 
 class Proxy:
@@ -67,6 +69,11 @@ class Proxy:
     def connections(self) -> int:
         """Open at this time."""
         return len(self._live)
+
+    @property
+    def in_use(self) -> frozenset[At]:
+        """What another program has."""
+        return frozenset(at for at, problem in self.problems.items() if problem.in_use)
 
     async def settle(self, table: Mapping[At, Backend]) -> None:
         """Listen at the places of this table and no others."""
@@ -96,7 +103,7 @@ class Proxy:
             server = await self._server(at, backend.owner.namespace)
         except OSError as problem:
             said = f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
-            self.problems[at] = Problem(backend.owner, said)
+            self.problems[at] = Problem(backend.owner, said, problem.errno == errno.EADDRINUSE)
             return
         self.problems.pop(at, None)
         self._servers[at] = server
