@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import os
 import signal
+import socket
 
 import pytest
 from tests.kit.planes import UpPlane
@@ -152,3 +156,34 @@ def _so(plane: UpPlane, moment: str, pid: int) -> bool:
         return bool(plane.report["pid"] == pid and MOMENTS[moment](plane))
     except FileNotFoundError:
         return False
+
+
+async def test_nobody_has_the_port_of_a_role_while_it_is_started_again(plane: UpPlane) -> None:
+    """As a pod on the same network would: it binds in a loop, and would keep the role from ever coming back."""
+    [node] = json.loads((await plane.kubectl("get", "nodes", "-o", "json")).ok())["items"]
+    ports = {
+        "apiserver": int(plane.report["url"].rpartition(":")[2]),
+        "node": node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"],
+    }
+    killed = {name: plane.role(name)["pid"] for name in ports}
+    for pid in killed.values():
+        os.kill(pid, signal.SIGKILL)
+    tries, had = 0, []
+
+    async def back() -> bool:
+        nonlocal tries
+        for host, port in itertools.product(("127.0.0.1", "0.0.0.0"), ports.values()):
+            with socket.socket() as squatter:
+                squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tries += 1
+                with contextlib.suppress(OSError):
+                    squatter.bind((host, port))
+                    had.append((host, port))
+        roles = [plane.role(name) for name in ports]
+        return all(role["pid"] != killed[role["name"]] and role["state"] == "running" for role in roles)
+
+    await eventually(back)
+    assert had == [], f"{len(had)} of {tries}"
+    await node_is_ready(plane)
+    [node] = json.loads((await plane.kubectl("get", "nodes", "-o", "json")).ok())["items"]
+    assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == ports["node"]

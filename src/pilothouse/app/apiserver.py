@@ -35,6 +35,7 @@ from pilothouse.apiserver.node_calls import NodeCalls
 from pilothouse.app import addresses, admission_control, auditing, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
+from pilothouse.app.inherited_sockets import inherited_sockets
 from pilothouse.app.keeping import key_store, opened_store, serve_maintenance, warn_of_missing_keys
 from pilothouse.app.lifeline import stop_when_closed
 from pilothouse.app.monitoring import Monitoring
@@ -183,6 +184,8 @@ def _peers(
 
 
 async def _listen(edge: Edge, options: ApiServerOptions, tls: ssl.SSLContext) -> int:
+    if options.listen_fds:
+        return await edge.listen_on(inherited_sockets(options.listen_fds), tls)
     try:
         return await edge.listen(options.host, options.port, tls)
     except OSError as problem:

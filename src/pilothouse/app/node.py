@@ -24,6 +24,7 @@ import pilothouse
 from pilothouse.aio.interrupting import unless
 from pilothouse.aio.together import together
 from pilothouse.app import memory
+from pilothouse.app.inherited_sockets import inherited_sockets
 from pilothouse.app.leaving import end_all
 from pilothouse.app.lifeline import when_closed
 from pilothouse.app.open_files import raise_open_files
@@ -46,6 +47,7 @@ from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
 from pilothouse.node.serving.callers import Callers
 from pilothouse.node.serving.certificate import ServingCertificate
+from pilothouse.node.serving.listener import Listener
 from pilothouse.node.serving.pages import Pages
 from pilothouse.node.serving.programs import ContainerPrograms
 from pilothouse.node.serving.server import Rooms, listening, serving
@@ -74,6 +76,8 @@ class NodeOptions:
     joined: NodeIdentity | None = None
     """The files of a machine that joined, which the node itself renews."""
     lifeline: int | None = None
+    listen_fd: int | None = None
+    """A socket that listens already, of whoever looks after the node; None to open one here."""
 
 
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
@@ -84,6 +88,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     memory.settle_later(loop)
     stop = Stop.on_signals(loop)
     ends_pods = options.settings.stop_pods
+    listeners: list[Listener] = []
 
     def leave_pods() -> None:
         nonlocal ends_pods
@@ -93,7 +98,9 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     loop.add_signal_handler(signal.SIGUSR1, leave_pods)
     if options.lifeline is not None:
         # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
-        when_closed(options.lifeline, leave_pods)
+        when_closed(
+            options.lifeline, leave_pods, is_well=lambda: not any(each.is_deaf() for each in listeners)
+        )
     clock, door = SystemClock(), _door(options)
     settings = msgspec.structs.replace(
         options.settings,
@@ -114,7 +121,9 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         parts = await _parts(settings, api, clock, volumes)
         agent = Agent(api, settings, parts, clock, random.Random())
         figures = Figures(settings.name, agent.whereabouts, parts.groups, volumes)
-        async with serving(door, certificate.context(), _rooms(agent, settings, api, clock, figures)):
+        rooms = _rooms(agent, settings, api, clock, figures)
+        async with serving(door, certificate.context(), rooms) as listener:
+            listeners.append(listener)
             work = {
                 "agent": agent.run(),
                 "serving certificate": certificate.run(),
@@ -126,12 +135,16 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 await unless(together(work), stop.asked.wait())
             except DataInUse as problem:
                 raise StartError(str(problem)) from None
+            finally:
+                listeners.clear()
         if ends_pods:
             await end_all(settings.data, stop)
 
 
 def _door(options: NodeOptions) -> socket.socket:
     """Where the node's own server is to be found. Raises ``StartError``."""
+    if options.listen_fd is not None:
+        return inherited_sockets((options.listen_fd,))[0]
     try:
         return listening(options.host, options.settings.port)
     except OSError as problem:
