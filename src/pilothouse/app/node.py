@@ -45,6 +45,7 @@ from pilothouse.node.installation import installation
 from pilothouse.node.machine import look
 from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
+from pilothouse.node.services.socket_store import SocketStore
 from pilothouse.node.serving.callers import Callers
 from pilothouse.node.serving.certificate import ServingCertificate
 from pilothouse.node.serving.listener import Listener
@@ -78,6 +79,8 @@ class NodeOptions:
     lifeline: int | None = None
     listen_fd: int | None = None
     """A socket that listens already, of whoever looks after the node; None to open one here."""
+    socket_store_fds: tuple[int, ...] = ()
+    """Both ends of a socket pair that keeps listening sockets while the node is started again; none to keep none."""
 
 
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
@@ -118,7 +121,8 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             authorities=options.access.authority + b"\n" + options.client_authorities,
         )
         volumes = _volumes(settings, api, clock)
-        parts = await _parts(settings, api, clock, volumes)
+        store = _socket_store(options.socket_store_fds)
+        parts = await _parts(settings, api, clock, volumes, store)
         agent = Agent(api, settings, parts, clock, random.Random())
         figures = Figures(settings.name, agent.whereabouts, parts.groups, volumes)
         rooms = _rooms(agent, settings, api, clock, figures)
@@ -181,7 +185,9 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
     )
 
 
-async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volumes) -> Parts:
+async def _parts(
+    settings: NodeSettings, api: Api, clock: Clock, volumes: Volumes, store: SocketStore | None
+) -> Parts:
     """All that the agent is made of."""
     group = f"pilothouse/{settings.name}"
     groups = cgroups.find(group)
@@ -192,16 +198,25 @@ async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volume
     return Parts(
         images=Library(settings.data / "images", clock, seen=(*installation(), *map(str, settings.exposed))),
         volumes=volumes,
-        addresses=_network(settings, api, clock, random.Random()),
+        addresses=_network(settings, api, clock, random.Random(), store),
         containers=containers,
         groups=groups,
         survey=await survey_machine(settings.data / "survey", group),
     )
 
 
-def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random) -> Network:
+def _socket_store(descriptors: tuple[int, ...]) -> SocketStore | None:
+    if not descriptors:
+        return None
+    writing, reading = descriptors
+    return SocketStore(socket.socket(fileno=writing), socket.socket(fileno=reading))
+
+
+def _network(
+    settings: NodeSettings, api: Api, clock: Clock, rng: random.Random, store: SocketStore | None
+) -> Network:
     try:
-        return Network.open(settings, api, clock, rng)
+        return Network.open(settings, api, clock, rng, store)
     except (BadRange, BadLedger, NoBlock) as problem:
         raise StartError(str(problem)) from None
     except OSError as problem:

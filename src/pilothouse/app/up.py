@@ -127,6 +127,8 @@ class _Up:
             "apiserver": _bound("apiserver", options.host, options.port),
             "node": _bound("node", options.host, 0, family=_family(options.host))[:1],
         }
+        self._store = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        """Where the node keeps the listening sockets of services while it is started again."""
         common: _Common = {"inherits": (lock,), "liveness": options.liveness}
         roles = (
             Role("apiserver", self._server_argv, **self._with_sockets("apiserver", common)),
@@ -166,7 +168,7 @@ class _Up:
             asked.cancel()
             if stop.asked.is_set() and not self._wishes.keep and not self._keepers["node"].ended_well:
                 await self._end_pods(stop)
-            for each in (*self._sockets["apiserver"], *self._sockets["node"]):
+            for each in (*self._sockets["apiserver"], *self._sockets["node"], *self._store):
                 each.close()
         for end in ended:
             if end is not None:
@@ -253,11 +255,13 @@ class _Up:
             *("--name", self._options.node, "--stop-pods"),
             *self._options.node_flags,
             *flags_of(self._sockets["node"]),
+            *(word for each in self._store for word in ("--socket-store-fd", str(each.fileno()))),
         )
 
     def _with_sockets(self, role: str, common: _Common) -> _Common:
         """What a role has in common with the others, and its sockets."""
-        own = (each.fileno() for each in self._sockets[role])
+        held = (*self._sockets[role], *(self._store if role == "node" else ()))
+        own = (each.fileno() for each in held)
         return {"inherits": (*common["inherits"], *own), "liveness": common["liveness"]}
 
     # What others see

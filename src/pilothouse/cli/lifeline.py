@@ -1,4 +1,4 @@
-"""``--lifeline`` and ``--listen-fd``: the flags by which ``up`` holds on to the roles that it runs. People have no use for them."""
+"""``--lifeline``, ``--listen-fd`` and ``--socket-store-fd``: the flags by which ``up`` holds on to the roles that it runs. People have no use for them."""
 
 from __future__ import annotations
 
@@ -15,3 +15,10 @@ def lifeline_flag(command: Command) -> Command:
 def listen_fd_flag(command: Command) -> Command:
     """Descriptors of sockets that listen already, in place of ``--listen``: see ``app.inherited_sockets``."""
     return click.option("--listen-fd", "listen_fds", type=int, multiple=True, hidden=True)(command)
+
+
+def socket_store_flag(command: Command) -> Command:
+    """Both ends of a socket pair, one after the other: see ``node.services.socket_store``."""
+    return click.option("--socket-store-fd", "socket_store_fds", type=int, multiple=True, hidden=True)(
+        command
+    )

@@ -211,4 +211,5 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         joined=joined,
         lifeline=lifeline,
         listen_fd=next(iter(flags.get("listen_fds", ())), None),
+        socket_store_fds=flags.get("socket_store_fds", ()),
     )

@@ -45,6 +45,7 @@ from pilothouse.node.services.backends import At, backends, misplaced, reachable
 from pilothouse.node.services.budget import Budget
 from pilothouse.node.services.listening_sockets import listening_sockets, users_at
 from pilothouse.node.services.proxy import Proxy
+from pilothouse.node.services.socket_store import SocketStore
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.telling import Events
 from pilothouse.runtime.telling import Teller
@@ -76,8 +77,9 @@ class Network:
         *,
         block: LoopbackBlock | None,
         ledger: Ledger,
+        store: SocketStore | None = None,
     ) -> None:
-        """``block`` holds the network on loopback; None for a range of the node's own."""
+        """``block`` holds the network on loopback; None for a range of the node's own. ``store`` keeps services' places over agents."""
         self._settings = settings
         self._network = network
         self._block = block
@@ -85,7 +87,7 @@ class Network:
         self._files = PodFiles(settings.pods)
         self._ip = IpRoute()
         self._cluster = ClusterRanges(api, clock)
-        self._proxy = Proxy(clock, rng, Budget.of_this_process())
+        self._proxy = Proxy(clock, rng, Budget.of_this_process(), store)
         self._events = Events(api, Teller(component=COMPONENT, host=settings.name), clock)
         self._informers = Informers(api, rng, clock)
         self._services = self._informers.get(Service)
@@ -105,7 +107,9 @@ class Network:
         self._told: set[str] = set()
 
     @classmethod
-    def open(cls, settings: NodeSettings, api: Api, clock: Clock, rng: Random) -> Network:
+    def open(
+        cls, settings: NodeSettings, api: Api, clock: Clock, rng: Random, store: SocketStore | None = None
+    ) -> Network:
         """Raises ``BadRange``, ``BadLedger`` or ``NoBlock``."""
         ledger = Ledger.read(settings.data / LEDGER)
         for uid in tuple(ledger.entries):
@@ -117,7 +121,7 @@ class Network:
         else:
             block = LoopbackBlock.claim(preferred=ledger.network, data=settings.data)
             network = block.network
-        return cls(settings, api, network, clock, rng, block=block, ledger=ledger)
+        return cls(settings, api, network, clock, rng, block=block, ledger=ledger, store=store)
 
     # What pods have
 
