@@ -213,4 +213,6 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         client_authorities=read_file(flags["client_ca_file"]) if flags["client_ca_file"] else b"",
         joined=joined,
         lifeline=lifeline,
+        listen_fd=next(iter(flags.get("listen_fds", ())), None),
+        socket_store_fds=flags.get("socket_store_fds", ()),
     )
