@@ -49,7 +49,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
         "node/id_ranges": {
             "IdRanges._numbers": ("os.listdir",),
-            "IdRanges.claim": ("open",),
+            "_write": ("open",),
         },
         "node/images/unpacking": {
             "_listed": ("os.listdir",),

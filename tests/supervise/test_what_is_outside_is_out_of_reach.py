@@ -17,6 +17,8 @@ SCOPED = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 6
 needs_scopes = pytest.mark.skipif(
     not SCOPED, reason="abstract sockets are scoped by Landlock since Linux 6.12"
 )
+KEY_CALLS = {"x86_64": (248, 250), "aarch64": (217, 219)}
+"""The numbers of add_key and keyctl."""
 SEEN = with_mounts(PLAIN_VIEW, machine=INSTALLATION)
 
 _CONNECT = """
@@ -133,3 +135,32 @@ async def test_nothing_that_it_starts_with_is_open(views: Box) -> None:
     )
     await container.exited()
     assert views.output(container) == []
+
+
+_SEARCH = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+found = libc.syscall({keyctl}, 10, -3, b"user", sys.argv[1].encode(), 0)
+print("found" if found >= 0 else "not found")
+"""
+
+
+@pytest.mark.skipif(
+    os.uname().machine not in KEY_CALLS, reason="the numbers of the calls are of other machines"
+)
+async def test_keys_of_the_agents_session_reach_no_shim_nor_what_it_starts(bare: Box, tmp_path: Path) -> None:
+    """A container without a view takes over the shim's session keyring, as helpers that enter a container do."""
+    add_key, keyctl = KEY_CALLS[os.uname().machine]
+    libc = ctypes.CDLL(None, use_errno=True)
+    name = f"pilothouse-test-{tmp_path}"
+    key = libc.syscall(add_key, b"user", name.encode(), b"secret", ctypes.c_size_t(6), -3)
+    if key < 0:
+        pytest.skip(f"no keys here: {os.strerror(ctypes.get_errno())}")
+    try:
+        search = _SEARCH.format(keyctl=keyctl)
+        here = do(sys.executable, "-c", search, name)
+        container = await bare.run(sys.executable, "-c", search, name)
+        await container.exited()
+        assert (here.stdout, bare.output(container)) == ("found\n", ["not found"])
+    finally:
+        libc.syscall(keyctl, 9, key, -3)

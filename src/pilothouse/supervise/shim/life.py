@@ -35,6 +35,8 @@ LOCK_SECONDS = 2.0
 
 def main() -> None:
     """Arguments: the folder. Standard input: the launch, marshalled."""
+    # The agent's keys are for nobody who is started from here: neither the program nor a helper that enters the container.
+    kernel.join_session_keyring()
     launch: LaunchShape = marshal.loads(_read_all(0))
     if launch["open_files"]:
         # Ours too, and so that of everything that is started here.

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
     from pilothouse.supervise.shim.shapes import IdsShape, UserShape
 
+OWNERS = 0x80000000
+"""The first of the 65,536 ids that own user namespaces: one for each range of ids that a pod can have. None of them is in any pod.
+
+The owner of a user namespace has every right over it from outside. Were it an id of the pod itself, a program outside that got this id, by
+a set-user-id file that an earlier pod with the same range left behind, would be root over the pod.
+"""
+
 NAMESPACES = (
     kernel.CLONE_NEWNS
     | kernel.CLONE_NEWUTS
@@ -37,7 +44,7 @@ def make_user_namespace(ids: IdsShape) -> int:
     if (pid := os.fork()) == 0:
         try:
             os.close(end)
-            _own_as(ids["first"])
+            _own_as(OWNERS + ids["first"] // 65536)
             kernel.unshare(kernel.CLONE_NEWUSER)
             os.write(entered, b"+")
             os.read(ended, 1)  # Until its other end is closed, by us or by our death.
