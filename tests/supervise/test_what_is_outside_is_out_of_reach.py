@@ -105,6 +105,20 @@ async def test_terminals_of_others_are_not_there(views: Box) -> None:
         os.close(slave)
 
 
+async def test_one_container_does_not_take_all_terminals_of_the_machine(views: Box) -> None:
+    program = """
+import os
+taken = []
+try:
+    while len(taken) < 300:
+        taken.append(os.open("/dev/ptmx", os.O_RDWR))
+except OSError as error:
+    print(error.strerror)
+print(len(taken))
+"""
+    assert await inside(views, program) == ["No space left on device", "64"]
+
+
 @needs_ordinary_user  # Root without a user namespace could do worse; with one, the interpreter is nobody's of it.
 async def test_the_interpreter_that_started_it_cant_be_taken_from_other_containers(views: Box) -> None:
     """By this name a program gets what it was started by, on the machine's own mount, and may be its owner to the kernel."""
@@ -161,6 +175,6 @@ async def test_keys_of_the_agents_session_reach_no_shim_nor_what_it_starts(bare:
         here = do(sys.executable, "-c", search, name)
         container = await bare.run(sys.executable, "-c", search, name)
         await container.exited()
-        assert (here.stdout, bare.output(container)) == ("found\n", ["not found"])
+        assert (here, bare.output(container)) == ("found\n", ["not found"])
     finally:
         libc.syscall(keyctl, 9, key, -3)
