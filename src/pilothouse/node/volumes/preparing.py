@@ -245,6 +245,8 @@ class Volumes:
 
     def _write(self, pod: Object, volume: Tree, files: Mapping[str, File]) -> Prepared:
         secret = any(kind in ("secret", "serviceAccountToken") for kind, _ in sources_of(volume))
+        if secret:
+            self._memory.reserve(pod.uid, volume["name"], (len(file.content) for file in files.values()))
         above = self._memory.folder(pod.uid) if secret else self._settings.pods / pod.uid / "volumes"
         owner = Owner(ownership.user_of(pod), ownership.group_of(pod)) if self._settings.root else Owner()
         self._exchanges += 1
