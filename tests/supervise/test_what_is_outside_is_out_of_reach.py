@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import INSTALLATION, PLAIN_VIEW, Box, needs_ordinary_user, with_mounts
 
+from pilothouse.supervise.launching import User
+
 SCOPED = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 6
 """Whether this kernel's Landlock can tell abstract sockets apart."""
 needs_scopes = pytest.mark.skipif(
@@ -117,6 +119,31 @@ except OSError as error:
 print(len(taken))
 """
     assert await inside(views, program) == ["No space left on device", "64"]
+
+
+@needs_ordinary_user  # Root's are the machine's: see test_ids_of_its_own.py.
+@pytest.mark.parametrize("entered", [False, True], ids=["its-program", "entered"])
+async def test_what_is_read_only_stays_so_whatever_capabilities_it_has(views: Box, entered: bool) -> None:
+    attempts = ("mount -o remount,bind,rw /usr", "umount /proc/keys", "umount /dev/null", "umount -l /usr")
+    script = "; ".join(f"{each} 2>/dev/null && echo 'did {each}'" for each in attempts)
+    script += "; grep CapEff /proc/self/status; mount -t tmpfs none /mnt && echo mounts of its own"
+    said = await as_entered(views, script) if entered else await as_program(views, script)
+    assert int(said[0].split()[1], 16) >> 21 & 1, "with CAP_SYS_ADMIN"
+    assert said[1:] == ["mounts of its own"]
+
+
+async def as_program(box: Box, script: str) -> list[str]:
+    container = await box.shell(script, user=User(0, 0))
+    await container.exited()
+    return box.output(container)
+
+
+async def as_entered(box: Box, script: str) -> list[str]:
+    container = await box.run("sleep", "1000", user=User(0, 0))
+    entered = await container.enter(["sh", "-c", script])
+    said = (await entered.stdout.read()).decode()
+    await entered.close()
+    return said.splitlines()
 
 
 @needs_ordinary_user  # Root without a user namespace could do worse; with one, the interpreter is nobody's of it.

@@ -21,7 +21,12 @@ from pilothouse.supervise.shim import becoming, kernel, view
 from pilothouse.supervise.shim.following import Program, follow, oom_kills
 from pilothouse.supervise.shim.isolation import isolate_interpreter
 from pilothouse.supervise.shim.logs import Files
-from pilothouse.supervise.shim.namespaces import enter_namespaces, enter_user_namespace, make_user_namespace
+from pilothouse.supervise.shim.namespaces import (
+    enter_namespaces,
+    enter_user_namespace,
+    lock_mounts,
+    make_user_namespace,
+)
 from pilothouse.supervise.shim.refusing import Refusal
 from pilothouse.supervise.shim.terminal import open_terminal
 
@@ -163,6 +168,8 @@ def _child(launch: LaunchShape, program: Program, users: int, telling: int, goin
         if seen is not None:
             isolate_interpreter()
             _build_view(launch, seen, users, mapped=mapped)
+            if mapped:
+                lock_mounts()
             # Before anyone in the container can see us: what we have open is not for them.
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if users >= 0:
