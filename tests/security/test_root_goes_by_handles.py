@@ -291,7 +291,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "mount_sys": ("os.makedirs",),
         },
         "supervise/shim/namespaces": {
-            "_make_own_user_namespace": ("open",),
+            "_map_one": ("open",),
             "make_user_namespace": (
                 "open",
                 "os.open",

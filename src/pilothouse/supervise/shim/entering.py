@@ -192,7 +192,7 @@ def _child(entry: EntryShape, namespaces: _Namespaces, answer: int) -> None:
         os.setsid()
         if entry["tty"]:
             open_terminal(0, None if mapped else entry["user"])
-        if entry["confined"]:
+        if entry["confined"] and not mapped:
             kernel.join_session_keyring()
         late, seccomp = entry["no_new_privileges"], entry["seccomp"]
         becoming.become_user(

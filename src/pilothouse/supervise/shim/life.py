@@ -176,7 +176,8 @@ def _child(launch: LaunchShape, program: Program, users: int, telling: int, goin
             enter_user_namespace(users)
         if launch["tty"]:
             open_terminal(program.inner[0], None if mapped else user)
-        if seen is not None:
+        if seen is not None and not mapped:
+            # One that is charged to the pod. Without privileges the shim's is the container's: a user may have some 200 keys.
             kernel.join_session_keyring()
         late = launch["no_new_privileges"]
         becoming.become_user(
