@@ -49,6 +49,25 @@ async def test_without_a_word_a_container_gains_nothing_and_its_calls_are_filter
     assert "Operation not permitted" in refused[1]
 
 
+@needs_filters
+async def test_where_pods_share_a_user_they_make_nobody_that_user_and_share_no_ports(node: RealNode) -> None:
+    program = "import os, socket; os.open('/tmp/y', os.O_CREAT | os.O_WRONLY, 0o4755)"
+    ports = "import socket; socket.socket().setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)"
+    script = (
+        "cp /bin/true /tmp/x; chmod 4755 /tmp/x 2>&1 && echo made; chmod 2755 /tmp/x 2>&1 && echo made; "
+        f'/usr/bin/python3 -I -c "{program}" 2>&1 && echo made; /usr/bin/python3 -I -c "{ports}" 2>&1 && echo shared; '
+        "chmod 1755 /tmp/x && echo fine"
+    )
+    said = (await printed(node, script)).splitlines()
+    assert said[-1] == "fine"
+    if os.geteuid() == 0:
+        assert said == ["made"] * 3 + ["shared", "fine"]
+    else:
+        assert not {"made", "shared"} & set(said)
+        assert sum("Operation not permitted" in line for line in said) == 3
+        assert "Protocol not available" in said[-2]
+
+
 async def test_what_is_written_out_is_given(node: RealNode) -> None:
     asked: dict[str, Any] = {
         "allowPrivilegeEscalation": True,

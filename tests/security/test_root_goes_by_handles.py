@@ -49,7 +49,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
         "node/id_ranges": {
             "IdRanges._numbers": ("os.listdir",),
-            "IdRanges.claim": ("open",),
+            "_write": ("open",),
         },
         "node/images/unpacking": {
             "_listed": ("os.listdir",),
@@ -297,7 +297,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "mount_sys": ("os.makedirs",),
         },
         "supervise/shim/namespaces": {
-            "_make_own_user_namespace": ("open",),
+            "_map_one": ("open",),
             "make_user_namespace": (
                 "open",
                 "os.open",

@@ -17,14 +17,19 @@ import logging
 import os
 import secrets
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from pilothouse.node.directory_handles import open_directory
+from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes.machine import NO_DEVICES, NO_SUID, at, mount, mounts
 from pilothouse.node.volumes.removing import remove
 
+MOST_SECRETS: Final = 32 << 20
+"""Bytes that a pod's secrets and tokens may take together. The memory is the machine's, and no limit of the pod's counts it."""
+_PAGE: Final = 4096
 _SHARED: Final = Path("/dev/shm")
 
 log = logging.getLogger(__name__)
@@ -42,6 +47,22 @@ class Memory:
             self._top = top.with_name(Path(elsewhere.read_text()).name)
         self._turn = Lock()
         """Whoever lets go of the last folder must not do so under one that is being made."""
+        self._secrets: dict[str, dict[str, int]] = {}
+        """What the files of each volume take, by pod."""
+
+    def reserve(self, pod_uid: str, volume: str, sizes: Iterable[int]) -> None:
+        """Count the files of a volume, in place of those that it had. Raises VolumeNotReady if the pod's would be too many."""
+        # Each file takes whole pages, an inode and a link; each volume a few folders.
+        wanted = 4 * _PAGE + sum(-(-size // _PAGE) * _PAGE + _PAGE for size in sizes)
+        held = self._secrets.setdefault(pod_uid, {})
+        total = sum(size for name, size in held.items() if name != volume) + wanted
+        if total > MOST_SECRETS:
+            raise VolumeNotReady(
+                "FailedMount",
+                f'volume "{volume}": with it the secrets and tokens of the pod would take {total} bytes of the node\'s memory, '
+                f"and a pod's may take {MOST_SECRETS}; mount fewer or smaller ones",
+            )
+        held[volume] = wanted
 
     def folder(self, pod_uid: str) -> Path:
         """A pod's own folder in memory. Raises OSError."""
@@ -63,6 +84,7 @@ class Memory:
 
     def release(self, pod_uid: str) -> None:
         """Let go of all that a pod has in memory; with the last pod, of the memory itself."""
+        self._secrets.pop(pod_uid, None)
         if not self._mounts and not is_own(self._top):
             return
         # Not in turn: a pod's emptyDir may have any number of files, and others wait for theirs.

@@ -259,6 +259,8 @@ class Volumes:
 
     def _write(self, pod: Object, volume: Tree, files: Mapping[str, File]) -> Prepared:
         secret = any(kind in ("secret", "serviceAccountToken") for kind, _ in sources_of(volume))
+        if secret:
+            self._memory.reserve(pod.uid, volume["name"], (len(file.content) for file in files.values()))
         above = self._memory.folder(component(pod.uid)) if secret else self._folder(pod.uid) / "volumes"
         folder = above / component(volume["name"])
         owner = Owner(ownership.user_of(pod), ownership.group_of(pod)) if self._settings.root else Owner()
