@@ -128,8 +128,9 @@ def watch_system(data: Path, fate: Fate) -> None:
 
 def _called(name: str) -> str:
     """The name of a file or folder, without what differs from pod to pod."""
-    if name.startswith(".making-"):
-        return "making"
+    for begun in ("making", "removing"):
+        if name.startswith(f".{begun}-"):
+            return begun
     if re.fullmatch(r"[0-9a-f-]{36}", name):
         return "pod"
     return "attempt" if name.isdigit() else re.sub(r"^\.(.*)\.\d+$", r"\1", name)
@@ -148,7 +149,7 @@ async def run(kubeconfig: Path, data: Path, name: str, fate: Fate) -> None:
             addresses=Doomed(Network.open(settings, api, clock, rng), "addresses", fate),
             containers=Doomed(containers, "containers", fate),
             groups=Doomed(cgroups.find(f"pilothouse-test/{name}"), "groups", fate),
-            removal=FolderRemoval(),
+            removal=Doomed(FolderRemoval(), "removal", fate),
             survey=Survey(view=yes, ids=yes, users=yes, limits={}),
         )
         watch_system(data, fate)

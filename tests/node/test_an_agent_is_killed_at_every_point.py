@@ -68,7 +68,8 @@ POINTS = [
     ("addresses.release after", 1),
     ("DELETE pods before", 1),
     ("DELETE pods after", 1),
-    ("rename making", 1),
+    ("rename removing", 1),
+    ("removal.remove before", 2),
 ]
 QUICK = [("containers.start after", 4), ("spawn", 3), ("DELETE pods before", 1)]
 MAIN = """
