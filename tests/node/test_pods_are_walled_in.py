@@ -17,6 +17,7 @@ from tests.node.stage import phase
 
 from pilothouse.api.objects import Object
 from pilothouse.node.id_ranges import SIZE
+from pilothouse.node.installation import installation
 from pilothouse.node.seccomp import is_enforced
 from pilothouse.node.settings import DEFAULT_RANGE
 from pilothouse.supervise.surveying import Allowance
@@ -46,6 +47,25 @@ async def test_without_a_word_a_container_gains_nothing_and_its_calls_are_filter
     assert len(refused) >= 3
     assert "Operation not permitted" in refused[0]
     assert "Operation not permitted" in refused[1]
+
+
+@needs_filters
+async def test_where_pods_share_a_user_they_make_nobody_that_user_and_share_no_ports(node: RealNode) -> None:
+    program = "import os, socket; os.open('/tmp/y', os.O_CREAT | os.O_WRONLY, 0o4755)"
+    ports = "import socket; socket.socket().setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)"
+    script = (
+        "cp /bin/true /tmp/x; chmod 4755 /tmp/x 2>&1 && echo made; chmod 2755 /tmp/x 2>&1 && echo made; "
+        f'/usr/bin/python3 -I -c "{program}" 2>&1 && echo made; /usr/bin/python3 -I -c "{ports}" 2>&1 && echo shared; '
+        "chmod 1755 /tmp/x && echo fine"
+    )
+    said = (await printed(node, script)).splitlines()
+    assert said[-1] == "fine"
+    if os.geteuid() == 0:
+        assert said == ["made"] * 3 + ["shared", "fine"]
+    else:
+        assert not {"made", "shared"} & set(said)
+        assert sum("Operation not permitted" in line for line in said) == 3
+        assert "Protocol not available" in said[-2]
 
 
 async def test_what_is_written_out_is_given(node: RealNode) -> None:
@@ -162,6 +182,8 @@ async def test_what_the_node_exposes_is_seen_and_can_not_be_changed(tmp_path: Pa
     tool.chmod(0o755)
     (tmp_path / "opt" / "secret").write_text("secret")
     (tmp_path / "opt" / "jdk").symlink_to("java")
+    for folder in (tool.parent, tool.parent.parent):
+        folder.chmod(0o755)
     async with real_node(tmp_path, agent=False) as node:
         node.settings = msgspec.structs.replace(node.settings, exposed=(tmp_path / "opt" / "jdk",))
         node.start_agent()
@@ -176,7 +198,13 @@ async def test_without_that_nothing_of_the_machine_is_seen(node: RealNode, tmp_p
         node,
         f"ls -d {tmp_path} /boot /etc/shadow /etc/ssh /etc/sudoers 2>/dev/null; ls -A /tmp /home /mnt /srv",
     )
-    assert said.split() == ["/home:", "/mnt:", "/srv:", "/tmp:"]
+    # A checkout or its environment may be in one of them; containers run pilots from there.
+    ours = {
+        Path(each).parts[2]
+        for each in installation()
+        if each.startswith(("/home/", "/mnt/", "/srv/", "/tmp/"))
+    }
+    assert [name for name in said.split() if name not in ours] == ["/home:", "/mnt:", "/srv:", "/tmp:"]
 
 
 def ended(pod: Object) -> bool:

@@ -38,6 +38,30 @@ def test_one_that_hangs_keeps_no_other_from_ending_in_its_own_time(stage: Stage)
     stage.play(scene)
 
 
+def test_an_end_that_was_ordered_is_no_crash(stage: Stage) -> None:
+    """Five times down and up in a row, as with an update of the machine: the program is started at once each time."""
+
+    async def scene() -> None:
+        await stage.pod({"containers": [app("db")]}, "web-0")
+        for times in range(5):
+            pod = await stage.until(is_ready, "web-0")
+            [status] = pod.status["containerStatuses"]
+            assert status["restartCount"] == times
+            await stage.kill_agent()
+            await end_pods(stage.settings.data, stage.machine, stage.clock, patience=120)
+            before = stage.clock.now()
+            stage.start_agent()
+            await stage.until(
+                lambda one, times=times: (
+                    is_ready(one) and one.status["containerStatuses"][0]["restartCount"] > times
+                ),
+                "web-0",
+            )
+            assert stage.clock.now() - before < 9, "there was no pause"
+
+    stage.play(scene)
+
+
 def test_whatever_a_hook_or_a_pods_record_brings_about_every_container_is_stopped(stage: Stage) -> None:
     def breaks() -> Answer:
         raise ValueError("Invalid IPv6 URL")

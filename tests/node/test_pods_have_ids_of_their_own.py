@@ -13,7 +13,9 @@ from pilothouse.node.folders import PodFolder
 from pilothouse.node.health import users_condition
 from pilothouse.node.id_ranges import SIZE, IdRanges
 from pilothouse.node.parts import NotYet
+from pilothouse.node.volumes.removing import remove
 from pilothouse.supervise.launching import IdRange
+from pilothouse.supervise.shim.namespaces import OWNERS
 from pilothouse.supervise.surveying import Allowance, Survey
 
 FIRST = 0x70000000
@@ -48,6 +50,12 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+def clear(folder: PodFolder) -> None:
+    """Remove it."""
+    for each in folder.discard():
+        remove(each)
+
+
 def test_no_two_pods_have_the_same_not_even_of_two_agents(place: Place) -> None:
     one, other = place.agent("a"), place.agent("b", IdRange(FIRST + 100, 4 * SIZE))
     found = [
@@ -75,30 +83,58 @@ def test_a_pod_keeps_its_own_though_the_claims_are_lost(place: Place) -> None:
     assert place.agent().claim(place.pod("2")) == second
 
 
-def test_what_was_freed_is_given_again_and_nothing_else(place: Place) -> None:
+def test_what_was_freed_is_given_again_only_after_all_others(place: Place) -> None:
+    """What a pod left somewhere with its ids is not the next pod's, which may be another tenant's, or another agent's."""
+    agents = itertools.cycle((place.agent("a"), place.agent("b")))
+    given = []
+    for number, (agent, name) in zip(range(8), zip(agents, itertools.cycle("ab"), strict=True), strict=False):
+        given.append(agent.claim(place.pod(str(number), name)).first)
+        agent.release(str(number))
+        agent.release(str(number))
+        agent.release("unknown")
+    assert sorted(given[:4]) == [FIRST + each * SIZE for each in range(4)]
+    assert given[4:] == given[:4]
+
+
+def test_a_pod_that_stays_keeps_its_own_while_others_come_and_go(place: Place) -> None:
     agent = place.agent()
-    first, second = agent.claim(place.pod("1")), agent.claim(place.pod("2"))
-    agent.release("1")
-    agent.release("1")
-    agent.release("unknown")
-    assert agent.claim(place.pod("3")) == first
-    assert agent.claim(place.pod("2")) == second
+    kept = agent.claim(place.pod("kept"))
+    for number in range(8):
+        assert agent.claim(place.pod(str(number))) != kept
+        agent.release(str(number))
+    assert agent.claim(place.pod("kept")) == kept
+
+
+def test_the_ids_that_own_pods_namespaces_are_in_no_pod(place: Place) -> None:
+    among = IdRange(OWNERS - SIZE - 100, 4 * SIZE)
+    agent = place.agent(among=among)
+    given = [agent.claim(place.pod(str(number))).first for number in range(2)]
+    assert all(first + SIZE <= OWNERS or first >= OWNERS + SIZE for first in given)
+    with pytest.raises(NotYet):
+        agent.claim(place.pod("2"))
+
+
+def test_a_range_whose_owner_is_somebody_of_the_machine_is_left_out(place: Place) -> None:
+    (place.users / "subuid").write_text(f"eve:{OWNERS}:{FIRST // SIZE + 1}\n")
+    agent = place.agent()
+    given = {agent.claim(place.pod(str(number))).first for number in range(3)}
+    assert given == {FIRST + each * SIZE for each in (1, 2, 3)}
 
 
 def test_what_a_killed_agent_could_not_free_is_freed_by_the_next(place: Place) -> None:
-    first = place.agent().claim(place.pod("1"))
-    place.pod("1").remove()
-    assert place.agent().claim(place.pod("2")) == first
+    among = IdRange(FIRST, SIZE)
+    first = place.agent(among=among).claim(place.pod("1"))
+    clear(place.pod("1"))
+    assert place.agent(among=among).claim(place.pod("2")) == first
 
 
 def test_when_all_are_taken_a_pod_waits_and_says_so(place: Place) -> None:
     agent = place.agent()
-    for number in range(4):
-        agent.claim(place.pod(str(number)))
+    given = [agent.claim(place.pod(str(number))) for number in range(4)]
     with pytest.raises(NotYet, match="--user-namespace-ids") as told:
         agent.claim(place.pod("4"))
     assert told.value.reason == "UserNamespaceUnavailable"
-    assert agent.claim(place.pod("3")).first == FIRST + 3 * SIZE
+    assert agent.claim(place.pod("3")) == given[3]
 
 
 def test_the_claims_of_agents_whose_data_is_gone_do_not_stay_for_ever(place: Place) -> None:
@@ -106,17 +142,19 @@ def test_the_claims_of_agents_whose_data_is_gone_do_not_stay_for_ever(place: Pla
     for number in range(4):
         gone.claim(place.pod(str(number), "gone"))
     for number in range(4):
-        place.pod(str(number), "gone").remove()
+        clear(place.pod(str(number), "gone"))
     agent = place.agent()
-    assert not list(place.claims.iterdir()), "and not only once there are no others"
-    assert agent.claim(place.pod("1")).first == FIRST
+    assert [each.name for each in place.claims.iterdir()] == ["latest"], (
+        "and not only once there are no others"
+    )
+    assert agent.claim(place.pod("1")).count == SIZE
 
 
 @needs_root
 def test_ids_that_something_still_runs_with_are_not_given_again(place: Place) -> None:
     gone = place.agent("gone", IdRange(FIRST, SIZE))
     gone.claim(place.pod("1", "gone"))
-    place.pod("1", "gone").remove()
+    clear(place.pod("1", "gone"))
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -146,7 +184,7 @@ def test_ids_that_something_still_runs_with_are_not_given_again(place: Place) ->
 )
 def test_ids_of_others_are_left_to_them(place: Place, file: str, line: str) -> None:
     (place.users / file).write_text(line + "\n")
-    assert place.agent().claim(place.pod("1")).first == FIRST + SIZE
+    assert place.agent(among=IdRange(FIRST, 2 * SIZE)).claim(place.pod("1")).first == FIRST + SIZE
 
 
 @needs_root

@@ -49,7 +49,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
         "node/id_ranges": {
             "IdRanges._numbers": ("os.listdir",),
-            "IdRanges.claim": ("open",),
+            "_write": ("open",),
         },
         "node/images/unpacking": {
             "_listed": ("os.listdir",),
@@ -84,7 +84,6 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "_pod_folders": ("Path.iterdir",),
         },
         "node/agent": {
-            "Agent.run": ("Path.mkdir",),
             "_sole": (
                 "open",
                 "os.open",
@@ -118,7 +117,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.mkdir",
                 "Path.rename",
             ),
-            "PodFolder.remove": ("Path.rename",),
+            "PodFolder.discard": ("Path.glob",),
+            "_discard": ("Path.rename",),
+            "discarded": ("Path.glob",),
             "pod_folders": ("Path.iterdir",),
             "write_whole": (
                 "Path.replace",
@@ -191,6 +192,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.rename",
             ),
             "Library.add": (
+                "Path.chmod",
                 "Path.mkdir",
                 "Path.rename",
             ),
@@ -295,7 +297,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "mount_sys": ("os.makedirs",),
         },
         "supervise/shim/namespaces": {
-            "_make_own_user_namespace": ("open",),
+            "_map_one": ("open",),
             "make_user_namespace": (
                 "open",
                 "os.open",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import array
+import asyncio
 import fcntl
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from tests.kit.containers import PLAIN_VIEW, Box, needs_root, with_mounts
 
 from pilothouse.supervise.launching import IdRange, LaunchError, Mount, User
+from pilothouse.supervise.shim.namespaces import OWNERS
 
 pytestmark = needs_root
 
@@ -48,13 +51,44 @@ async def test_it_is_root_inside_and_nobody_outside(views: Box, volume: Path) ->
     assert owners == {"Uid:": {str(FIRST)}, "Gid:": {str(FIRST)}}
 
 
-async def test_its_namespace_is_not_charged_to_root(views: Box) -> None:
+async def test_its_namespace_is_owned_by_an_id_of_its_own_that_is_in_no_pod(views: Box) -> None:
     """Who owns a user namespace pays for the message queues, signals and inotify instances that are used in it."""
+    owners = []
+    for ids in (IDS, IdRange(FIRST - 65536)):
+        container = await views.run("sleep", "1000", ids=ids)
+        owner = array.array("I", [0])
+        with open(f"/proc/{container.pid}/ns/user") as namespace:  # noqa: ASYNC230
+            fcntl.ioctl(namespace, NS_GET_OWNER_UID, owner)
+        owners.append(owner[0])
+    assert owners == [OWNERS + FIRST // 65536, OWNERS + FIRST // 65536 - 1]
+
+
+OUTSIDE = """
+import os, sys
+pid, uid = int(sys.argv[1]), int(sys.argv[2])
+os.setgroups([]); os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
+for attempt in (
+    lambda: os.listdir(f"/proc/{pid}/root/"),
+    lambda: open(f"/proc/{pid}/environ").read(),
+    lambda: open(f"/proc/{pid}/mem", "r+b"),
+    lambda: os.open(f"/proc/{pid}/ns/user", os.O_RDONLY),
+):
+    try:
+        attempt()
+        print("did it")
+    except PermissionError:
+        print("refused")
+"""
+
+
+async def test_a_program_outside_with_its_root_id_has_no_rights_over_it(views: Box) -> None:
+    """As whoever runs a set-user-id file that an earlier pod with the same ids has left in a folder of the machine."""
     container = await views.run("sleep", "1000", ids=IDS)
-    owner = array.array("I", [0])
-    with open(f"/proc/{container.pid}/ns/user") as namespace:  # noqa: ASYNC230
-        fcntl.ioctl(namespace, NS_GET_OWNER_UID, owner)
-    assert owner[0] == FIRST
+    tried = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", "-c", OUTSIDE, str(container.pid), str(FIRST)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert (await tried.communicate())[0].split() == [b"refused"] * 4
 
 
 async def test_owners_in_a_volume_are_what_they_are_on_disk(views: Box, volume: Path) -> None:

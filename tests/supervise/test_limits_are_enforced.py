@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -51,6 +52,32 @@ async def test_what_happened_before_is_not_held_against_the_next(box: Box, group
     group.make(Limits(memory=48 * MIB))
     await (await box.shell("head -c 200000000 /dev/zero | tail", cgroups=group.folders)).exited()
     assert not (await (await box.shell("exit 0", cgroups=group.folders)).exited()).oom
+
+
+UNREAD = """
+import socket
+listening = socket.create_server(("127.0.0.1", 0))
+held, sent = [], 0
+for _ in range(40):
+    one = socket.create_connection(listening.getsockname())
+    one.setblocking(False)
+    held += [one, listening.accept()[0]]
+    try:
+        while True:
+            sent += one.send(bytes(1 << 16))
+    except BlockingIOError:
+        pass
+print(sent)
+"""
+
+
+async def test_what_lies_unread_in_connections_counts_as_memory(box: Box, group: Group) -> None:
+    """With both versions: in the first, the kernel counts it apart, and leaves it unlimited unless it is told."""
+    group.make(Limits(memory=48 * MIB))
+    container = await box.run(sys.executable, "-S", "-c", UNREAD, cgroups=group.folders)
+    exit = await container.exited()
+    if not exit.oom:
+        assert int(box.output(container)[0]) < 64 * MIB
 
 
 async def test_a_fork_bomb_is_contained(box: Box, group: Group, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_version_1() -> None:
         "cpu.cfs_quota_us": "150000",
         "memory.memsw.limit_in_bytes": "2000",
         "memory.limit_in_bytes": "2000",
+        "memory.kmem.tcp.limit_in_bytes": "2000",
         "memory.soft_limit_in_bytes": "1000",
         "pids.max": "30",
         "blkio.throttle.read_bps_device": "7:0 1",

@@ -13,6 +13,7 @@ from tests.kit.containers import Box, read_log
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise.launching import LogPolicy
+from pilothouse.supervise.shim.logs import BURST, LEAST_COST, RATE, Allowance, Lines, Moments
 
 COUNT = "i=0; while [ $i -lt {0} ]; do echo line $i; i=$((i+1)); done"
 
@@ -189,3 +190,28 @@ async def test_output_handed_to_someone_outside_does_not_delay_the_end(bare: Box
             assert (await container.stop(9, 0)).code == 137
     finally:
         os.close(outside)
+
+
+@pytest.mark.parametrize("size", [1, 65536], ids=["byte-by-byte", "as-much-as-a-pipe-holds"])
+def test_a_program_that_prints_without_end_is_read_at_a_bounded_rate(size: int) -> None:
+    """Each blank line becomes a record of 41 bytes, and each reading costs the shim, which no limit of the container's binds."""
+    seconds, now, readings, written = 100, 0.0, 0, 0
+    allowance, lines, moments = Allowance(now), Lines("stdout"), Moments()
+    while now < seconds:
+        if allowance.is_spent(now):
+            now += 0.005
+            continue
+        records = len(lines.feed(b"\n" * size, moments.now()))
+        allowance.spend(records)
+        readings, written = readings + 1, written + records
+    most = BURST + seconds * RATE + 41 * 65536
+    assert most / 2 < max(written, readings * LEAST_COST) <= most
+
+
+async def test_blank_lines_are_kept_no_faster_than_that(bare: Box) -> None:
+    count = 2_000_000
+    container = await bare.shell(f"head -c {count} /dev/zero | tr '\\0' '\\n'")
+    exit = await container.exited()
+    size = len(Lines("stdout").feed(b"\n", Moments().now()))
+    in_pipes = 4 * 65536
+    assert exit.finished - exit.started >= ((count - in_pipes) * size - BURST) / RATE > 0

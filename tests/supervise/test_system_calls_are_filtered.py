@@ -20,7 +20,7 @@ from pilothouse.supervise.seccomp import (
     instructions,
     parsed,
 )
-from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT
+from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT, SHARED_USER_DEFAULT
 from pilothouse.supervise.syscalls import AUDIT_ARCHITECTURES, TABLES
 
 MACHINES = ("x86_64", "aarch64")
@@ -156,6 +156,47 @@ def test_arguments_count_as_the_kernel_reads_them(machine: str, high: int) -> No
     assert called(program, machine, "clone", high | 0x00010F00) == ALLOW
     for flag in (0x10000000, 0x00020000, 0x40000000, 0x20000000, 0x08000000, 0x04000000, 0x02000000):
         assert called(program, machine, "clone", high | flag | 17) == REFUSED, hex(flag)
+
+
+@pytest.mark.parametrize("bits", [0o4755, 0o2755, 0o6000])
+def test_who_shares_a_user_makes_no_set_user_id_files(machine: str, bits: int) -> None:
+    program = compiled(SHARED_USER_DEFAULT, machine, ())
+    calls = {
+        "chmod": (0, bits),
+        "fchmod": (0, bits),
+        "creat": (0, bits),
+        "mknod": (0, 0o100000 | bits),
+        "fchmodat": (0, 0, bits),
+        "fchmodat2": (0, 0, bits),
+        "mknodat": (0, 0, bits),
+        "open": (0, os.O_CREAT | os.O_WRONLY, bits),
+        "openat": (0, 0, os.O_TMPFILE | os.O_RDWR, bits),
+    }
+    known = {name: args for name, args in calls.items() if name in TABLES[machine]}
+    assert "fchmod" in known
+    for name, args in known.items():
+        *others, last = args
+        assert called(program, machine, name, *others, last | 1 << 32) == REFUSED, name
+        assert called(program, machine, name, *others, last & 0o1777) == ALLOW, name
+        assert called(compiled(RUNTIME_DEFAULT, machine, ()), machine, name, *args) == ALLOW, name
+    assert called(program, machine, "openat", 0, 0, os.O_RDONLY | os.O_DIRECTORY, 0o6755) == ALLOW
+    assert called(program, machine, "openat2") == UNKNOWN
+
+
+def test_who_shares_a_user_shares_no_ports(machine: str) -> None:
+    program = compiled(SHARED_USER_DEFAULT, machine, ())
+    reuse = (3, socket.SOL_SOCKET, socket.SO_REUSEPORT)
+    assert called(program, machine, "setsockopt", *reuse) == 0x50000 | errno.ENOPROTOOPT
+    assert called(program, machine, "setsockopt", 3, socket.SOL_SOCKET, socket.SO_REUSEADDR) == ALLOW
+    assert called(program, machine, "setsockopt", 3, socket.IPPROTO_TCP, socket.SO_REUSEPORT) == ALLOW
+    assert called(compiled(RUNTIME_DEFAULT, machine, ()), machine, "setsockopt", *reuse) == ALLOW
+
+
+def test_who_shares_a_user_may_make_all_other_calls_as_ever(machine: str) -> None:
+    ours, usual = (compiled(each, machine, ("CHOWN",)) for each in (SHARED_USER_DEFAULT, RUNTIME_DEFAULT))
+    for name, number in TABLES[machine].items():
+        if name != "openat2":
+            assert verdict(ours, machine, number) == verdict(usual, machine, number), name
 
 
 def test_what_a_filter_can_not_see_is_as_if_it_were_not_there(machine: str) -> None:

@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import INSTALLATION, PLAIN_VIEW, Box, needs_ordinary_user, with_mounts
 
+from pilothouse.supervise.launching import User
+
 SCOPED = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 6
 """Whether this kernel's Landlock can tell abstract sockets apart."""
 needs_scopes = pytest.mark.skipif(
     not SCOPED, reason="abstract sockets are scoped by Landlock since Linux 6.12"
 )
+KEY_CALLS = {"x86_64": (248, 250), "aarch64": (217, 219)}
+"""The numbers of add_key and keyctl."""
 SEEN = with_mounts(PLAIN_VIEW, machine=INSTALLATION)
 
 _CONNECT = """
@@ -103,6 +107,45 @@ async def test_terminals_of_others_are_not_there(views: Box) -> None:
         os.close(slave)
 
 
+async def test_one_container_does_not_take_all_terminals_of_the_machine(views: Box) -> None:
+    program = """
+import os
+taken = []
+try:
+    while len(taken) < 300:
+        taken.append(os.open("/dev/ptmx", os.O_RDWR))
+except OSError as error:
+    print(error.strerror)
+print(len(taken))
+"""
+    assert await inside(views, program) == ["No space left on device", "64"]
+
+
+@needs_ordinary_user  # Root's are the machine's: see test_ids_of_its_own.py.
+@pytest.mark.parametrize("entered", [False, True], ids=["its-program", "entered"])
+async def test_what_is_read_only_stays_so_whatever_capabilities_it_has(views: Box, entered: bool) -> None:
+    attempts = ("mount -o remount,bind,rw /usr", "umount /proc/keys", "umount /dev/null", "umount -l /usr")
+    script = "; ".join(f"{each} 2>/dev/null && echo 'did {each}'" for each in attempts)
+    script += "; grep CapEff /proc/self/status; mount -t tmpfs none /mnt && echo mounts of its own"
+    said = await as_entered(views, script) if entered else await as_program(views, script)
+    assert int(said[0].split()[1], 16) >> 21 & 1, "with CAP_SYS_ADMIN"
+    assert said[1:] == ["mounts of its own"]
+
+
+async def as_program(box: Box, script: str) -> list[str]:
+    container = await box.shell(script, user=User(0, 0))
+    await container.exited()
+    return box.output(container)
+
+
+async def as_entered(box: Box, script: str) -> list[str]:
+    container = await box.run("sleep", "1000", user=User(0, 0))
+    entered = await container.enter(["sh", "-c", script])
+    said = (await entered.stdout.read()).decode()
+    await entered.close()
+    return said.splitlines()
+
+
 @needs_ordinary_user  # Root without a user namespace could do worse; with one, the interpreter is nobody's of it.
 async def test_the_interpreter_that_started_it_cant_be_taken_from_other_containers(views: Box) -> None:
     """By this name a program gets what it was started by, on the machine's own mount, and may be its owner to the kernel."""
@@ -133,3 +176,32 @@ async def test_nothing_that_it_starts_with_is_open(views: Box) -> None:
     )
     await container.exited()
     assert views.output(container) == []
+
+
+_SEARCH = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+found = libc.syscall({keyctl}, 10, -3, b"user", sys.argv[1].encode(), 0)
+print("found" if found >= 0 else "not found")
+"""
+
+
+@pytest.mark.skipif(
+    os.uname().machine not in KEY_CALLS, reason="the numbers of the calls are of other machines"
+)
+async def test_keys_of_the_agents_session_reach_no_shim_nor_what_it_starts(bare: Box, tmp_path: Path) -> None:
+    """A container without a view takes over the shim's session keyring, as helpers that enter a container do."""
+    add_key, keyctl = KEY_CALLS[os.uname().machine]
+    libc = ctypes.CDLL(None, use_errno=True)
+    name = f"pilothouse-test-{tmp_path}"
+    key = libc.syscall(add_key, b"user", name.encode(), b"secret", ctypes.c_size_t(6), -3)
+    if key < 0:
+        pytest.skip(f"no keys here: {os.strerror(ctypes.get_errno())}")
+    try:
+        search = _SEARCH.format(keyctl=keyctl)
+        here = do(sys.executable, "-c", search, name)
+        container = await bare.run(sys.executable, "-c", search, name)
+        await container.exited()
+        assert (here, bare.output(container)) == ("found\n", ["not found"])
+    finally:
+        libc.syscall(keyctl, 9, key, -3)

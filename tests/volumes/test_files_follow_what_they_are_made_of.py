@@ -55,6 +55,38 @@ async def test_secrets_are_in_memory(world: World, volumes: Volumes):
     assert holder.kind == "tmpfs"
 
 
+@pytest.mark.parametrize(
+    ("kept", "count"),
+    [({"big": "x" * 1_000_000}, 40), ({f"k{number}": "" for number in range(5000)}, 2)],
+    ids=["large-ones", "many-small-ones"],
+)
+async def test_secrets_of_one_pod_do_not_fill_the_machines_memory(
+    world: World, volumes: Volumes, kept: dict[str, str], count: int
+):
+    await world.secret("mb", kept)
+    sources = [{"name": f"s{number}", "secret": {"secretName": "mb"}} for number in range(count)]
+    greedy = await world.pod(*sources, name="greedy")
+    with pytest.raises(VolumeNotReady, match="secrets and tokens of the pod") as told:
+        await volumes.prepare(greedy)
+    assert told.value.reason == "FailedMount"
+    assert (await volumes.prepare(await world.pod(sources[0], name="modest")))["s0"].path.is_dir()
+    await volumes.release(greedy.uid)
+
+
+async def test_a_secret_that_grows_too_large_stays_as_it_was(world: World, volumes: Volumes):
+    await world.secret("a", {"small": "one"})
+    sources = [{"name": f"s{number}", "secret": {"secretName": "a"}} for number in range(40)]
+    pod = await world.pod(*sources)
+    prepared = await volumes.prepare(pod)
+    for _ in range(2):
+        await volumes.refresh()
+    await world.secret("a", {"small": "x" * 1_000_000})
+    await volumes.refresh()
+    sizes = [(each.path / "small").stat().st_size for each in prepared.values()]
+    assert sum(sizes) < 33_000_000
+    assert 3 in sizes
+
+
 async def test_files_change_all_at_once(world: World, volumes: Volumes):
     await world.config("app", {"a": "1", "b": "1", "old": "x"})
     pod = await world.pod({"name": "c", "configMap": {"name": "app"}})

@@ -453,6 +453,7 @@ def _page_not_found() -> Response:
 
 def _check_answerable(call: Call) -> None:
     """Refuse, before anything is written, an answer that could not be given after."""
-    form = negotiate(call.request, Endpoint.LIST if call.verb == "deletecollection" else Endpoint.OBJECT)
+    endpoint = Endpoint.LIST if call.verb == "deletecollection" else Endpoint.OBJECT
+    form = negotiate(call.request, Endpoint.REVIEW if call.served.kind.virtual else endpoint)
     if form.transform == TABLE:
         tables.included(call.params)

@@ -195,7 +195,8 @@ class Patcher:
             served=served.resource.schemas,
             convert=codec.versions_of(served.resource),
         )
-        ingest.conform(served.kind, merged, options.IGNORE, [])
+        # Nobody owns a field that is null: one that is applied as such would take it from whoever has it.
+        ingest.conform(served.kind, merged, options.IGNORE, [], keep_nulls=not served.kind.native)
         return merged
 
     def _check_applied(self, call: Call, body: Body, chosen: WriteOptions) -> None:

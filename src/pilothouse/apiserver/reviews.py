@@ -11,6 +11,7 @@ from pilothouse.apiserver.authorization import Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response, User
 from pilothouse.apiserver.large_writes import LargeWrites
+from pilothouse.apiserver.negotiation import Endpoint, negotiate, transformed
 from pilothouse.apiserver.rbac.rules import Rule
 from pilothouse.apiserver.review_selectors import fields_asked, labels_asked
 from pilothouse.base.clock import Clock
@@ -71,7 +72,10 @@ class Reviews:
         else:
             status = self._answers[kind.name](call, obj)
         metadata = {**obj["metadata"], "creationTimestamp": format_time(self._clock.now())}
-        return Response(201, codec.dump({**obj, "metadata": metadata, "status": status}))
+        form = negotiate(call.request, Endpoint.REVIEW)
+        answer = codec.dump({**obj, "metadata": metadata, "status": status})
+        written = form.write(transformed(call.request, kind, form, answer, self._clock.now()))
+        return Response(201, written, form.media)
 
     def _take(self, call: Call) -> Object:
         """The question in the body of a call, valid."""

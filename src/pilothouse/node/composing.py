@@ -99,7 +99,9 @@ def compose(
         capabilities=capabilities,
         open_files=setting.open_files,
         ids=setting.ids,
-        seccomp=seccomp_filter(pod, container, capabilities, setting.profiles),
+        seccomp=seccomp_filter(
+            pod, container, capabilities, setting.profiles, shared_user=not setting.agent.is_root
+        ),
         log=LogPolicy(str(folder.attempt(attempt) / LOG)),
     )
 

@@ -7,6 +7,10 @@
 
 A range that a pod has is a file in ``/run/pilothouse/ids`` that only root can make, so that another agent on the machine doesn't take it; the
 pod's folder remembers it too. Ranges that overlap those of ``/etc/subuid`` and ``/etc/subgid``, or hold a user or group of the machine, are skipped.
+So are the ids that own pods' user namespaces, one for each range (``supervise.shim.namespaces``).
+
+Ranges are given in turn, those of pods that are gone last: what a pod has left somewhere with its ids is not soon another pod's. Where
+the turn is at is in a file beside the claims; without one, as after a restart of the machine, it begins anywhere.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from bisect import bisect_left
+import secrets
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,11 +31,14 @@ from pilothouse.node.folders import PodFolder
 from pilothouse.node.parts import NotYet
 from pilothouse.node.settings import DEFAULT_RANGE, RUN
 from pilothouse.supervise.launching import IdRange
+from pilothouse.supervise.shim.namespaces import OWNERS
 
 SIZE: Final = 65536
 CLAIMS: Final = RUN / "ids"
 _DRAFT: Final = "draft"
 """A claim that is being written: under its own name it is there whole or not at all."""
+_LATEST: Final = "latest"
+"""The first id of the range that was given last, by any agent."""
 UNAVAILABLE: Final = "UserNamespaceUnavailable"
 
 
@@ -83,16 +91,7 @@ class IdRanges:
         if pod.uid not in self._held:
             with self._locked() as folder:
                 first = self._choose(folder, pod.first_id)
-                content = msgspec.json.encode(_Claim(self._pods, pod.uid))
-                draft = os.open(
-                    _DRAFT,
-                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
-                    0o600,
-                    dir_fd=folder,
-                )
-                with open(draft, "wb") as opened:
-                    opened.write(content)
-                os.rename(_DRAFT, str(first), src_dir_fd=folder, dst_dir_fd=folder)
+                _write(folder, str(first), msgspec.json.encode(_Claim(self._pods, pod.uid)))
             self._held[pod.uid] = first
         if pod.first_id != self._held[pod.uid]:
             pod.first_id = self._held[pod.uid]
@@ -114,10 +113,13 @@ class IdRanges:
         reserved = list(self._reserved())
         if known is not None and _is_free(known, taken, reserved) and self._contains(known):
             return known
-        if (first := self._lowest(taken, reserved)) is not None:
-            return first
-        self._sweep(folder)
-        if (first := self._lowest(sorted(self._numbers(folder)), reserved)) is not None:
+        latest = _latest(folder)
+        first = self._next(latest, taken, reserved)
+        if first is None:
+            self._sweep(folder)
+            first = self._next(latest, sorted(self._numbers(folder)), reserved)
+        if first is not None:
+            _write(folder, _LATEST, str(first).encode())
             return first
         raise NotYet(
             UNAVAILABLE,
@@ -128,16 +130,14 @@ class IdRanges:
     def _contains(self, first: int) -> bool:
         return self._among.first <= first <= self._among.first + self._among.count - SIZE
 
-    def _lowest(self, taken: list[int], reserved: list[tuple[int, int]]) -> int | None:
-        end = self._among.first + self._among.count
-        return next(
-            (
-                first
-                for first in range(self._among.first, end - SIZE + 1, SIZE)
-                if _is_free(first, taken, reserved)
-            ),
-            None,
-        )
+    def _next(self, latest: int | None, taken: list[int], reserved: list[tuple[int, int]]) -> int | None:
+        """The first free range after the latest one, and then from the beginning."""
+        room = range(self._among.first, self._among.first + self._among.count - SIZE + 1, SIZE)
+        if not room:
+            return None
+        after = secrets.randbelow(len(room)) if latest is None else bisect_right(room, latest)
+        in_turn = (room[(after + each) % len(room)] for each in range(len(room)))
+        return next((first for first in in_turn if _is_free(first, taken, reserved)), None)
 
     def _sweep(self, folder: int) -> None:
         """Free the ranges of pods whose folders are gone, together with their agents, and of which nothing runs."""
@@ -191,7 +191,30 @@ def _is_free(first: int, taken: list[int], reserved: list[tuple[int, int]]) -> b
     at = bisect_left(taken, first - SIZE + 1)
     if at < len(taken) and taken[at] < first + SIZE:
         return False
-    return not any(low < first + SIZE and high >= first for low, high in reserved)
+    if OWNERS - SIZE < first < OWNERS + SIZE:
+        return False
+    owner = OWNERS + first // SIZE
+    return not any((low < first + SIZE and high >= first) or low <= owner <= high for low, high in reserved)
+
+
+def _write(folder: int, name: str, content: bytes) -> None:
+    draft = os.open(
+        _DRAFT,
+        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0o600,
+        dir_fd=folder,
+    )
+    with open(draft, "wb") as opened:
+        opened.write(content)
+    os.rename(_DRAFT, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _latest(folder: int) -> int | None:
+    with suppress(FileNotFoundError, ValueError):
+        file = os.open(_LATEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with open(file, "rb") as opened:
+            return int(opened.read())
+    return None
 
 
 def _running_ids() -> Iterator[int]:

@@ -37,6 +37,8 @@ from pilothouse.supervise.cgroups import Group, GroupBusy, remove_empty
 from pilothouse.supervise.containers import StillRunning
 from pilothouse.supervise.launching import Exit, LaunchError
 
+_AN_INSTANT = 0.001
+
 log = logging.getLogger(__name__)
 
 
@@ -140,6 +142,13 @@ class _Ending:
             if isinstance(end, BaseException):
                 raise end
 
+    def _grant_restart(self, name: str, exit: Exit) -> None:
+        """An end that was ordered is no crash: the next start comes at once, and does not make later pauses longer."""
+        folder = self._folder.container(name)
+        if (pause := folder.pause) is not None:
+            # Later than the end: the pause of a restart that was decided on after it (see `lifecycle.restarting`).
+            folder.pause = msgspec.structs.replace(pause, since=exit.finished + _AN_INSTANT)
+
     async def remove_groups(self) -> None:
         """Nothing runs in them any more. Where they are is known from what was started there: no other tree is looked at."""
         groups: set[str] = set()
@@ -190,7 +199,8 @@ class _Ending:
                 log.exception("preStop of %s in %s/%s failed", part.name, *pod.key)
             number = stop_signal(part.spec)
             self._stopped.add(part.name)
-            await one.stop(number, left(grace, self._since, self._clock.monotonic()))
+            exit = await one.stop(number, left(grace, self._since, self._clock.monotonic()))
+            self._grant_restart(part.name, exit)
         finally:
             self._ended[part.name].set()
 

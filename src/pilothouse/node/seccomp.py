@@ -17,7 +17,7 @@ from typing import Final
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.parts import NotYet
 from pilothouse.supervise.seccomp import Profile, ProfileError, compiled, parsed
-from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT
+from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT, SHARED_USER_DEFAULT
 from pilothouse.supervise.syscalls import TABLES
 
 _ERROR: Final = "CreateContainerError"
@@ -29,15 +29,20 @@ def is_enforced() -> bool:
     return _MACHINE in TABLES
 
 
-def seccomp_filter(pod: Object, container: Tree, capabilities: tuple[str, ...], profiles: Path) -> bytes:
-    """A program for ``Launch.seccomp``; empty for none. Raises ``NotYet`` for a profile that isn't there or is none."""
+def seccomp_filter(
+    pod: Object, container: Tree, capabilities: tuple[str, ...], profiles: Path, *, shared_user: bool = False
+) -> bytes:
+    """A program for ``Launch.seccomp``; empty for none. Raises ``NotYet`` for a profile that isn't there or is none.
+
+    ``shared_user`` says whether all pods have the agent's own id.
+    """
     own = container.get("securityContext") or {}
     asked = own.get("seccompProfile") or (pod.spec.get("securityContext") or {}).get("seccompProfile") or {}
     kind = asked.get("type") or "RuntimeDefault"
     if own.get("privileged") or kind == "Unconfined":
         return b""
     if kind == "RuntimeDefault":
-        return _compiled(RUNTIME_DEFAULT, capabilities)
+        return _compiled(SHARED_USER_DEFAULT if shared_user else RUNTIME_DEFAULT, capabilities)
     name = asked.get("localhostProfile") or ""
     try:
         return _compiled(_read(profiles, name), capabilities)

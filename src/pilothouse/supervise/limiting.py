@@ -71,6 +71,7 @@ class Setting(Struct, frozen=True):
 def settings_v1(limits: Limits) -> tuple[Setting, ...]:
     """In the order in which they are to be written."""
     memory = _NO_LIMIT_V1 if limits.memory is None else str(limits.memory)
+    sockets = "" if limits.memory is None else "memory of TCP connections"
     # Memory with swap is never less than memory alone, whichever way both are moved.
     with_swap = Setting("memory", "memory.memsw.limit_in_bytes", memory)
     return (
@@ -85,6 +86,8 @@ def settings_v1(limits: Limits) -> tuple[Setting, ...]:
         with_swap,
         Setting("memory", "memory.limit_in_bytes", memory, _asked("memory", limits)),
         with_swap,
+        # Counted apart in version 1, and only where there is a limit.
+        Setting("memory", "memory.kmem.tcp.limit_in_bytes", memory, sockets),
         Setting("memory", "memory.soft_limit_in_bytes", str(limits.memory_request or _NO_LIMIT_V1)),
         Setting("pids", "pids.max", _or_max(limits.pids), _asked("pids", limits)),
         *(

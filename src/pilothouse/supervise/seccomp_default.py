@@ -6,12 +6,19 @@ It is the allow-list of containerd and Docker, for the two architectures that we
 containers with that capability. Nobody gets keyrings (they belong to a user, not to a container), `io_uring`, `userfaultfd`, `kexec`, swap,
 `pivot_root` or sockets of `AF_VSOCK` (the machine below) and `AF_ALG`. `clone3` fails with ENOSYS, since its flags are where a filter
 can't see them; C libraries then use `clone`, which makes no namespaces here.
+
+Under an ordinary user's agent all containers are one user to the kernel (`SHARED_USER_DEFAULT`). There nobody makes set-user-id or set-group-id
+files, which would make whoever runs them that user: a user of the machine can pass a container a descriptor of a folder to make one in. And
+nobody has `SO_REUSEPORT`, by which containers of the same user take each other's connections: it fails as on a kernel without it.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import stat
+from itertools import product
 from typing import Final
 
 from pilothouse.supervise.seccomp import Argument, Profile, Rule, Scope
@@ -118,3 +125,43 @@ RUNTIME_DEFAULT: Final = Profile(
         Rule("SCMP_ACT_ERRNO", ("clone3",), errno_ret=errno.ENOSYS, excludes=_WITHOUT_ADMIN),
     ),
 )
+
+_MODES: Final = {"chmod": 1, "creat": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
+"""Calls that set the mode of a file, and which argument that is."""
+_OPENING: Final = {"open": 1, "openat": 2}
+"""Calls whose mode counts if a flag says so: which argument the flags are, right before the mode."""
+_CREATING: Final = (os.O_CREAT, os.O_TMPFILE & ~os.O_DIRECTORY)
+_SET_IDS: Final = (stat.S_ISUID, stat.S_ISGID)
+
+
+def _has(index: int, bits: int) -> Argument:
+    return Argument(index, bits, "SCMP_CMP_MASKED_EQ", value_two=bits, is_int=True)
+
+
+SHARED_USER_DEFAULT: Final = Profile(
+    default_action=RUNTIME_DEFAULT.default_action,
+    default_errno_ret=RUNTIME_DEFAULT.default_errno_ret,
+    syscalls=(
+        *(
+            Rule("SCMP_ACT_ERRNO", (name,), args=(_has(mode, bit),))
+            for (name, mode), bit in product(_MODES.items(), _SET_IDS)
+        ),
+        *(
+            Rule("SCMP_ACT_ERRNO", (name,), args=(_has(flags, flag), _has(flags + 1, bit)))
+            for (name, flags), flag, bit in product(_OPENING.items(), _CREATING, _SET_IDS)
+        ),
+        # Its flags and mode are where a filter can't see them; programs then use openat.
+        Rule("SCMP_ACT_ERRNO", ("openat2",), errno_ret=errno.ENOSYS),
+        Rule(
+            "SCMP_ACT_ERRNO",
+            ("setsockopt",),
+            args=(
+                Argument(1, socket.SOL_SOCKET, "SCMP_CMP_EQ", is_int=True),
+                Argument(2, socket.SO_REUSEPORT, "SCMP_CMP_EQ", is_int=True),
+            ),
+            errno_ret=errno.ENOPROTOOPT,
+        ),
+        *RUNTIME_DEFAULT.syscalls,
+    ),
+)
+"""`RUNTIME_DEFAULT`, for containers that share the agent's user."""

@@ -50,12 +50,15 @@ SMUGGLE = """
 import os, shutil, struct
 for name in ("id", "cat"):
     shutil.copy(f"/usr/bin/{name}", f"/smuggled/{name}")
-os.chmod("/smuggled/id", 0o6755)
 os.chmod("/smuggled/cat", 0o755)
-try:
-    os.setxattr("/smuggled/cat", "security.capability", struct.pack("<5I", 0x02000001, 0xC0, 0, 0, 0))
-except OSError as error:
-    print(error)
+for attempt in (
+    lambda: os.chmod("/smuggled/id", 0o6755),
+    lambda: os.setxattr("/smuggled/cat", "security.capability", struct.pack("<5I", 0x02000001, 0xC0, 0, 0, 0)),
+):
+    try:
+        attempt()
+    except OSError as error:
+        print(error)
 """
 """A copy that is set-user-id, and one that has the capabilities to change users."""
 PAM = "\n".join(f"{kind} sufficient pam_permit.so" for kind in ("auth", "account", "session"))

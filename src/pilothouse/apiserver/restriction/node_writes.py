@@ -75,13 +75,16 @@ class NodeWrites:
             case "", "nodes", "status":
                 if call.name != node:
                     _refuse(call, new, f"node '{node}' may write its own status only")
+                _check_node(node, call, new, old)
                 self._check_claims(node, call, new, old)
             case "", "pods", "status":
                 if old is None or (old.get("spec") or {}).get("nodeName") != node:
                     _refuse(call, new, f"node '{node}' may write the status of pods that run on it")
+                _check_metadata_kept(call, new, old)
                 if problem := self._claims.pod_problem(node, new, old):
                     _refuse(call, new, problem)
             case "", "persistentvolumeclaims", "status":
+                _check_metadata_kept(call, new, old)
                 _check_claim(call, new, old)
             case "", "persistentvolumes", "":
                 if wrong := self._volumes.check(node, new, old):
@@ -137,6 +140,14 @@ def _check_node(node: str, call: Call, new: Object, old: Object | None) -> None:
     forbidden = sorted(filter(_is_reserved, changed))
     if forbidden:
         _refuse(call, new, f"metadata.labels: a node may not set or change {', '.join(forbidden)}")
+
+
+def _check_metadata_kept(call: Call, new: Object, old: Object | None) -> None:
+    """A write of a status can set labels too; a node could draw the traffic of a Service to a pod of its own."""
+    before = old["metadata"] if old is not None else {}
+    for field in ("labels", "annotations"):
+        if (new["metadata"].get(field) or None) != (before.get(field) or None):
+            _refuse(call, new, f"metadata.{field}: a node may not change it with the status")
 
 
 def _is_reserved(label: str) -> bool:

@@ -69,7 +69,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: Rooms) -> AsyncIterator[None]:
+async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: Rooms) -> AsyncIterator[Listener]:
     """Answer whoever knocks, within the context."""
     known: list[Listener] = []
 
@@ -89,7 +89,7 @@ async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: Rooms) -> Asy
     try:
         async with Listener(door, tls, runner.server) as listener:
             known.append(listener)
-            yield
+            yield listener
     finally:
         await runner.cleanup()
 

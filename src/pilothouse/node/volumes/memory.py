@@ -17,14 +17,19 @@ import logging
 import os
 import secrets
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from pilothouse.node.directory_handles import open_directory
+from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes.machine import NO_DEVICES, NO_SUID, at, mount, mounts
 from pilothouse.node.volumes.removing import remove
 
+MOST_SECRETS: Final = 32 << 20
+"""Bytes that a pod's secrets and tokens may take together. The memory is the machine's, and no limit of the pod's counts it."""
+_PAGE: Final = 4096
 _SHARED: Final = Path("/dev/shm")
 
 log = logging.getLogger(__name__)
@@ -42,13 +47,29 @@ class Memory:
             self._top = top.with_name(Path(elsewhere.read_text()).name)
         self._turn = Lock()
         """Whoever lets go of the last folder must not do so under one that is being made."""
+        self._secrets: dict[str, dict[str, int]] = {}
+        """What the files of each volume take, by pod."""
+
+    def reserve(self, pod_uid: str, volume: str, sizes: Iterable[int]) -> None:
+        """Count the files of a volume, in place of those that it had. Raises VolumeNotReady if the pod's would be too many."""
+        # Each file takes whole pages, an inode and a link; each volume a few folders.
+        wanted = 4 * _PAGE + sum(-(-size // _PAGE) * _PAGE + _PAGE for size in sizes)
+        held = self._secrets.setdefault(pod_uid, {})
+        total = sum(size for name, size in held.items() if name != volume) + wanted
+        if total > MOST_SECRETS:
+            raise VolumeNotReady(
+                "FailedMount",
+                f'volume "{volume}": with it the secrets and tokens of the pod would take {total} bytes of the node\'s memory, '
+                f"and a pod's may take {MOST_SECRETS}; mount fewer or smaller ones",
+            )
+        held[volume] = wanted
 
     def folder(self, pod_uid: str) -> Path:
         """A pod's own folder in memory. Raises OSError."""
         with self._turn:
             self._made()
             folder = self._top / pod_uid
-            folder.mkdir(exist_ok=True, mode=0o755)
+            folder.mkdir(exist_ok=True, mode=0o700)
         return folder
 
     def sized(self, pod_uid: str, name: str, size: int | None) -> Path:
@@ -63,10 +84,12 @@ class Memory:
 
     def release(self, pod_uid: str) -> None:
         """Let go of all that a pod has in memory; with the last pod, of the memory itself."""
+        self._secrets.pop(pod_uid, None)
+        if not self._mounts and not is_own(self._top):
+            return
+        # Not in turn: a pod's emptyDir may have any number of files, and others wait for theirs.
+        remove(self._top / pod_uid)
         with self._turn:
-            if not self._mounts and not is_own(self._top):
-                return
-            remove(self._top / pod_uid)
             if self._top.exists() and not any(self._top.iterdir()):
                 remove(self._top)
 
@@ -74,9 +97,9 @@ class Memory:
         if not self._mounts:
             self._make_own()
             return
-        self._top.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self._top.mkdir(parents=True, exist_ok=True, mode=0o700)
         if at(mounts(), self._top) is None:
-            mount("tmpfs", self._top, "tmpfs", NO_SUID | NO_DEVICES, "mode=755")
+            mount("tmpfs", self._top, "tmpfs", NO_SUID | NO_DEVICES, "mode=700")
 
     def _make_own(self) -> None:
         """A folder beside those of other users."""

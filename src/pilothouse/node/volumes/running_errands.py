@@ -24,10 +24,12 @@ from pilothouse.api.nouns import (
     VolumeAttributesClass,
 )
 from pilothouse.api.objects import Object, Tree
+from pilothouse.api.topologies import allows
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
+from pilothouse.node.path_names import is_uid
 from pilothouse.node.volumes import claim_statuses
 from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.errands import (
@@ -116,7 +118,16 @@ class Runner:
 
     async def _make(self, errand: Make) -> list[Object]:
         claim = errand.claim
+        if not is_uid(claim.uid):
+            raise KeepingError(f"metadata.uid: {claim.uid[:80]!r} is none that a folder could be named after")
         storage_class = await self._class(claim)
+        provisioner = self._provisioner(storage_class)
+        node = await self._api.get(Node, self._node)
+        if not allows(storage_class, node.labels):
+            raise KeepingError(
+                f"class {storage_class.name} has no volumes on this node: its allowedTopologies are elsewhere",
+                elsewhere=True,
+            )
         parameters = storage_class.get("parameters") or {}
         if claim.spec.get("volumeMode") == "Block":
             raise KeepingError(
@@ -125,16 +136,17 @@ class Runner:
         if claim.spec.get("dataSource") or claim.spec.get("dataSourceRef"):
             raise KeepingError("it asks for a copy (dataSource), and our volumes begin empty")
         folder = self._tier(parameters) / volume_name(claim.uid)
-        keeper = self._keepers[errand.provisioner]
+        keeper = self._keepers[provisioner]
         if obstacle := keeper.obstacle():
             raise KeepingError(obstacle, elsewhere=True)
         record = await asyncio.to_thread(read_record, folder)
         if record is None:
             size = parse_quantity(claim.at("spec", "resources", "requests", "storage")).to_int()
             filesystem = await keeper.make(folder, size, parameters)
-            record = Record(folder.name, errand.provisioner, claim.uid, size, filesystem)
+            record = Record(folder.name, provisioner, claim.uid, size, filesystem)
             await asyncio.to_thread(write_record, folder, record)
-        volume = await self._announced(claim, storage_class, folder / keeper.inner, record)
+        path = folder / self._keepers[record.provisioner].inner
+        volume = await self._announced(claim, storage_class, node, path, record)
         await asyncio.to_thread(mark, folder)
         self._tell(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
         fields = claim_statuses.provisioned(claim.status)
@@ -176,9 +188,19 @@ class Runner:
             )
         return self._tiers[name]
 
-    async def _announced(self, claim: Object, storage_class: Object, path: Path, record: Record) -> Object:
+    def _provisioner(self, storage_class: Object) -> str:
+        """The class decides: what a claim says of it in an annotation, whoever made the claim could have written."""
+        provisioner = str(storage_class.get("provisioner") or "")
+        if provisioner not in self._keepers:
+            raise KeepingError(
+                f"class {storage_class.name} is of {provisioner}, not of this node's provisioners"
+            )
+        return provisioner
+
+    async def _announced(
+        self, claim: Object, storage_class: Object, node: Object, path: Path, record: Record
+    ) -> Object:
         """The volume's object, made now or by somebody before us."""
-        node = await self._api.get(Node, self._node)
         body = persistent_volume(
             claim,
             storage_class,

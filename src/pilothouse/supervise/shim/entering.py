@@ -16,7 +16,7 @@ import sys
 
 from pilothouse.supervise.shim import becoming, kernel
 from pilothouse.supervise.shim.isolation import isolate_interpreter
-from pilothouse.supervise.shim.namespaces import enter_user_namespace
+from pilothouse.supervise.shim.namespaces import enter_user_namespace, outer_user_namespace
 from pilothouse.supervise.shim.refusing import Refusal
 from pilothouse.supervise.shim.terminal import open_terminal
 
@@ -24,8 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pilothouse.supervise.shim.shapes import EntryShape
 
-_VIEW = (
-    ("mnt", kernel.CLONE_NEWNS),
+_MOUNTS = ("mnt", kernel.CLONE_NEWNS)
+_NAMES = (
     ("uts", kernel.CLONE_NEWUTS),
     ("ipc", kernel.CLONE_NEWIPC),
     ("cgroup", kernel.CLONE_NEWCGROUP),
@@ -104,7 +104,7 @@ class _Namespaces:
     The process is held by whoever asked, so that its pid is not another's meanwhile. A PID namespace begins with the next fork, so the
     helper enters that one; it stays outside of the container's files, and only its child enters these. Root's namespaces take root's
     rights, so the child enters the user namespace last; without privileges the helper has to enter it first, since it is what gives
-    rights over the others.
+    rights over the others. There the container has one more below it, for its mounts (see `lock_mounts`), which the child enters.
     """
 
     def __init__(self, pid: int) -> None:
@@ -112,11 +112,15 @@ class _Namespaces:
         self.mapped = False
         """Whether the user namespace knows one user."""
         self._open: dict[int, int] = {}
+        self._outer = -1
+        """The user namespace that those of names and processes belong to, if that is another one than that of the mounts."""
         try:
-            for name, kind in (*_VIEW, _PROCESSES, _USER):
+            for name, kind in (_MOUNTS, *_NAMES, _PROCESSES, _USER):
                 if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
                     self._open[kind] = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
             self._many = self._privileged and _knows_many(pid)
+            if not self._privileged and kernel.CLONE_NEWUSER in self._open:
+                self._outer = outer_user_namespace(self._open[kernel.CLONE_NEWUSER])
         except (FileNotFoundError, ProcessLookupError):
             raise Refusal("NotRunning", "the container has ended") from None
         except OSError as error:
@@ -124,17 +128,26 @@ class _Namespaces:
 
     def enter_first(self) -> None:
         """What the helper itself has to be in."""
-        self._enter(*(() if self._privileged else (_USER,)), _PROCESSES)
+        if self._outer >= 0:
+            try:
+                kernel.setns(self._outer, kernel.CLONE_NEWUSER)
+            except OSError as error:
+                raise _cant_enter(error) from None
+        elif not self._privileged:
+            self._enter(_USER)
+        self._enter(_PROCESSES)
 
     def enter(self) -> None:
         """All others. The container's files are what we see then."""
         isolate_interpreter()
-        self._enter(*_VIEW, _USER)
+        self._enter(*_NAMES, *((_MOUNTS, _USER) if self._privileged else (_USER, _MOUNTS)))
 
     def close(self) -> None:
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
+        if self._outer >= 0:
+            os.close(self._outer)
 
     def _enter(self, *kinds: tuple[str, int]) -> None:
         try:
@@ -179,7 +192,7 @@ def _child(entry: EntryShape, namespaces: _Namespaces, answer: int) -> None:
         os.setsid()
         if entry["tty"]:
             open_terminal(0, None if mapped else entry["user"])
-        if entry["confined"]:
+        if entry["confined"] and not mapped:
             kernel.join_session_keyring()
         late, seccomp = entry["no_new_privileges"], entry["seccomp"]
         becoming.become_user(

@@ -14,7 +14,7 @@ from pilothouse.supervise.shim import clients as attached
 from pilothouse.supervise.shim.clients import PATIENCE, Clients, Input
 from pilothouse.supervise.shim.descending import kill_below
 from pilothouse.supervise.shim.entries import Entries
-from pilothouse.supervise.shim.logs import Files, Lines, Log, Moments
+from pilothouse.supervise.shim.logs import Allowance, Files, Lines, Log, Moments
 from pilothouse.supervise.shim.terminal import receive_terminal, terminal_channel
 
 TYPE_CHECKING = False
@@ -153,11 +153,12 @@ class _Pump:
         self._log = log
         self._clients = clients
         self._moments = moments
+        self._allowance = Allowance(time.monotonic())
 
     def poll(self, others: list[tuple[int, int]], timeout: int | None) -> list[tuple[int, int]]:
         """What has happened, of the program's output, of those attached, and of `others`; waits at most so many milliseconds."""
         wanted: dict[int, int] = dict(others)
-        if self._log.full or self._clients.waited_for:
+        if self._log.full or self._clients.waited_for or self._allowance.is_spent(time.monotonic()):
             timeout = HELD_UP_MS
         else:
             for descriptor in self._outputs:
@@ -186,7 +187,9 @@ class _Pump:
             del self._outputs[descriptor]
             self._log.accept(lines.end(self._moments.now()))
             return
-        self._log.accept(lines.feed(data, self._moments.now()))
+        records = lines.feed(data, self._moments.now())
+        self._allowance.spend(len(records))
+        self._log.accept(records)
         self._clients.broadcast(channel, data)
 
     def end(self) -> None:

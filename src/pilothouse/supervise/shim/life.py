@@ -21,7 +21,12 @@ from pilothouse.supervise.shim import becoming, kernel, view
 from pilothouse.supervise.shim.following import Program, follow, oom_kills
 from pilothouse.supervise.shim.isolation import isolate_interpreter
 from pilothouse.supervise.shim.logs import Files
-from pilothouse.supervise.shim.namespaces import enter_namespaces, enter_user_namespace, make_user_namespace
+from pilothouse.supervise.shim.namespaces import (
+    enter_namespaces,
+    enter_user_namespace,
+    lock_mounts,
+    make_user_namespace,
+)
 from pilothouse.supervise.shim.refusing import Refusal
 from pilothouse.supervise.shim.terminal import open_terminal
 
@@ -35,6 +40,8 @@ LOCK_SECONDS = 2.0
 
 def main() -> None:
     """Arguments: the folder. Standard input: the launch, marshalled."""
+    # The agent's keys are for nobody who is started from here: neither the program nor a helper that enters the container.
+    kernel.join_session_keyring()
     launch: LaunchShape = marshal.loads(_read_all(0))
     if launch["open_files"]:
         # Ours too, and so that of everything that is started here.
@@ -161,13 +168,16 @@ def _child(launch: LaunchShape, program: Program, users: int, telling: int, goin
         if seen is not None:
             isolate_interpreter()
             _build_view(launch, seen, users, mapped=mapped)
+            if mapped:
+                lock_mounts()
             # Before anyone in the container can see us: what we have open is not for them.
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if users >= 0:
             enter_user_namespace(users)
         if launch["tty"]:
             open_terminal(program.inner[0], None if mapped else user)
-        if seen is not None:
+        if seen is not None and not mapped:
+            # One that is charged to the pod. Without privileges the shim's is the container's: a user may have some 200 keys.
             kernel.join_session_keyring()
         late = launch["no_new_privileges"]
         becoming.become_user(

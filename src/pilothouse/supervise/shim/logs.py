@@ -19,6 +19,11 @@ import time
 LONGEST = 16 * 1024
 """A line without end is passed on in parts of about this many bytes."""
 QUEUED = 1024 * 1024
+RATE = 16 * 1024 * 1024
+"""Bytes of records a second that a program may go on writing. The work is ours, and no limit of the container's counts it."""
+BURST = 64 * 1024 * 1024
+LEAST_COST = 16 * 1024
+"""As how many bytes each reading counts: one byte at a time would cost us far more than who writes it."""
 PATIENCE = 1.0
 """Seconds without any progress after which the disk counts as stuck."""
 
@@ -65,6 +70,23 @@ class Moments:
             self._second = second
             self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
         return b"%b.%09dZ" % (self._text, rest)
+
+
+class Allowance:
+    """How much output may still be taken now; it grows again with time. No I/O."""
+
+    def __init__(self, now: float) -> None:
+        self._left = float(BURST)
+        self._then = now
+
+    def is_spent(self, now: float) -> bool:
+        self._left = min(BURST, self._left + (now - self._then) * RATE)
+        self._then = now
+        return self._left <= 0
+
+    def spend(self, records: int) -> None:
+        """One reading, and the bytes of records that came of it."""
+        self._left -= max(records, LEAST_COST)
 
 
 class Files:

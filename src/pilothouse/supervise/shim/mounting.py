@@ -19,6 +19,9 @@ _MASKED = (
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 # fmt: on
 
+TERMINALS = 64
+"""How many a container can have: the machine has some 3,000 for all, and one program could take them."""
+
 _COVERS = "/.covers"
 _QUIET = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
@@ -37,7 +40,7 @@ def make_devices(folder: str) -> None:
             kernel.attach_mount(device, f"{folder}/{name}")
     for name in ("pts", "mqueue", "shm"):
         os.mkdir(f"{folder}/{name}")
-    _mount_if_known("devpts", f"{folder}/pts", "newinstance,ptmxmode=0666,mode=0620")
+    _mount_if_known("devpts", f"{folder}/pts", f"newinstance,ptmxmode=0666,mode=0620,max={TERMINALS}")
     _mount_if_known("mqueue", f"{folder}/mqueue", "")
     os.symlink("pts/ptmx", f"{folder}/ptmx")
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):

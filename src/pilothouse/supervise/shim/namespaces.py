@@ -7,6 +7,7 @@ only a user namespace makes the others possible, so it comes first, and knows on
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 
 from pilothouse.supervise.shim import kernel
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pilothouse.supervise.shim.shapes import IdsShape, UserShape
+
+_NS_GET_PARENT = 0xB702
+
+OWNERS = 0x80000000
+"""The first of the 65,536 ids that own user namespaces: one for each range of ids that a pod can have. None of them is in any pod.
+
+The owner of a user namespace has every right over it from outside. Were it an id of the pod itself, a program outside that got this id, by
+a set-user-id file that an earlier pod with the same range left behind, would be root over the pod.
+"""
 
 NAMESPACES = (
     kernel.CLONE_NEWNS
@@ -37,7 +47,7 @@ def make_user_namespace(ids: IdsShape) -> int:
     if (pid := os.fork()) == 0:
         try:
             os.close(end)
-            _own_as(ids["first"])
+            _own_as(OWNERS + ids["first"] // 65536)
             kernel.unshare(kernel.CLONE_NEWUSER)
             os.write(entered, b"+")
             os.read(ended, 1)  # Until its other end is closed, by us or by our death.
@@ -114,15 +124,39 @@ def _make_own_user_namespace(user: UserShape | None) -> None:
     inner_uid, inner_gid = (user["uid"], user["gid"]) if user is not None else (uid, gid)
     try:
         kernel.unshare(NAMESPACES | kernel.CLONE_NEWUSER)
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{inner_uid} {uid} 1"),
-            ("gid_map", f"{inner_gid} {gid} 1"),
-        ):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
+        _map_one(f"{inner_uid} {uid} 1", f"{inner_gid} {gid} 1")
     except OSError as error:
         raise Refusal(
             "ViewRefused",
             f"no namespaces of its own: {error.strerror}; {HELP}",
         ) from None
+
+
+def lock_mounts() -> None:
+    """Without privileges: go on in a user and a mount namespace below those that the view was built in, under the same number.
+
+    The kernel lets nobody in there unmount what came from above, nor take "read-only" off it, whatever capabilities they have.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    try:
+        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
+    except (
+        OSError
+    ):  # No more namespaces are to be had. The filter and the capabilities that are dropped do the same.
+        return
+    _map_one(f"{uid} {uid} 1", f"{gid} {gid} 1")
+
+
+def _map_one(uids: str, gids: str) -> None:
+    for name, text in (("setgroups", "deny"), ("uid_map", uids), ("gid_map", gids)):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def outer_user_namespace(namespace: int) -> int:
+    """The one that a user namespace was made in, unless that is our own: then -1."""
+    outer: int = fcntl.ioctl(namespace, _NS_GET_PARENT)
+    if os.fstat(outer).st_ino != os.stat("/proc/self/ns/user").st_ino:
+        return outer
+    os.close(outer)
+    return -1
