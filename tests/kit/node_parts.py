@@ -120,6 +120,7 @@ class CountedAddresses:
     def __init__(self) -> None:
         self.given: dict[str, str] = {}
         self.released: list[str] = []
+        self.known_services: list[Object] = []
 
     async def assign(self, pod: Object) -> str:
         return self.given.setdefault(pod.uid, f"127.9.0.{len(self.given) + 1}")
@@ -132,6 +133,9 @@ class CountedAddresses:
 
     def mounts(self, pod: Object, address: str) -> Sequence[Mount]:
         return ()
+
+    def services(self, namespace: str) -> Sequence[Object]:
+        return [each for each in self.known_services if each.namespace == namespace]
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()

@@ -134,11 +134,57 @@ def test_whole_sources_with_a_prefix_and_what_comes_later_wins() -> None:
     assert (env["X_a"], env["X_b"]) == ("3", "2")
 
 
-def test_keys_that_are_no_names_are_left_out() -> None:
-    sources = {("ConfigMap", "c"): config_map(**{"1st": "x", "ok.name": "y"})}
+def test_keys_that_are_no_identifiers_are_variables_too() -> None:
+    sources = {("ConfigMap", "c"): config_map(**{"1st": "x", "data-1": "y", "ok.name": "z"})}
     env = env_of({"envFrom": [{"configMapRef": {"name": "c"}}]}, sources)
-    assert "1st" not in env
-    assert env["ok.name"] == "y"
+    assert (env["1st"], env["data-1"], env["ok.name"]) == ("x", "y", "z")
+    prefixed = env_of({"envFrom": [{"configMapRef": {"name": "c"}, "prefix": "a="}]}, sources)
+    assert not any("=" in name for name in prefixed)
+
+
+def test_services_of_the_namespace_are_variables() -> None:
+    def service(name: str, address: str, *ports: dict[str, Any]) -> Object:
+        spec = {"clusterIP": address, "ports": list(ports)}
+        meta = {"name": name, "namespace": "prod"}
+        return Object.of({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
+
+    services = [
+        service(
+            "redis-master", "127.96.4.7", {"port": 6379, "name": "cl-ient"}, {"port": 53, "protocol": "UDP"}
+        ),
+        service("headless", "None", {"port": 80}),
+        service("elsewhere", ""),
+    ]
+
+    def links(**spec: Any) -> dict[str, str]:
+        env = environment(
+            pod(**spec),
+            {"name": "app", "env": [{"name": "URL", "value": "$(REDIS_MASTER_SERVICE_HOST)"}]},
+            {},
+            {},
+            address="127.8.0.1",
+            host="10.0.0.1",
+            allocatable={},
+            services=services,
+        )
+        return {name: value for name, value in env.items() if name not in ("PATH", "HOSTNAME")}
+
+    assert links() == {
+        "REDIS_MASTER_SERVICE_HOST": "127.96.4.7",
+        "REDIS_MASTER_SERVICE_PORT": "6379",
+        "REDIS_MASTER_SERVICE_PORT_CL_IENT": "6379",
+        "REDIS_MASTER_PORT": "tcp://127.96.4.7:6379",
+        "REDIS_MASTER_PORT_6379_TCP": "tcp://127.96.4.7:6379",
+        "REDIS_MASTER_PORT_6379_TCP_PROTO": "tcp",
+        "REDIS_MASTER_PORT_6379_TCP_PORT": "6379",
+        "REDIS_MASTER_PORT_6379_TCP_ADDR": "127.96.4.7",
+        "REDIS_MASTER_PORT_53_UDP": "udp://127.96.4.7:53",
+        "REDIS_MASTER_PORT_53_UDP_PROTO": "udp",
+        "REDIS_MASTER_PORT_53_UDP_PORT": "53",
+        "REDIS_MASTER_PORT_53_UDP_ADDR": "127.96.4.7",
+        "URL": "127.96.4.7",
+    }
+    assert links(enableServiceLinks=False) == {"URL": "$(REDIS_MASTER_SERVICE_HOST)"}
 
 
 def test_optional_sources_may_be_missing() -> None:

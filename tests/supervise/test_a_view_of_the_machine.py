@@ -506,3 +506,18 @@ async def test_a_mount_may_lie_as_deep_as_the_kernel_takes_paths(views: Box, vol
     assert await look(views, f"cat {deep}/file", Mount(str(volume), deep)) == ["from the volume"]
     with pytest.raises(LaunchError, match=r"(?s)^/d/d.*: File name too long"):
         await look(views, "true", Mount(str(volume), "/d" * 3000))
+
+
+async def test_a_place_is_made_in_an_image_that_has_none(views: Box, volume: Path, tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    (image / "config/deep").mkdir(parents=True)
+    (image / "config/settings").write_text("of the image\n")
+    said = await look(
+        views,
+        "cat /opt/app/config/settings /opt/app/config/data/new/file /opt/app/data/file; ls /opt/app/config",
+        Mount(str(image), "/opt/app", read_only=True),
+        Mount(str(volume), "/opt/app/config/data/new", mapped=True),
+        Mount(str(volume), "/opt/app/data", mapped=True),
+    )
+    assert said == ["of the image", "from the volume", "from the volume", "data", "deep", "settings"]
+    assert sorted(each.name for each in image.rglob("*")) == ["config", "deep", "settings"]

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.aio.worker_thread import on_loop
+from pilothouse.api.kubernetes.pod_fields import ignored_fields
 from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options, unattended
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.call import Call
@@ -310,6 +311,8 @@ class Writer:
             problems += islice(self._admission.refusals(kind, new), MOST_PROBLEMS + 1)
         if problems:
             raise ingest.invalid(kind, new, problems)
+        if live is None:
+            call.request.warnings += ignored_fields(kind, new)
 
 
 def reset_fields(call: Call) -> tuple[str, ...]:

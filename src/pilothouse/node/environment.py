@@ -1,4 +1,4 @@
-"""The environment of a container: what the image says, then ``envFrom``, then ``env``, each over the one before.
+"""The environment of a container: what the image says, the namespace's services, then ``envFrom``, then ``env``, each over the one before.
 
     env = environment(pod, container, sources, image_env, address="127.8.1.2")
     expanded("--name=$(POD_NAME)", env)                  # "--name=web-0"; "$$(X)" is "$(X)"
@@ -22,6 +22,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.in_cluster import OTHER_SERVERS
 from pilothouse.node.parts import NotYet
+from pilothouse.node.service_links import service_links
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN_PROGRAMS: Final = str(Path(sys.executable).parent)
@@ -31,7 +32,8 @@ Source = tuple[str, str]
 """Kind and name."""
 Sources = Mapping[Source, Object | None]
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([^)]*)\)")
-_NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_NAME: Final = re.compile(r"[ -<>-~]+")
+"""Printable ASCII but for ``=``."""
 LONGEST: Final = 128 << 10
 """Characters of one variable or argument: the kernel takes no longer one."""
 MOST_IN_ALL: Final = 4 << 20
@@ -66,9 +68,12 @@ def environment(
     allocatable: Mapping[str, str],
     server: str = "",
     other_servers: Sequence[str] = (),
+    services: Sequence[Object] = (),
 ) -> dict[str, str]:
-    """All of it. ``server`` is the URL of the API server, ``other_servers`` of those beside it. Raises ``NotYet``."""
-    env = {"PATH": PATH, **image, **dict(_way_to(server, other_servers)), "HOSTNAME": hostname(pod)}
+    """All of it. ``server`` is the URL of the API server, ``other_servers`` of those beside it, ``services`` are those of the namespace.
+    Raises ``NotYet``."""
+    links = service_links(services) if pod.spec.get("enableServiceLinks", True) else {}
+    env = {"PATH": PATH, **image, **links, **dict(_way_to(server, other_servers)), "HOSTNAME": hostname(pod)}
     env["PATH"] = f"{env['PATH']}:{OWN_PROGRAMS}"
     for each in container.get("envFrom") or ():
         env |= {each.get("prefix", "") + name: value for name, value in _all_of(each, sources)}

@@ -92,6 +92,7 @@ class Outfitter:
             allocatable=self._allocatable(),
             server=settings.server,
             other_servers=settings.other_servers,
+            services=given.addresses.services(pod.namespace),
         )
         setting = Setting(
             agent=self._agent,

@@ -168,6 +168,10 @@ class Addresses(Protocol):
         """The files by which names are found inside the pod (/etc/hosts, /etc/resolv.conf), kept up to date."""
         ...
 
+    def services(self, namespace: str, /) -> Sequence[Object]:
+        """The services of a namespace, as far as they are known."""
+        ...
+
     def condition(self) -> Mapping[str, str]:
         """The Node's condition ``NetworkUnavailable``: type, status, reason and message."""
         ...

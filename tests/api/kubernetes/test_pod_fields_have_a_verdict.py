@@ -46,7 +46,7 @@ def test_what_is_not_honoured_has_a_reason(message: str) -> None:
         ({"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}, []),
         ({"ephemeralContainers": [{"name": "x"}]}, ["spec.ephemeralContainers"]),
         ({"resourceClaims": [{"name": "gpu"}]}, ["spec.resourceClaims"]),
-        ({"securityContext": {"seLinuxOptions": {}}}, ["spec.securityContext.seLinuxOptions"]),
+        ({"securityContext": {"seLinuxOptions": {}}}, []),
         ({"securityContext": {"sysctls": [{"name": "a", "value": "b"}]}}, ["spec.securityContext.sysctls"]),
         ({"securityContext": {"fsGroup": 1, "runAsUser": 2}}, []),
         (

@@ -65,6 +65,7 @@ _FILTER: Final = (
     "x86_64 and aarch64 nothing is filtered, and the Node says so"
 )
 _NO_APPARMOR: Final = "nodes load no profiles: RuntimeDefault means Unconfined"
+_NO_SELINUX: Final = "nodes set no SELinux labels: ignored, as kubelet does where the machine has no SELinux"
 _SHARED_LIMITS: Final = (
     "cpu, memory: enforced where the node may use control groups; else the pod's status says that it is not. ephemeral-storage: emptyDir volumes "
     "logs and what it writes elsewhere are looked at three times a minute; a pod that has more is evicted"
@@ -110,7 +111,7 @@ _SPEC: Final[dict[str, Verdict]] = {
     "preemptionPolicy": _roughly(_NO_PRIORITY),
     "readinessGates": _YES,
     "runtimeClassName": _no(f"{_PLAIN_PROCESS}; there are no other runtimes", applies=_given),
-    "enableServiceLinks": _roughly("services are found by name; no environment variables are set for them"),
+    "enableServiceLinks": _YES,
     "overhead": _no("a container needs nothing beside its own processes"),
     "topologySpreadConstraints": _YES,
     "setHostnameAsFQDN": _no("the host name is the short one", "true"),
@@ -148,7 +149,7 @@ _CONTAINER: Final[dict[str, Verdict]] = {
     "tty": _YES,
 }
 _POD_SECURITY: Final[dict[str, Verdict]] = {
-    "seLinuxOptions": _no("nodes set no SELinux labels", applies=_given),
+    "seLinuxOptions": _roughly(_NO_SELINUX),
     "windowsOptions": _no(_NO_WINDOWS, applies=_given),
     "runAsUser": _roughly(
         "only a node agent that is root can change the user; under another one the pod sees this number for the agent's own user"
@@ -166,7 +167,7 @@ _POD_SECURITY: Final[dict[str, Verdict]] = {
     "fsGroupChangePolicy": _YES,
     "seccompProfile": _roughly(_FILTER),
     "appArmorProfile": _roughly(_NO_APPARMOR),
-    "seLinuxChangePolicy": _no("nodes set no SELinux labels", applies=_given),
+    "seLinuxChangePolicy": _roughly(_NO_SELINUX),
 }
 _SECURITY: Final[dict[str, Verdict]] = {
     "capabilities": _roughly(
@@ -307,14 +308,40 @@ SECTIONS: Final[dict[str, dict[str, Verdict]]] = {
 _AMOUNTS: Final = {"cpu", "memory", "ephemeral-storage"}
 
 
+_IGNORED: Final = ("seLinuxOptions", "seLinuxChangePolicy")
+"""Fields of security contexts that are taken and have no effect."""
+
+
 def refused_fields(kind: Kind, obj: Object) -> list[FieldError]:
     """The same for any object that holds such a specification: a pod, or a set with a template of pods."""
+    spec, path = _pod_spec(kind, obj)
+    return refusals(spec, path) if spec else []
+
+
+def ignored_fields(kind: Kind, obj: Object) -> list[str]:
+    """A warning for each field that is taken and has no effect on our nodes."""
+    spec, path = _pod_spec(kind, obj)
+    contexts = [(f"{path}.securityContext", spec.get("securityContext"))]
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            at = element(f"{path}.{field}", index)
+            contexts.append((f"{at}.securityContext", container.get("securityContext")))
+    return [
+        f"{at}.{field}: {_NO_SELINUX}"
+        for at, context in contexts
+        for field in _IGNORED
+        if (context or {}).get(field) is not None
+    ]
+
+
+def _pod_spec(kind: Kind, obj: Object) -> tuple[Mapping[str, Any], str]:
+    """The specification of a pod in an object, and its path; empty if there is none."""
     spec = obj.get("spec") or {}
     if (kind.group, kind.name) == ("", "Pod"):
-        return refusals(spec)
+        return spec, "spec"
     if (kind.group, kind.name) == ("apps", "StatefulSet"):
-        return refusals((spec.get("template") or {}).get("spec") or {}, "spec.template.spec")
-    return []
+        return (spec.get("template") or {}).get("spec") or {}, "spec.template.spec"
+    return {}, "spec"
 
 
 def refusals(spec: Mapping[str, Any], path: str = "spec") -> list[FieldError]:

@@ -157,6 +157,9 @@ class Network:
             Mount(str(source), target, read_only=True, is_file=True, mapped=True) for source, target in places
         ]
 
+    def services(self, namespace: str, /) -> Sequence[Object]:
+        return [each for each in self._services.cache.list() if each.namespace == namespace]
+
     def _given(self, pod: Object) -> Entry:
         ports = ports_of(pod)
         held = {entry.pod: entry.ports for entry in self._ledger.entries.values()}

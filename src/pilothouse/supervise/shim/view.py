@@ -7,7 +7,7 @@
 
 A *mirror* makes a mount point inside a folder of the machine: a tmpfs over the folder, with all that is in it bound into it. A folder with
 very many entries gets an overlay instead, where the kernel lets us. Mount points inside a mount that was asked for are made in
-what is mounted there, as container runtimes do.
+what is mounted there, as container runtimes do; an image, which no container changes, gets a mirror.
 
 **The machine's tree is let go before anything is done by a path that the container can change.** All that will be mounted is copied
 first, as trees that are mounted nowhere (`open_tree`); then the root is exchanged; then they are put in place. So a link that another
@@ -49,7 +49,7 @@ MANY = 256
 _MACHINE = "/.machine"
 """Where the machine's own tree is while the root is exchanged."""
 
-OURS, MACHINES, VOLUME = "ours", "the machine's", "volume"
+OURS, MACHINES, IMAGE, VOLUME = "ours", "the machine's", "image", "volume"
 _NOTHING = -1
 _TMPFS = kernel.MS_NOSUID | kernel.MS_NODEV
 
@@ -288,7 +288,7 @@ class _Tree:
                 self._closing.remove(target)
             if mount["read_only"] and source == _NOTHING:
                 self._closing.append(target)  # Once all is there that goes into it.
-            self._regions[target] = VOLUME
+            self._regions[target] = IMAGE if _is_image(mount) else VOLUME
         except OSError as error:
             what = "a tmpfs" if source == _NOTHING else mount["source"]
             raise Refusal("MountFailed", f"{asked}: can't mount {what} there: {error.strerror}") from None
@@ -301,7 +301,7 @@ class _Tree:
 
     def _is_covered(self, path: str) -> bool:
         """Whether a mount that was asked for lies over it, as one on /tmp does over all that is in /tmp."""
-        return any(self._regions.get(above) == VOLUME for above in ancestors(path))
+        return any(self._regions.get(above) in (IMAGE, VOLUME) for above in ancestors(path))
 
     def _make_target(self, target: str, *, is_file: bool) -> None:
         """See to it that there is something to mount on."""
@@ -315,7 +315,7 @@ class _Tree:
         ancestor = os.path.dirname(target)
         while not os.path.isdir(ancestor):
             ancestor = os.path.dirname(ancestor)
-        if self._whose(ancestor) == MACHINES:
+        if self._whose(ancestor) in (MACHINES, IMAGE):
             self._cover(ancestor)
         _make_folders(os.path.dirname(target))
         if is_file:
@@ -375,6 +375,11 @@ class _Tree:
             except FileNotFoundError:  # It has gone meanwhile.
                 continue
             self._regions.setdefault(target, MACHINES)
+
+
+def _is_image(mount: MountShape) -> bool:
+    """Files of the node itself that nobody writes: all that is a pod's has its owners mapped, or was named by somebody."""
+    return mount["kind"] == "bind" and mount["read_only"] and not mount["mapped"] and not mount["foreign"]
 
 
 def _is_file(source: int) -> bool:
