@@ -233,6 +233,20 @@ class Core:
                 errors.internal("the server met a condition that it did not expect; its log says more")
             )
 
+    def check_head(self, request: Request) -> None:
+        """Raise for a request that would be refused whatever its body is: a body is not waited for from whoever may not send it."""
+        user = request.user
+        impersonate(request, self._authorizer)
+        place = locate(request.path)
+        if place.plural:
+            params = request.params()
+            verb = verb_of(request.method, place, params) or request.method.lower()
+            self._permits.demand_place(request, verb, place, params)
+        else:
+            self._permits.demand(request, _attributes_of_path(request))
+        # Until it is refused it is its sender's; ``answer`` begins afresh.
+        request.user, request.impersonator, request.verdict = user, None, None
+
     async def _route(self, request: Request) -> Answer:
         impersonate(request, self._authorizer)
         place = locate(request.path)
@@ -393,8 +407,7 @@ class Core:
 
     async def _path(self, request: Request) -> Answer:
         """A path that is no resource's: discovery, OpenAPI, version."""
-        verb = _READ_VERBS.get(request.method, request.method.lower())
-        self._permits.demand(request, Attributes.of_path(verb, request.path))
+        self._permits.demand(request, _attributes_of_path(request))
         if request.path in version.PATHS:
             return version.answer()
         if page := self._pages.get(request.path):
@@ -443,6 +456,10 @@ class Core:
         listed = await self.reader.select(call.request, call.served, call.namespace)
         await self._writer.delete_each(call, [item.key for item in listed.items])
         return await self.reader.render_list(call.request, call.served, listed)
+
+
+def _attributes_of_path(request: Request) -> Attributes:
+    return Attributes.of_path(_READ_VERBS.get(request.method, request.method.lower()), request.path)
 
 
 def _page_not_found() -> Response:
