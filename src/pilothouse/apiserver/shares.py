@@ -72,9 +72,9 @@ ASSURED = {
     Class.SYSTEM: 15,
     Class.CONTROLLERS: 15,
     Class.NODES: 12,
-    Class.AGENTS: 10,
+    Class.AGENTS: 9,
     Class.WORKLOADS: 4,
-    Class.PEOPLE: 9,
+    Class.PEOPLE: 10,
 }
 """The part of each lane, in percent, that nobody but the class can take."""
 _RENEWING = frozenset({Class.SYSTEM, Class.CONTROLLERS, Class.NODES, Class.AGENTS})
