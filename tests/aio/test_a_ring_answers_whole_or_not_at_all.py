@@ -27,6 +27,17 @@ def test_weight_is_bounded_but_the_newest_stay() -> None:
     assert ring.after(6) is None
 
 
+def test_the_newest_stay_up_to_a_weight_of_their_own() -> None:
+    ring = Ring[int](0, Bounds(weight=100, least=100, most_weight=300))
+    for position in range(1, 11):
+        ring.append(position, position, at=0, weight=90)
+    assert ring.after(7) == [8, 9, 10]
+    assert ring.after(6) is None
+    ring.append(11, 11, at=0, weight=1000)
+    assert ring.after(10) == [11]
+    assert ring.after(9) is None
+
+
 def test_age_is_bounded() -> None:
     ring = Ring[int](0, Bounds(age=10))
     ring.append(1, 1, at=0)

@@ -49,6 +49,20 @@ async def stranger(http: Http) -> AsyncIterator[Http]:
         yield client
 
 
+async def test_a_large_object_is_one_message(dbs: Databases, http: Http) -> None:
+    path, blob = f"/api/v1/namespaces/{dbs.namespace}/configmaps", "x" * 900_000
+    (await http.post(path, {"metadata": {"name": "large"}, "data": {"blob": blob}})).expect(201)
+    async with http.websocket(path, watch="true", fieldSelector="metadata.name=large") as socket:
+        first = await next_event(socket)
+        change = {"data": {"more": "y"}}
+        (await http.patch(f"{path}/large", change)).expect(200)
+        second = await next_event(socket)
+    assert [(event.type, event.object["data"]["blob"] == blob) for event in (first, second)] == [
+        ("ADDED", True),
+        ("MODIFIED", True),
+    ]
+
+
 async def test_every_event_is_a_frame_of_text(dbs: Databases, http: Http) -> None:
     await dbs.create("a")
     async with http.websocket(dbs.path(), watch="true") as socket:

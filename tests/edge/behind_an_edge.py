@@ -88,6 +88,7 @@ async def serving(keyring: Keyring, folder: Path) -> AsyncIterator[Server]:
             health=health,
             shares=made.shares,
             requests=made.requests,
+            check_head=core.check_head,
             prompt=core.prompt(made.requests),
             trail=trail,
         )

@@ -16,7 +16,7 @@ from pilothouse.apiserver.exchange import Answer, Chunk, Pieces, Request, Respon
 from pilothouse.apiserver.limits import Patience
 from pilothouse.apiserver.response_writer import PART
 from pilothouse.apiserver.shares import BYTES_PER_PLACE, Shares
-from pilothouse.apiserver.websockets import event_frames, over_websocket, upgrade_of
+from pilothouse.apiserver.websockets import EventFrames, over_websocket, upgrade_of
 
 LARGE = 32 * 1024 * 1024
 SOON = Patience(head=0.5, taking=0.5)
@@ -43,7 +43,7 @@ class Lists:
         if request.path in ("/stream", "/patient"):
             return Streaming(self._run, patient=request.path == "/patient")
         if request.path == "/websocket" and (upgrade := upgrade_of(request)):
-            return over_websocket(Streaming(self._run), upgrade, event_frames)
+            return over_websocket(Streaming(self._run), upgrade, EventFrames())
         return Response(200, b"{}")
 
     async def _run(self, sink: Sink) -> None:

@@ -15,8 +15,8 @@ import asyncio
 import datetime
 import json
 import random
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,6 +170,35 @@ class CoreServer:
         assert answer.status == 200, answer.body
         return [json.loads(line) for line in answer.body.splitlines()]
 
+    @contextmanager
+    def watching(self, path: str, query: str, user: User) -> Iterator[OpenWatch]:
+        """A watch that stays open, though it gets on only while something else is waited for."""
+        request = Request("GET", path, query=f"watch=1&{query}", user=user)
+        answer = self._runner.run(self.core.answer(request))
+        assert isinstance(answer, Streaming), answer
+        watch = self._runner.run(self._open_watch(answer))
+        try:
+            yield watch
+        finally:
+            watch.task.cancel()
+            self.settle()
+
+    async def _open_watch(self, answer: Streaming) -> OpenWatch:
+        sink = _Kept()
+        watch = OpenWatch(sink, asyncio.ensure_future(answer.run(sink)))
+        await self._turn()
+        return watch
+
+    def wait(self, probe: Callable[[], bool]) -> None:
+        """Let things happen until something is so."""
+
+        async def waiting() -> None:
+            async with asyncio.timeout(_PATIENCE):
+                while not probe():  # noqa: ASYNC110
+                    await asyncio.sleep(0.002)
+
+        self._runner.run(waiting())
+
     def bearer(self, token: str) -> User:
         """Whose a token is; raises the 401 that its bearer would get."""
         return self._runner.run(self.authenticator.identify_surely(None, f"Bearer {token}"))
@@ -241,3 +270,15 @@ class _Kept:
 
     def buffered(self) -> int:
         return 0
+
+
+@dataclass
+class OpenWatch:
+    """A watch that goes on."""
+
+    sink: _Kept
+    task: asyncio.Future[None]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in b"".join(self.sink.chunks).splitlines()]

@@ -30,7 +30,7 @@ from pilothouse.node.serving.callers import Callers
 from pilothouse.node.serving.certificate import ServingCertificate
 from pilothouse.node.serving.pages import Pages
 from pilothouse.node.serving.programs import ContainerPrograms
-from pilothouse.node.serving.server import Rooms, listening, serving
+from pilothouse.node.serving.server import MOST_STREAMS, Rooms, listening, serving
 from pilothouse.node.serving.sessions import Sessions
 from pilothouse.node.whereabouts import LOG, Instances, Whereabouts
 from pilothouse.supervise import containers
@@ -78,7 +78,9 @@ class StreamNode:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def serving(cls, plane: Plane, folder: Path) -> AsyncIterator[StreamNode]:
+    async def serving(
+        cls, plane: Plane, folder: Path, *, most_streams: int = MOST_STREAMS
+    ) -> AsyncIterator[StreamNode]:
         clock = SystemClock()
         access = kubeconfig.load(plane.node_kubeconfig)
         async with (
@@ -95,7 +97,8 @@ class StreamNode:
             )
             node = cls(admin, folder, certificate)
             pages = Pages(node.whereabouts, clock)
-            rooms = Rooms(pages, Sessions(pages, ContainerPrograms()), Callers(api, NAME, clock), {})
+            sessions = Sessions(pages, ContainerPrograms())
+            rooms = Rooms(pages, sessions, Callers(api, NAME, clock), {}, most_streams)
             door = listening("127.0.0.1", 0)
             node.port = door.getsockname()[1]
             async with serving(door, certificate.context(), rooms):

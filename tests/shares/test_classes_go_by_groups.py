@@ -6,7 +6,10 @@ from pilothouse.apiserver.exchange import ANONYMOUS, User
 from pilothouse.apiserver.shares import Class, class_of
 
 ACCOUNT = ("system:serviceaccounts", "system:serviceaccounts:t", "system:authenticated")
-POD = {"authentication.kubernetes.io/pod-name": ("db-0",)}
+SYSTEM_ACCOUNT = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+WAITING = {"authentication.kubernetes.io/pod-name": ("db-0",)}
+NOWHERE = {**WAITING, "authentication.kubernetes.io/node-name": ("made-up",)}
+POD = {**NOWHERE, "authentication.kubernetes.io/node-uid": ("u1",)}
 
 
 @pytest.mark.parametrize(
@@ -17,9 +20,12 @@ POD = {"authentication.kubernetes.io/pod-name": ("db-0",)}
         (User("system:kube-controller-manager"), Class.SYSTEM),
         (User("pilothouse:apiserver", groups=("pilothouse:apiservers",)), Class.SYSTEM),
         (User("pilothouse:controller-manager"), Class.CONTROLLERS),
-        (User("system:serviceaccount:t:operator", groups=ACCOUNT), Class.CONTROLLERS),
+        (User("system:serviceaccount:t:operator", groups=ACCOUNT), Class.WORKLOADS),
+        (User("system:serviceaccount:kube-system:operator", groups=SYSTEM_ACCOUNT), Class.CONTROLLERS),
         (User("system:serviceaccount:t:db", groups=ACCOUNT, extra=POD), Class.AGENTS),
-        (User("system:node:a", groups=("system:nodes",)), Class.AGENTS),
+        (User("system:serviceaccount:t:waiting", groups=ACCOUNT, extra=WAITING), Class.WORKLOADS),
+        (User("system:serviceaccount:t:nowhere", groups=ACCOUNT, extra=NOWHERE), Class.WORKLOADS),
+        (User("system:node:a", groups=("system:nodes",)), Class.NODES),
         (User("system:node:a"), Class.PEOPLE),
         (User("system:serviceaccount:t:fake", groups=("system:authenticated",)), Class.PEOPLE),
         (User("alice", groups=("dev",)), Class.PEOPLE),

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.kit.waiting import eventually
 
 from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.shares import Class, Shares
 
+ACCOUNTS = 40
+"""Of one namespace, whose user makes as many of them as it likes."""
 TOKENS = """\
 t-mallory,mallory,u1,
 t-bob,bob,u2,
 t-node,system:node:a,u3,"system:nodes"
 t-manager,pilothouse:controller-manager,u4,
 t-admin,admin,u5,"system:masters"
-"""
+""" + "".join(
+    f't-a{number},system:serviceaccount:a:u{number},a{number},"system:serviceaccounts,system:serviceaccounts:a"\n'
+    for number in range(ACCOUNTS)
+)
 OTHERS = ("bob", "node", "manager", "admin")
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/t/leases/db-leader"
 
@@ -32,6 +38,27 @@ class Gate:
             self.entered.release()
             await self.open.wait()
         return Response(200, b"{}")
+
+
+class IdleBodies:
+    """Connections, each with a request whose body does not come."""
+
+    def __init__(self, dial, place, shares: Shares) -> None:
+        self._dial = dial
+        self._place = place
+        self._shares = shares
+        self._sent = 0
+
+    async def hold(self, method: str, path: str, who: str) -> None:
+        wire = await self._dial(self._place)
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t-{who}\r\n"
+        wire.writer.write(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+        self._sent += 1
+
+    async def seen(self) -> bool:
+        """Whether the server has come to each of them."""
+        bands = [band for lane in self._shares.lanes for band in lane.bands.values()]
+        return sum(band.running + band.crowded + band.unfair for band in bands) == self._sent
 
 
 def raw(method: str, path: str, who: str) -> bytes:
@@ -83,23 +110,44 @@ async def test_leases_and_health_have_ways_of_their_own(serve, dial):
     crowd = Crowd(dial, place, gate)
     for method, path in (("GET", "/api/v1/pods/a"), ("PUT", "/api/v1/namespaces/t/pods/a")):
         assert (await crowd.flood(method, path)).status == 429
-    for who in ("mallory", *OTHERS):
+    for who in ("node", "manager", "admin"):
         for method in ("GET", "PUT", "PATCH"):
             assert (await (await dial(place)).ask(raw(method, LEASE, who))).status == 200
         assert (await (await dial(place)).ask(raw("POST", LEASE.rpartition("/")[0], who))).status == 200
+    # A lease of somebody whom nobody waits for is an object like any other.
+    assert (await (await dial(place)).ask(raw("PUT", LEASE, "mallory"))).status == 429
     assert (await (await dial(place)).ask(raw("GET", "/readyz", "mallory"))).status == 200
     gate.open.set()
 
 
-async def test_a_slow_body_holds_a_place_of_its_sender_only(serve, dial):
+async def test_bodies_that_do_not_come_take_no_place_of_others(serve, dial):
+    """Neither to renew a lease nor to write, whoever it is and however many identities send nothing."""
+    shares = Shares(reads=40, mutations=40)
+    place = await serve(Gate(), shares=shares, tokens=TOKENS)
+    idle = IdleBodies(dial, place, shares)
+    for number in range(ACCOUNTS):
+        await idle.hold("PUT", LEASE, f"a{number}")
+        await idle.hold("POST", "/api/v1/namespaces/a/configmaps", f"a{number}")
+        await idle.hold("PUT", LEASE, "mallory")
+    await eventually(idle.seen, seconds=20)
+    assert not any(band.running for lane in shares.lanes[:3] for band in lane.bands.values())
+    for who in OTHERS:
+        for method, path in (("PUT", LEASE), ("POST", "/api/v1/namespaces/t/pods")):
+            wire = await dial(place)
+            # Its body is not here with its head either.
+            wire.writer.write(raw(method, path, who).replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n"))
+            await wire.writer.drain()
+            await asyncio.sleep(0)
+            wire.writer.write(b"{}")
+            assert (await wire.reply()).status == 200, (who, path)
+
+
+async def test_a_body_that_is_here_goes_by_the_places_of_its_lane(serve, dial):
+    shares = Shares(reads=40, mutations=40)
     gate = Gate()
-    place = await serve(gate, shares=Shares(reads=40, mutations=40), tokens=TOKENS)
-    head = b"POST /api/v1/namespaces/t/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t-mallory\r\n"
-    wires = []
-    for _ in range(60):
-        wire = await dial(place)
-        wire.writer.write(head + b"Content-Length: 100\r\n\r\n{")
-        wires.append(wire)
-    # The one that is refused shows that the server has seen the others.
-    assert (await wires[-1].reply()).status == 429
-    assert (await (await dial(place)).ask(raw("POST", "/api/v1/namespaces/t/pods", "bob"))).status == 200
+    place = await serve(gate, shares=shares, tokens=TOKENS)
+    crowd = Crowd(dial, place, gate)
+    assert (await crowd.flood("POST", "/api/v1/namespaces/t/pods")).status == 429
+    assert shares.mutations.bands[Class.PEOPLE].running == len(crowd.waiting)
+    assert not shares.bodies.bands[Class.PEOPLE].running
+    gate.open.set()

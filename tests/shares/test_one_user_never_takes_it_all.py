@@ -11,17 +11,34 @@ from hypothesis import strategies as st
 from pilothouse.apiserver.exchange import User
 from pilothouse.apiserver.shares import ASSURED, Class, Flow, Lane
 
-PODS = {"authentication.kubernetes.io/pod-name": ("db-0",)}
-
 
 def person(name: str) -> User:
     return User(name, groups=("system:authenticated",))
 
 
+def account(namespace: str, name: str, pod: str = "") -> User:
+    """A service account, in a pod on a machine if a pod is named."""
+    about = {"pod-name": (pod,), "node-name": ("a",), "node-uid": ("u1",)} if pod else {}
+    return User(
+        f"system:serviceaccount:{namespace}:{name}",
+        groups=("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"),
+        extra={f"authentication.kubernetes.io/{key}": value for key, value in about.items()},
+    )
+
+
+def another(kind: Class, number: int) -> User:
+    """One more user of a class; for all that is known, somebody else's."""
+    if kind in (Class.AGENTS, Class.WORKLOADS):
+        return account(f"n-{number}", "db", pod="db-0" if kind is Class.AGENTS else "")
+    return User(f"{MEMBERS[kind].name}-{number}", groups=MEMBERS[kind].groups)
+
+
 MEMBERS = {
     Class.SYSTEM: User("root", groups=("system:masters",)),
     Class.CONTROLLERS: User("pilothouse:controller-manager"),
-    Class.AGENTS: User("system:node:a", groups=("system:nodes",)),
+    Class.NODES: User("system:node:a", groups=("system:nodes",)),
+    Class.AGENTS: account("t", "db", pod="db-0"),
+    Class.WORKLOADS: account("u", "robot"),
     Class.PEOPLE: person("alice"),
 }
 
@@ -72,15 +89,13 @@ def test_two_who_come_in_turn_get_the_same():
 @pytest.mark.parametrize("flooding", Class)
 def test_a_flood_in_one_class_leaves_the_others_what_is_theirs(flooding):
     lane = Lane("mutations", 200)
-    flooders = [MEMBERS[flooding]] + [
-        User(f"{MEMBERS[flooding].name}-{number}", groups=MEMBERS[flooding].groups) for number in range(50)
-    ]
+    flooders = [MEMBERS[flooding]] + [another(flooding, number) for number in range(50)]
     for user in flooders:
         fill(lane, user)
     for kind in set(Class) - {flooding}:
         assert lane.bands[kind].assured == 200 * ASSURED[kind] // 100
         assert lane.enter(MEMBERS[kind]) is not None
-        others = [User(f"{MEMBERS[kind].name}+{n}", groups=MEMBERS[kind].groups) for n in range(100)]
+        others = [another(kind, 100 + number) for number in range(100)]
         assert sum(lane.enter(user) is not None for user in others) >= lane.bands[kind].assured - 1
 
 
@@ -122,18 +137,32 @@ def test_who_was_turned_away_is_counted_and_why():
 
 def test_pods_that_share_a_service_account_have_shares_of_their_own():
     lane = Lane("reads", 100)
-    groups = ("system:serviceaccounts", "system:serviceaccounts:t")
-    pods = [
-        User("system:serviceaccount:t:db", groups=groups, extra={**PODS, **_pod(f"db-{number}")})
-        for number in range(2)
-    ]
-    fill(lane, pods[0])
-    assert lane.enter(pods[1]) is not None
+    fill(lane, account("t", "db", pod="db-0"))
+    assert lane.enter(account("t", "db", pod="db-1")) is not None
     assert lane.bands[Class.CONTROLLERS].running == 0
 
 
-def _pod(name: str) -> dict[str, tuple[str, ...]]:
-    return {"authentication.kubernetes.io/pod-name": (name,)}
+@pytest.mark.parametrize("pod", ["", "db"], ids=["accounts", "pods"])
+def test_the_identities_of_a_namespace_have_one_share_together(pod):
+    """They are free to make, so that a thousand of them must be worth no more than one."""
+    one, many = Lane("reads", 400), Lane("reads", 400)
+    alone = len(fill(one, account("a", "u", pod=pod)))
+    together = sum(
+        len(fill(many, account("a", f"u-{number}", pod=pod and f"{pod}-{number}"))) for number in range(1000)
+    )
+    kind = Class.AGENTS if pod else Class.WORKLOADS
+    assert together == pytest.approx((many.open + many.bands[kind].assured) * 2 / 3, abs=1)
+    assert alone == pytest.approx(together * 2 / 3, abs=2)
+    victim = account("b", "u", pod=pod)
+    assert len(fill(many, victim)) > 1
+
+
+def test_a_namespace_has_one_share_whatever_its_identities_are():
+    lane = Lane("reads", 400)
+    for number in range(100):
+        fill(lane, account("a", f"u-{number}"))
+        fill(lane, account("a", f"u-{number}", pod=f"p-{number}"))
+    assert lane.lent < lane.open
 
 
 def test_users_who_have_left_are_forgotten():
@@ -149,7 +178,12 @@ def test_users_who_have_left_are_forgotten():
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from([*MEMBERS.values(), person("bob"), person("carol")]), st.integers(1, 5)),
+    st.tuples(
+        st.sampled_from(
+            [*MEMBERS.values(), person("bob"), account("t", "db", pod="db-1"), account("t", "robot")]
+        ),
+        st.integers(1, 5),
+    ),
     max_size=60,
 )
 
@@ -174,3 +208,4 @@ def test_the_books_balance(limit, steps, random):
         flow.leave(weight)
     assert lane.lent == 0
     assert all(band.used == band.running == 0 for band in lane.bands.values())
+    assert all(flow.tenant is None or flow.tenant.used == 0 for flow, _ in held)

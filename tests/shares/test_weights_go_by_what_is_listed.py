@@ -69,10 +69,16 @@ def test_a_refusal_says_what_is_used_up_and_when_to_come_back():
     assert '"alice"' in refused.value.message
 
 
-@pytest.mark.parametrize(
-    ("length", "expected"),
-    [("0", 1), ("262143", 1), ("262144", 2), ("3145728", HEAVIEST), ("9" * 30, HEAVIEST), ("none", 1)],
-)
+@pytest.mark.parametrize(("length", "expected"), [(0, 1), (262143, 1), (262144, 2), (3145728, HEAVIEST)])
 def test_a_large_body_takes_several_places(length, expected):
-    request = Request("POST", PODS, headers={"Content-Length": length}, user=ALICE)
+    request = Request("POST", PODS, body=bytes(length), user=ALICE)
     assert Shares(sizes=sizes).admit(request, True)[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [({"Content-Length": "262143"}, 1), ({"Content-Length": "9" * 30}, HEAVIEST), ({}, HEAVIEST)],
+    ids=["small", "large", "of unknown length"],
+)
+def test_a_body_that_is_awaited_takes_as_many_as_it_may_become(headers, expected):
+    assert Shares().await_body(Request("POST", PODS, headers=headers, user=ALICE))[1] == expected

@@ -9,7 +9,7 @@
 
 Positions only grow, and may skip. ``horizon`` is the position up to which the past is forgotten: everything after it
 is here, so an answer is either whole or None, never a part. What is forgotten, oldest first, is whatever lies beyond a
-bound on number, weight or age; the newest few are kept whatever they weigh, so that one huge entry does not cost
+bound on number, weight or age; the newest few are kept if they weigh some more, so that one huge entry does not cost
 everybody their place.
 """
 
@@ -31,7 +31,9 @@ class Bounds(msgspec.Struct, frozen=True):
     age: float = 300.0
     """Seconds; looked at when something is added, and by ``forget_old``."""
     least: int = 100
-    """So many are kept whatever they weigh."""
+    """So many are kept beyond ``weight``, up to ``most_weight``."""
+    most_weight: int = 32 * 1024 * 1024
+    """No more than this is kept, but for a single value."""
 
 
 class _Slot(msgspec.Struct, frozen=True, gc=False):
@@ -65,6 +67,8 @@ class Ring(Generic[T]):
         bounds = self._bounds
         if self._weight > bounds.weight or len(self._positions) - self._first > bounds.count:
             while len(self) > bounds.least and (len(self) > bounds.count or self._weight > bounds.weight):
+                self._drop()
+            while len(self) > 1 and self._weight > bounds.most_weight:
                 self._drop()
         if self._slots[self._first].at < at - bounds.age:
             self.forget_old(at)

@@ -9,7 +9,8 @@ that brings its bytes, and a plain write like an earlier one needs no parser (``
 Invariants:
 
 * Whatever comes in, an answer goes out or the connection ends; each wait has a deadline.
-* A request keeps its places until the client has taken the answer, and a client that takes too little is cut off.
+* A request takes its places once its body is here. Until then it has a place among bodies, if it is allowed at all.
+* It keeps them until the client has taken the answer, and a client that takes too little is cut off.
 * A read or a stream is cancelled when its client goes away; a write is carried through.
 * A stream's bytes go straight to the transport. Whoever writes looks at ``Sink.buffered`` and holds back.
 * A certificate is looked at when a connection begins, so a connection ends with its certificate.
@@ -56,6 +57,8 @@ from pilothouse.apiserver.targets import LONGEST, split
 from pilothouse.meta.errors import StatusError, bad_request, internal, timeout
 
 Handler = Callable[[Request], Awaitable[Answer]]
+HeadCheck = Callable[[Request], None]
+"""Raises for a request that would be refused whatever its body is."""
 
 MAX_LINE = 64 * 1024
 MAX_HEADERS = 256
@@ -87,6 +90,8 @@ class Shared:
     deadlines: Deadlines
     heads: Heads
     patience: Patience
+    check_head: HeadCheck | None = None
+    """Asked before a body is waited for."""
     prompting: Prompting | None = None
     """Who answers plain reads at once, where the handler has such."""
     trail: Trail | None = None
@@ -491,9 +496,9 @@ class Connection(web.RequestHandler):
             request.user = await shared.authenticator.identify_surely(self._certified, authorization)
         if health.serves(request.path):
             return await shared.health.examine(request)
-        self._flow, self._weight = flow, weight = shared.shares.admit(request, mutating)
         shared.deadlines.arm(self, allowance(request.query, mutating))
         request.body = body if payload is EMPTY_PAYLOAD else await self._receive(request, payload)
+        self._flow, self._weight = flow, weight = shared.shares.admit(request, mutating)
         self._doing = Doing.WRITING if mutating else Doing.READING
         answer = await shared.handler(request)
         if isinstance(answer, Response) and (more := weight_of(answer, flow.band.lane)):
@@ -503,12 +508,21 @@ class Connection(web.RequestHandler):
         return answer
 
     async def _receive(self, request: Request, payload: StreamReader) -> bytes:
+        shared = self._shared
         bodies.refuse_early(request.headers)
-        self._incoming = payload
-        self._doing = Doing.RECEIVING
-        if request.headers.get("Expect", "").lower() == "100-continue" and self.transport is not None:
-            self.transport.write(_CONTINUE)
-        return await bodies.read(payload)
+        if payload.is_eof():
+            return await bodies.read(payload)
+        if shared.check_head is not None:
+            shared.check_head(request)
+        flow, weight = shared.shares.await_body(request)
+        try:
+            self._incoming = payload
+            self._doing = Doing.RECEIVING
+            if request.headers.get("Expect", "").lower() == "100-continue" and self.transport is not None:
+                self.transport.write(_CONTINUE)
+            return await bodies.read(payload)
+        finally:
+            flow.leave(weight)
 
     def _recovered(self) -> bool:
         """Whether a cancellation was the deadline's, in which case it is taken back."""

@@ -54,7 +54,7 @@ from pilothouse.apiserver.node_proxy import NodeProxy
 from pilothouse.apiserver.objects import Objects
 from pilothouse.apiserver.openapi_documents import OpenApi
 from pilothouse.apiserver.patching import Patcher
-from pilothouse.apiserver.permitting import Permits
+from pilothouse.apiserver.permitting import Permits, attributes_of
 from pilothouse.apiserver.pod_security.admission import PodSecurity
 from pilothouse.apiserver.pod_security.configuration import DEFAULT_CONFIGURATION, PodSecurityConfiguration
 from pilothouse.apiserver.pod_streams import NAMES_OF_STREAMS, PodStreams
@@ -73,8 +73,14 @@ from pilothouse.apiserver.reviews import Reviews
 from pilothouse.apiserver.service_accounts import ServiceAccounts
 from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 from pilothouse.apiserver.signing import Signing
+from pilothouse.apiserver.stream_limits import (
+    SESSIONS_OF_USER,
+    WATCHES_OF_NAMESPACE,
+    WATCHES_OF_USER,
+    StreamLimit,
+)
 from pilothouse.apiserver.tokens import Tokens
-from pilothouse.apiserver.websockets import event_frames, over_websocket, upgrade_of
+from pilothouse.apiserver.websockets import EventFrames, over_websocket, upgrade_of
 from pilothouse.apiserver.writing import Writer
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
@@ -89,6 +95,8 @@ _READ_VERBS = {"GET": "get", "HEAD": "get"}
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _NAMESPACES = "namespaces"
 _NODES = "nodes"
+_JUDGED_AGAIN = frozenset({"secrets", "configmaps"})
+"""What is shown to the confined for as long as something of theirs refers to it."""
 
 Page = Callable[[Request], Awaitable[Answer]]
 
@@ -187,6 +195,10 @@ class Core:
             }
         )
         self._pages: dict[str, Page] = {}
+        self._watch_limit = StreamLimit("watches", of_user=WATCHES_OF_USER, of_namespace=WATCHES_OF_NAMESPACE)
+        self._stream_limit = StreamLimit(
+            "logs and sessions in containers", of_user=SESSIONS_OF_USER, of_namespace=SESSIONS_OF_USER
+        )
 
     def serve(self, path: str, page: Page) -> None:
         """Have a path answered that is no resource's. Who may ask is settled before, as for every path."""
@@ -233,6 +245,20 @@ class Core:
             return refusal(
                 errors.internal("the server met a condition that it did not expect; its log says more")
             )
+
+    def check_head(self, request: Request) -> None:
+        """Raise for a request that would be refused whatever its body is: a body is not waited for from whoever may not send it."""
+        user = request.user
+        impersonate(request, self._authorizer)
+        place = locate(request.path)
+        if place.plural:
+            params = request.params()
+            verb = verb_of(request.method, place, params) or request.method.lower()
+            self._permits.demand_place(request, verb, place, params)
+        else:
+            self._permits.demand(request, _attributes_of_path(request))
+        # Until it is refused it is its sender's; ``answer`` begins afresh.
+        request.user, request.impersonator, request.verdict = user, None, None
 
     async def _route(self, request: Request) -> Answer:
         impersonate(request, self._authorizer)
@@ -341,11 +367,24 @@ class Core:
         return await (self._writer.update(call) if call.verb == "update" else self._patcher.patch(call))
 
     async def _watch(self, call: Call) -> Answer:
-        upgrade = upgrade_of(call.request)
-        answer = await self.reader.watch(call.request, call.served, call.namespace, call.name)
+        request = call.request
+        upgrade = upgrade_of(request)
+        self._watch_limit.check(request)
+        streaming = await self.reader.watch(
+            request, call.served, call.namespace, call.name, self._still_allowed(call)
+        )
+        answer = self._watch_limit.counted(request, streaming)
         if upgrade is None or not isinstance(answer, Streaming):
             return answer
-        return over_websocket(answer, upgrade, event_frames)
+        return over_websocket(answer, upgrade, EventFrames())
+
+    def _still_allowed(self, call: Call) -> Callable[[], bool] | None:
+        """Whether a watch may go on, for those that outlast the right to them otherwise."""
+        user = call.request.user
+        if call.served.resource.path not in _JUDGED_AGAIN or not self._restriction.confines(user):
+            return None
+        asked = attributes_of(call.request, call.verb, locate(call.request.path), call.params)
+        return lambda: self._restriction.remains(user) and self._authorizer.decide(user, asked).allowed
 
     async def _subresource(self, call: Call) -> Answer:
         kind = call.served.kind
@@ -357,9 +396,10 @@ class Core:
         if call.verb not in allowed:
             raise errors.method_not_allowed(call.verb or call.request.method.lower(), kind.plural, kind.group)
         if kind.plural == "pods" and kind.native and call.subresource in NAMES_OF_STREAMS:
-            return await self._pod_streams.answer(call)
+            return await self._stream_of_pod(call)
         if kind.plural == "nodes" and kind.native and call.subresource == "proxy":
-            return await self._node_proxy.answer(call)
+            self._stream_limit.check(call.request)
+            return self._stream_limit.counted(call.request, await self._node_proxy.answer(call))
         match call.subresource, call.verb:
             case "scale", "get":
                 return await self._get_scale(call)
@@ -385,6 +425,10 @@ class Core:
                 return await self._patcher.patch(call)
         raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
 
+    async def _stream_of_pod(self, call: Call) -> Answer:
+        self._stream_limit.check(call.request)
+        return self._stream_limit.counted(call.request, await self._pod_streams.answer(call))
+
     async def _get_scale(self, call: Call) -> Response:
         found = await self._objects.find(call.key)
         kind = call.served.kind
@@ -395,8 +439,7 @@ class Core:
 
     async def _path(self, request: Request) -> Answer:
         """A path that is no resource's: discovery, OpenAPI, version."""
-        verb = _READ_VERBS.get(request.method, request.method.lower())
-        self._permits.demand(request, Attributes.of_path(verb, request.path))
+        self._permits.demand(request, _attributes_of_path(request))
         if request.path in version.PATHS:
             return version.answer()
         if page := self._pages.get(request.path):
@@ -445,6 +488,10 @@ class Core:
         listed = await self.reader.select(call.request, call.served, call.namespace)
         await self._writer.delete_each(call, [item.key for item in listed.items])
         return await self.reader.render_list(call.request, call.served, listed)
+
+
+def _attributes_of_path(request: Request) -> Attributes:
+    return Attributes.of_path(_READ_VERBS.get(request.method, request.method.lower()), request.path)
 
 
 def _page_not_found() -> Response:

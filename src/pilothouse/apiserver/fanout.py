@@ -9,14 +9,18 @@ A watcher is *synced*, or it is *behind*. A synced one takes each chunk as it co
 or still has its beginning to send, is behind: it is passed over, and served from the collection's history at its own
 pace until it has caught up, which is the moment it joins its group again. If history no longer reaches back to where
 it is, it is told so (410) and ended. Nothing is ever left out silently, and nobody waits for the slow.
+
+Writing takes the loop's time, most of it for encryption, and everybody else waits for that. So there is only so much in one turn: watchers that
+it does not suffice for fall behind, and changes of more than ``LARGE`` bytes are sent to all in that way, in slices. A large object is not
+copied for a watcher: of what it has yet to be sent, only the slice that is on its way is its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from pilothouse.aio.ticking import Tick
 from pilothouse.apiserver.cache import Cache
@@ -24,7 +28,7 @@ from pilothouse.apiserver.catalog import ROOT
 from pilothouse.apiserver.collection import Collection, Event
 from pilothouse.apiserver.exchange import Chunk, Sink
 from pilothouse.apiserver.items import Item
-from pilothouse.apiserver.watch_events import Lines, error_line
+from pilothouse.apiserver.watch_events import Lines, Part, error_line
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 
@@ -32,12 +36,19 @@ TICK = 0.002
 HIGH_MARK = 256 * 1024
 """Bytes not taken yet, above which a watcher falls behind."""
 LOW_MARK = 64 * 1024
+LARGE = 1024 * 1024
+"""Bytes of changes that are not written to a watcher in one go."""
+AT_ONCE = 4 * 1024 * 1024
+"""Bytes that are written to synced watchers in one turn of the loop."""
+AT_A_LOOK = 1024 * 1024
+"""Bytes that are written to those behind, each time they are looked after."""
 _SLICE = 64 * 1024
 _EVENTS = 256
 _LOOK_AGAIN, _LOOK_LATER = 0.005, 0.1
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
 _EARLY = 0.005
+_REST_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +71,7 @@ class Watcher:
     """One open watch."""
 
     __slots__ = (
+        "allowed",
         "announce",
         "backlog",
         "begun",
@@ -70,6 +82,7 @@ class Watcher:
         "group",
         "last_mark",
         "position",
+        "rest",
         "sink",
         "synced",
         "timer",
@@ -90,6 +103,10 @@ class Watcher:
         """What is left of the initial state."""
         self.begun: asyncio.Future[None] | None = None
         """Done when nothing is left of it."""
+        self.allowed: Callable[[], bool] | None = None
+        """Whether its user still has the right to it, where that is asked again before anything is sent."""
+        self.rest: deque[Part] = deque()
+        """What is left of a large line that was begun."""
         self.announce = False
         self.synced = False
         self.fresh = group.lines.tabular
@@ -103,9 +120,18 @@ class Watcher:
     def end(self, problem: StatusError | None = None) -> None:
         """End the stream, saying why if there is a reason."""
         if not self.done.done():
-            if problem is not None:
+            # In the middle of a line there is nothing to be said; a client that finds it incomplete comes again.
+            if problem is not None and not self.rest:
                 self.send(error_line(problem))
             self.done.set_result(None)
+
+    def forbidden(self) -> bool:
+        """Whether its user has lost the right to it; then this is its end."""
+        if self.allowed is None or self.allowed():
+            return False
+        self.synced = False
+        self.end()
+        return True
 
 
 class Fanout:
@@ -122,6 +148,8 @@ class Fanout:
         self._look: asyncio.TimerHandle | None = None
         self._pause = _LOOK_AGAIN
         self._closing = False
+        self._spent = 0
+        """Bytes written in this turn of the loop."""
         self.sent: Counter[tuple[str, str, str]] = Counter()
         """Events handed over, by group, version and kind."""
         cache.listen(self)
@@ -232,38 +260,97 @@ class Fanout:
         chunk: Chunk | None = None
         written = False
         shown = told = 0
+        large = sum(map(_weight, events)) > LARGE
+        room = AT_ONCE - self._spent
+        size = 0
         for watcher in group.members:
             if not watcher.synced:
                 continue
+            if large or room <= 0:
+                self._fall_behind(watcher, events[0].revision - 1, _LOOK_AGAIN)
+                continue
             if watcher.sink.buffered() > HIGH_MARK:
-                self._fall_behind(watcher, events[0].revision - 1)
+                self._fall_behind(watcher, events[0].revision - 1, _LOOK_LATER)
                 continue
             if not written:
                 parts = [part for part in map(lines.of, events) if part]
                 chunk = Chunk.of(b"".join(parts)) if parts else None
                 shown = len(parts)
+                size = len(chunk.data) if chunk is not None else 0
                 written = True
-            if chunk is None:
+            if chunk is None or (watcher.allowed is not None and watcher.forbidden()):
                 continue
+            room -= size
             if watcher.fresh:
                 self._tell(watcher, events)
+                if watcher.rest or watcher.position < events[-1].revision:
+                    self._fall_behind(watcher, watcher.position, _LOOK_AGAIN)
             else:
                 watcher.sink.write(chunk)
                 told += 1
         if told:
             self._count(group, told * shown)
+            self._spend(told * size)
 
     def _tell(self, watcher: Watcher, events: Iterable[Event]) -> None:
-        """Send changes to one watcher alone; the first one it gets as a table carries the columns."""
-        parts = []
+        """Send changes to one watcher alone, up to about a slice; the first one it gets as a table carries the columns."""
+        lines = watcher.group.lines
+        parts: list[Part] = []
+        size = count = 0
         for event in events:
-            part = watcher.group.lines.of(event, columns=watcher.fresh)
-            watcher.fresh = watcher.fresh and not part
-            if part:
-                parts.append(part)
-        if parts:
+            line = lines.parts(event, columns=watcher.fresh)
+            watcher.position = event.revision
+            if not line:
+                continue
+            watcher.fresh = False
+            parts += line
+            count += 1
+            size += sum(map(len, line))
+            if size >= _SLICE:
+                break
+        if parts and not watcher.forbidden():
+            self._count(watcher.group, count)
+            self._hand_over(watcher, parts, size)
+
+    def _hand_over(self, watcher: Watcher, parts: Sequence[Part], size: int) -> None:
+        """Write whole lines; of large ones as much as there is room for now."""
+        if size <= 2 * _SLICE:
             watcher.send(b"".join(parts))
-            self._count(watcher.group, len(parts))
+            self._spend(size)
+            return
+        watcher.rest.extend(parts)
+        self._send_rest(watcher)
+
+    def _send_rest(self, watcher: Watcher) -> None:
+        """Go on with a large line, a slice at least."""
+        rest = watcher.rest
+        while rest:
+            taken: list[Part] = []
+            room = _SLICE
+            while rest and room:
+                part = memoryview(rest.popleft())
+                taken.append(part[:room])
+                if len(part) > room:
+                    rest.appendleft(part[room:])
+                room -= len(taken[-1])
+            watcher.send(b"".join(taken))
+            self._spend(_SLICE - room)
+            if self._exhausted or watcher.sink.buffered() > LOW_MARK:
+                return
+
+    def _spend(self, size: int) -> None:
+        """Count what was written in this turn of the loop."""
+        if not self._spent:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._spent += size
+
+    def _begin_turn(self) -> None:
+        self._spent = 0
+
+    @property
+    def _exhausted(self) -> bool:
+        """Whether those who are behind have to wait for another turn."""
+        return self._spent >= AT_A_LOOK
 
     def _count(self, group: Group, events: int) -> None:
         kind = group.lines.selection.served.kind
@@ -271,11 +358,11 @@ class Fanout:
 
     # Those who are behind
 
-    def _fall_behind(self, watcher: Watcher, position: int) -> None:
+    def _fall_behind(self, watcher: Watcher, position: int, pause: float) -> None:
         watcher.synced = False
         watcher.position = position
         self._behind[watcher] = None
-        self._look_soon(_LOOK_LATER)
+        self._look_soon(pause)
 
     def _catch_up(self, watcher: Watcher) -> None:
         """Send to one that is behind as much as it takes; it is synced when nothing is left."""
@@ -299,8 +386,11 @@ class Fanout:
 
     def _advance(self, watcher: Watcher) -> bool:
         group = watcher.group
-        sink, selection, history = watcher.sink, group.lines.selection, group.collection.history
-        while sink.buffered() <= LOW_MARK:
+        sink, history = watcher.sink, group.collection.history
+        while sink.buffered() <= LOW_MARK and not self._exhausted:
+            if watcher.rest:
+                self._send_rest(watcher)
+                continue
             if watcher.backlog is not None:
                 self._send_backlog(watcher, watcher.backlog)
                 continue
@@ -311,19 +401,28 @@ class Fanout:
                 return False
             if not events:
                 return True
-            self._tell(watcher, filter(selection.covers, events))
-            watcher.position = events[-1].revision
+            self._catch_up_with(watcher, events)
+            if watcher.done.done():
+                return False
         return False
+
+    def _catch_up_with(self, watcher: Watcher, events: list[Event]) -> None:
+        """Send those of the next changes that concern the watcher, or as many of them as make a slice."""
+        concerning = list(filter(watcher.group.lines.selection.covers, events))
+        self._tell(watcher, concerning)
+        if not concerning or watcher.position == concerning[-1].revision:
+            watcher.position = events[-1].revision
 
     def _send_backlog(self, watcher: Watcher, backlog: Iterator[Item]) -> None:
         lines = watcher.group.lines
-        parts: list[bytes] = []
-        size = 0
+        parts: list[Part] = []
+        size = count = 0
         for item in backlog:
-            part = lines.added(item, columns=watcher.fresh)
+            line = lines.added(item, columns=watcher.fresh)
             watcher.fresh = False
-            parts.append(part)
-            size += len(part)
+            parts += line
+            count += 1
+            size += sum(map(len, line))
             if size >= _SLICE:
                 break
         else:
@@ -331,12 +430,18 @@ class Fanout:
             if watcher.begun is not None and not watcher.begun.done():
                 watcher.begun.set_result(None)
             if watcher.announce:
-                parts.append(lines.bookmark(watcher.position, initial_end=True))
+                mark = lines.bookmark(watcher.position, initial_end=True)
+                parts.append(mark)
+                count += 1
+                size += len(mark)
         if parts:
-            watcher.send(b"".join(parts))
-            self._count(watcher.group, len(parts))
+            self._count(watcher.group, count)
+            self._hand_over(watcher, parts, size)
 
     def _look_soon(self, pause: float) -> None:
+        if self._look is not None and pause < self._pause:
+            self._look.cancel()
+            self._look = None
         if self._look is None:
             self._pause = pause
             self._look = asyncio.get_running_loop().call_later(pause, self._look_after)
@@ -346,6 +451,10 @@ class Fanout:
         self._look = None
         moved = False
         for watcher in list(self._behind):
+            if self._exhausted:
+                # Those who were served are at the end of the line by now.
+                moved = True
+                break
             if watcher.sink.buffered() <= LOW_MARK:
                 moved = True
                 del self._behind[watcher]
@@ -365,8 +474,13 @@ class Fanout:
     def _wake(self, watcher: Watcher) -> None:
         self.flush()
         # Timers may come a little early.
-        if asyncio.get_running_loop().time() >= watcher.deadline - _EARLY:
-            watcher.end()
+        now = asyncio.get_running_loop().time()
+        if now >= watcher.deadline - _EARLY:
+            if watcher.rest:
+                # Its client is taking a large line, or will be cut off for not doing so.
+                watcher.timer = asyncio.get_running_loop().call_at(now + _REST_SECONDS, self._wake, watcher)
+            else:
+                watcher.end()
             return
         # One that is behind has not seen all that the mark would promise.
         if watcher.bookmarks and watcher.synced:
@@ -410,3 +524,8 @@ class Fanout:
             self._scopes[scope].remove(group)
             if not self._scopes[scope]:
                 del self._scopes[scope]
+
+
+def _weight(event: Event) -> int:
+    item = event.after or event.before
+    return len(item.value) if item is not None else 0

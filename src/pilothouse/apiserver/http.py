@@ -24,7 +24,7 @@ from aiohttp import web
 
 from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.connection import Connection, Handler, Shared
+from pilothouse.apiserver.connection import Connection, Handler, HeadCheck, Shared
 from pilothouse.apiserver.heads import Heads
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.limits import Deadlines, Patience
@@ -70,6 +70,7 @@ class Edge:
         health: Health,
         shares: Shares,
         requests: Requests,
+        check_head: HeadCheck | None = None,
         prompt: PromptReads | None = None,
         trail: Trail | None = None,
         patience: Patience = Patience(),
@@ -85,6 +86,7 @@ class Edge:
             requests=requests,
             deadlines=Deadlines(loop),
             heads=heads,
+            check_head=check_head,
             prompting=Prompting(prompt, authenticator, heads, trail) if prompt is not None else None,
             trail=trail,
             patience=patience,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from pilothouse.apiserver import yaml_answers
-from pilothouse.apiserver.compression import LEVEL
+from pilothouse.apiserver.compression import LEVEL, TURN
 from pilothouse.apiserver.items import Buffer, Item
 from pilothouse.apiserver.negotiation import YAML, Form
 
@@ -77,8 +77,8 @@ def gzipped(pieces: Iterable[Buffer]) -> Iterator[bytes]:
     """A body as one gzip stream."""
     compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP)
     for piece in pieces:
-        for at in range(0, len(piece), PIECE):
-            yield compressor.compress(piece[at : at + PIECE])
+        for at in range(0, len(piece), TURN):
+            yield compressor.compress(piece[at : at + TURN])
     yield compressor.flush()
 
 

@@ -9,8 +9,9 @@ as long as the collection's stamp is; the head moves with every write anywhere. 
 an unchanged collection is one concatenation, or nothing at all if no one wrote meanwhile.
 
 For gzip the items are deflated in blocks of some dozen objects. Where a block ends is decided by a hash of the key, so
-that an object that comes, goes or changes disturbs its own block only; the others are reused as they are. Large
-amounts are deflated in a thread, so that nobody waits for it but the one who asked.
+that an object that comes, goes or changes disturbs its own block only; the others are reused as they are. A block ends at
+some size as well, whatever the keys are. Large amounts are deflated in a thread or in turns with others, so that nobody waits
+for it but the one who asked.
 
 A list that is too large to be kept is not put together at all, but handed over as ``Pieces``; its deflated blocks are kept.
 """
@@ -32,6 +33,7 @@ from pilothouse.apiserver.compression import (
     Checksum,
     Deflated,
     deflate,
+    deflate_in_turns,
     gzip_of,
     join,
     store,
@@ -230,7 +232,10 @@ class ListBodies:
             found = known.blocks.get(first) if known is not None else None
             if found is None or found.signature != signature:
                 data = b"".join((b"" if leading else b",", *view.parts(block)))
-                found = _Block(signature, deflate(data))
+                found = _Block(signature, (yield from deflate_in_turns(data)))
+                # Others have had their turns meanwhile.
+                known = self._kept.get(view.identity)
+                known = known if known is not None and known.shape == shape else None
                 if known is not None:
                     known.blocks[first] = found
                     self._keep(view, known, len(found.packed.data))
@@ -294,11 +299,13 @@ class ListBodies:
 def _split(items: list[Item]) -> list[list[Item]]:
     blocks: list[list[Item]] = []
     block: list[Item] = []
+    size = 0
     for item in items:
         block.append(item)
-        if not zlib.crc32(item.key.encode()) & _BLOCK_MASK or len(item.value) >= PIECE:
+        size += len(item.value)
+        if not zlib.crc32(item.key.encode()) & _BLOCK_MASK or len(item.value) >= PIECE or size >= _AT_A_TIME:
             blocks.append(block)
-            block = []
+            block, size = [], 0
     if block:
         blocks.append(block)
     return blocks

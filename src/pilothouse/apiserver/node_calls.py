@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 from pilothouse.aio.http_response import HTTPResponse, HTTPResponseError, read_response
 from pilothouse.apiserver.exchange import TEXT, Answer, Chunk, Line, Response, Sink, Streaming, Tunnel
 from pilothouse.apiserver.node_endpoints import Endpoint
-from pilothouse.meta.errors import StatusError, bad_request, internal, unavailable
+from pilothouse.meta.errors import StatusError, bad_request, internal, too_many_requests, unavailable
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
@@ -228,6 +228,8 @@ def refusal(node: Endpoint, status: int, body: bytes) -> StatusError:
     said = body.decode(errors="replace").strip()
     if status in (400, 404, 422):
         return bad_request(said) if status != 422 else StatusError(422, "Invalid", said)
+    if status == 429:
+        return too_many_requests(f"node {node.name}: {said}")
     if status in (401, 403):
         return internal(f"node {node.name} does not take calls from this server: {said}")
     return internal(f"node {node.name} answers {status}: {said}")

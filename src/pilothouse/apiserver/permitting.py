@@ -48,19 +48,7 @@ class Permits:
             return
         if self._may_read_figures(request, verb, place):
             return
-        if params and verb in _SELECTING_VERBS:
-            fields = params.get("fieldSelector", "")
-            attributes = Attributes.of_place(
-                verb,
-                place,
-                request.path,
-                name=_pinned_name(fields) if fields else "",
-                label_selector=params.get("labelSelector", ""),
-                field_selector=fields,
-            )
-        else:
-            attributes = Attributes.of_place(verb, place, request.path)
-        self.demand(request, attributes)
+        self.demand(request, attributes_of(request, verb, place, params))
 
     def _demand_session(self, request: Request, place: Place) -> None:
         """Running a program is a change of the pod, even where a WebSocket begins with a GET."""
@@ -96,6 +84,21 @@ class Permits:
         if decision.allowed:
             request.verdict = decision
         return decision.allowed
+
+
+def attributes_of(request: Request, verb: str, place: Place, params: Mapping[str, str]) -> Attributes:
+    """What a request for a resource is judged by."""
+    if not params or verb not in _SELECTING_VERBS:
+        return Attributes.of_place(verb, place, request.path)
+    fields = params.get("fieldSelector", "")
+    return Attributes.of_place(
+        verb,
+        place,
+        request.path,
+        name=_pinned_name(fields) if fields else "",
+        label_selector=params.get("labelSelector", ""),
+        field_selector=fields,
+    )
 
 
 def _opens_session(request: Request, place: Place) -> bool:

@@ -116,8 +116,16 @@ class Reader:
         found = await listing.find(self._cache, selection, options)
         return await self._render_listing(request, selection, form, found, include)
 
-    async def watch(self, request: Request, served: Served, namespace: str, name: str = "") -> Streaming:
-        """Changes of a collection; with a name (the old ``/watch/`` paths), of a single object."""
+    async def watch(
+        self,
+        request: Request,
+        served: Served,
+        namespace: str,
+        name: str = "",
+        allowed: Callable[[], bool] | None = None,
+    ) -> Streaming:
+        """Changes of a collection; with a name (the old ``/watch/`` paths), of a single object. ``allowed``, if given, is asked before
+        each of them is shown."""
         form = negotiate(request, Endpoint.WATCH)
         options = list_options.for_watch(request.query)
         fields = options.fields
@@ -125,7 +133,7 @@ class Reader:
             fields = f"{fields},metadata.name={name}" if fields else f"metadata.name={name}"
         selection = self._selection(served, namespace, options.labels, fields)
         include = tables.included(request.params()) if form.transform == TABLE else tables.METADATA
-        return await self._watching.open(selection, options, form, include)
+        return await self._watching.open(selection, options, form, include, allowed)
 
     async def select(self, request: Request, served: Served, namespace: str) -> Listed:
         """What a request for a collection is about, for whoever does something to each of its objects."""

@@ -7,12 +7,14 @@
 Places are divided three times over:
 
 * **Lanes.** Reads, mutations and leases are counted apart. A flood of reads shuts out no write, and neither shuts out
-  the renewal of a lease, by which a fleet knows who is alive and who leads.
-* **Classes.** In each lane a class of users (the system, controllers, agents on machines, people) has some places that
-  nobody else can take. The rest are open to whoever comes first, so that a quiet class costs the busy ones little.
+  the renewal of a lease, by which a fleet knows who is alive and who leads. Bodies that are still on their way have a lane of
+  their own: a request takes a place in the others once its body is here, so that a client which sends nothing holds none of them.
+* **Classes.** In each lane a class of users (the system, controllers, nodes, agents in pods, workloads, people) has some places
+  that nobody else can take. The rest are open to whoever comes first, so that a quiet class costs the busy ones little.
 * **Users.** A user may hold at most twice what is left over of what its class can take. One busy user ends up with two
   thirds, two with two fifths each, ten with 2/21 each. Nothing is taken back from who was there first, but as its requests
-  end it gets no new places until the others have as many; and the next one to come finds a place.
+  end it gets no new places until the others have as many; and the next one to come finds a place. Service accounts and their tokens
+  are free to whoever has a namespace, so those of a namespace are held to this together, and then each of them within that.
 
 Nobody waits in line: who finds no place is told to come back in a second, which every Kubernetes client does. Deciding
 takes a few look-ups and no memory of the past, so that it can be done for every request.
@@ -47,6 +49,9 @@ _KEPT = 4096
 _AFTER = re.compile(r"resourceVersion=[1-9]")
 _LEASES = "coordination.k8s.io"
 _POD = "authentication.kubernetes.io/pod-name"
+_NODE = "authentication.kubernetes.io/node-uid"
+_ACCOUNTS = "system:serviceaccounts"
+_SYSTEM_ACCOUNTS = "system:serviceaccounts:kube-system"
 
 Sizes = Callable[[Place, str], int]
 """How many objects a list of a place, with a query, is about to read."""
@@ -57,12 +62,23 @@ class Class(Enum):
 
     SYSTEM = "system"
     CONTROLLERS = "controllers"
+    NODES = "nodes"
     AGENTS = "agents"
+    WORKLOADS = "workloads"
     PEOPLE = "people"
 
 
-ASSURED = {Class.SYSTEM: 15, Class.CONTROLLERS: 20, Class.AGENTS: 20, Class.PEOPLE: 10}
+ASSURED = {
+    Class.SYSTEM: 15,
+    Class.CONTROLLERS: 15,
+    Class.NODES: 12,
+    Class.AGENTS: 9,
+    Class.WORKLOADS: 4,
+    Class.PEOPLE: 10,
+}
 """The part of each lane, in percent, that nobody but the class can take."""
+_RENEWING = frozenset({Class.SYSTEM, Class.CONTROLLERS, Class.NODES, Class.AGENTS})
+"""Who shows by a lease that it is alive. Leases of others are objects like any other."""
 _SYSTEM_USERS = frozenset({"system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"})
 _SYSTEM_GROUPS = frozenset({MASTERS, "pilothouse:apiservers"})
 
@@ -72,14 +88,25 @@ def class_of(user: User) -> Class:
     just somebody."""
     if user.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(user.groups):
         return Class.SYSTEM
-    if "system:nodes" in user.groups or "pilothouse:pilots" in user.groups:
-        return Class.AGENTS
-    if "system:serviceaccounts" in user.groups:
-        # What runs in a pod of its own on some machine, of which there may be thousands, is no controller of the fleet.
-        return Class.AGENTS if _POD in user.extra else Class.CONTROLLERS
+    if "system:nodes" in user.groups:
+        return Class.NODES
+    if _ACCOUNTS in user.groups:
+        if _SYSTEM_ACCOUNTS in user.groups:
+            return Class.CONTROLLERS
+        # A token that was made for a pod on a machine. Anybody with a namespace can make pods that run nowhere.
+        return Class.AGENTS if _POD in user.extra and _NODE in user.extra else Class.WORKLOADS
     if user.name.startswith("pilothouse:"):
         return Class.CONTROLLERS
     return Class.PEOPLE
+
+
+def tenant_of(user: User) -> str:
+    """The namespace whose users are counted together with this one; empty for a user on its own."""
+    if _ACCOUNTS not in user.groups:
+        return ""
+    return next(
+        (group[len(_ACCOUNTS) + 1 :] for group in user.groups if group.startswith(f"{_ACCOUNTS}:")), ""
+    )
 
 
 class Band:
@@ -101,13 +128,23 @@ class Band:
         """Requests turned away because their user had its share."""
 
 
+class Tenant:
+    """The requests of a namespace's service accounts in a lane, of whichever class."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+
 class Flow:
     """One user's requests in a lane."""
 
-    __slots__ = ("band", "used")
+    __slots__ = ("band", "tenant", "used")
 
-    def __init__(self, band: Band) -> None:
+    def __init__(self, band: Band, tenant: Tenant | None = None) -> None:
         self.band = band
+        self.tenant = tenant
         self.used = 0
 
     def grow(self, weight: int, *, surely: bool = False) -> bool:
@@ -117,7 +154,7 @@ class Flow:
             return False
         self.band.lane.lend(self.band, weight)
         self.band.used += weight
-        self.used += weight
+        self._count(weight)
         return True
 
     def leave(self, weight: int) -> None:
@@ -128,7 +165,22 @@ class Flow:
             band.lane.lent -= weight if weight < beyond else beyond
         band.used -= weight
         band.running -= 1
-        self.used -= weight
+        self._count(-weight)
+
+    def is_fair(self, weight: int, left: int) -> bool:
+        """Whether the user may take so many places more, of those that are left to its class."""
+        tenant = self.tenant
+        if tenant is not None:
+            if tenant.used and tenant.used + weight > 2 * left:
+                return False
+            # As many as its namespace could still take, one after the other.
+            left = (2 * left + 2 - tenant.used) // 3
+        return not self.used or self.used + weight <= 2 * left
+
+    def _count(self, weight: int) -> None:
+        self.used += weight
+        if self.tenant is not None:
+            self.tenant.used += weight
 
 
 class Lane:
@@ -144,6 +196,7 @@ class Lane:
         self.lent = 0
         """How many of those are taken."""
         self._flows: dict[object, Flow] = {}
+        self._tenants: dict[str, Tenant] = {}
         self._sweep_at = _KEPT
 
     def enter(self, user: User, weight: int = 1) -> Flow | None:
@@ -161,7 +214,7 @@ class Lane:
             if weight > left:
                 band.crowded += 1
                 return None
-            if flow.used and flow.used + weight > 2 * left:
+            if (flow.used or flow.tenant is not None) and not flow.is_fair(weight, left):
                 band.unfair += 1
                 return None
             if weight > own:
@@ -169,12 +222,14 @@ class Lane:
         band.used += weight
         band.running += 1
         flow.used += weight
+        if flow.tenant is not None:
+            flow.tenant.used += weight
         return flow
 
     def fits(self, flow: Flow, weight: int) -> bool:
         """Whether a user who has places may have more, by the rules of ``enter``."""
         left = self.open - self.lent + max(0, flow.band.assured - flow.band.used)
-        return not self.limit or (weight <= left and flow.used + weight <= 2 * left)
+        return not self.limit or (weight <= left and flow.is_fair(weight, left))
 
     def lend(self, band: Band, weight: int) -> None:
         """Note what of a class's places are not its own; before it takes them."""
@@ -184,8 +239,11 @@ class Lane:
         flows = self._flows
         if len(flows) >= self._sweep_at:
             self._flows = flows = {kept: flow for kept, flow in flows.items() if flow.used}
+            self._tenants = {name: tenant for name, tenant in self._tenants.items() if tenant.used}
             self._sweep_at = max(_KEPT, 2 * len(flows))
-        flow = flows[key] = Flow(self.bands[class_of(user)])
+        name = tenant_of(user)
+        tenant = self._tenants.setdefault(name, Tenant()) if name else None
+        flow = flows[key] = Flow(self.bands[class_of(user)], tenant)
         return flow
 
 
@@ -205,14 +263,25 @@ class Shares:
         self.reads = Lane("reads", reads)
         self.mutations = Lane("mutations", mutations)
         self.leases = Lane("leases", max(LEAST_FOR_LEASES, mutations // 2) if mutations else 0)
+        self.bodies = Lane("bodies", mutations)
         self._sizes = sizes
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
-        return self.reads, self.mutations, self.leases
+        return self.reads, self.mutations, self.leases, self.bodies
+
+    def await_body(self, request: Request) -> tuple[Flow, int]:
+        """Places for a body that is still on its way, and how many. Raises 429 if there are none."""
+        lane = self.bodies
+        length = request.headers.get("Content-Length", "")
+        weight = _weight_of_body(lane, int(length)) if length.isdecimal() else lane.heaviest
+        flow = lane.enter(request.user, weight)
+        if flow is None:
+            raise refusal_of(request.user, lane)
+        return flow, weight
 
     def admit(self, request: Request, mutating: bool) -> tuple[Flow, int]:
-        """Places for a request, and how many. Raises 429 if there are none."""
+        """Places for a request whose body is here, and how many. Raises 429 if there are none."""
         lane = self.mutations if mutating else self.reads
         weight = 1
         place = locate(request.path)
@@ -221,13 +290,14 @@ class Shares:
                 place.plural == "leases"
                 and place.group == _LEASES
                 and (place.name or request.method == "POST")
+                and class_of(request.user) in _RENEWING
             ):
                 lane = self.leases
             elif lane.limit:
                 if not place.name:
                     weight = self._weight(lane, request, place)
                 if mutating:
-                    weight = max(weight, _weight_of_body(lane, request.headers.get("Content-Length", "")))
+                    weight = max(weight, _weight_of_body(lane, len(request.body)))
         flow = lane.enter(request.user, weight)
         if flow is None:
             raise refusal_of(request.user, lane)
@@ -243,9 +313,8 @@ class Shares:
         return min(lane.heaviest, 1 + self._sizes(place, request.query) // OBJECTS_PER_PLACE)
 
 
-def _weight_of_body(lane: Lane, length: str) -> int:
-    """Places for a body of a length that is announced; one that is not announced costs its time alone."""
-    return min(lane.heaviest, 1 + int(length) // BODY_PER_PLACE) if length.isdecimal() else 1
+def _weight_of_body(lane: Lane, length: int) -> int:
+    return min(lane.heaviest, 1 + length // BODY_PER_PLACE)
 
 
 def weight_of(answer: Response, lane: Lane) -> int:
@@ -259,5 +328,14 @@ def refusal_of(user: User, lane: Lane) -> StatusError:
     """429 for a request that gets no place."""
     return too_many_requests(
         f"too many requests, please try again later: of {lane.limit} {lane.name} at a time, those open to "
-        f'{class_of(user).value} are taken, or "{user.name}" has its share of them'
+        f"{class_of(user).value} are taken, or {_sharers(user)} its share of them"
+    )
+
+
+def _sharers(user: User) -> str:
+    name = tenant_of(user)
+    return (
+        f'"{user.name}" has, or the service accounts of namespace {name} have,'
+        if name
+        else f'"{user.name}" has'
     )

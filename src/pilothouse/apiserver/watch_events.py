@@ -2,6 +2,7 @@
 
     lines = Lines(selection, collection, transform="", include=METADATA, now=clock.now)
     lines.of(event)      # b'{"type":"MODIFIED","object":{...}}\n', or nothing if the view does not notice
+    lines.parts(event)   # the same in parts, of which a large object is none of the caller's own
 
 **What a view notices.** An object that begins to match is ADDED, one that stops matching is DELETED, though in the
 store it was merely changed. A DELETED event shows the object as it last was in the view, with the revision of the
@@ -10,7 +11,7 @@ change that took it away, so that a client that resumes after it misses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -22,6 +23,10 @@ from pilothouse.apiserver.selection import Selection
 from pilothouse.meta.errors import StatusError
 
 ADDED, MODIFIED, DELETED = b"ADDED", b"MODIFIED", b"DELETED"
+LARGE = 64 * 1024
+"""Objects of so many bytes are not copied into a line for one watcher."""
+Part = bytes | memoryview
+_Change = tuple[bytes, Item, int]
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -52,6 +57,16 @@ class Lines:
 
     def of(self, event: Event, *, columns: bool = False) -> bytes:
         """The line of a change; nothing if the view does not notice it. The event is within the view's scope."""
+        change = self._change(event)
+        return self._line(*change, columns) if change is not None else b""
+
+    def parts(self, event: Event, *, columns: bool = False) -> Sequence[Part]:
+        """The same in parts, to be sent one after the other."""
+        change = self._change(event)
+        return self._parts(*change, columns) if change is not None else ()
+
+    def _change(self, event: Event) -> _Change | None:
+        """What the view notices: the type, the object, and the revision that it is shown with."""
         before, after = event.before, event.after
         selection, derive = self.selection, self._collection.derive
         if selection.selective:
@@ -60,14 +75,14 @@ class Lines:
             if after is not None and not selection.matches(after, derive):
                 after = None
         if after is not None:
-            return self._line(ADDED if before is None else MODIFIED, after, after.revision, columns)
+            return ADDED if before is None else MODIFIED, after, after.revision
         if before is not None:
-            return self._line(DELETED, before, event.revision, columns)
-        return b""
+            return DELETED, before, event.revision
+        return None
 
-    def added(self, item: Item, *, columns: bool = False) -> bytes:
-        """The line of something that was there at the beginning."""
-        return self._line(ADDED, item, item.revision, columns)
+    def added(self, item: Item, *, columns: bool = False) -> Sequence[Part]:
+        """The line, in parts, of something that was there at the beginning."""
+        return self._parts(ADDED, item, item.revision, columns)
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         """A line that says: up to this revision you have seen everything."""
@@ -85,6 +100,14 @@ class Lines:
         else:
             body = codec.dump({"kind": kind.name, "apiVersion": kind.api_version, "metadata": metadata})
         return b'{"type":"BOOKMARK","object":%b}\n' % body
+
+    def _parts(self, change: bytes, item: Item, revision: int, columns: bool) -> Sequence[Part]:
+        if self._transform or len(item.value) < LARGE:
+            return (self._line(change, item, revision, columns),)
+        served = self.selection.served
+        prefix, form = served.kind.prefix, item.form(served, self._collection.derive)
+        head = b'{"type":"%b","object":%b"resourceVersion":"%d",' % (change, prefix, revision)
+        return head, memoryview(form)[len(prefix) :], b"}\n"
 
     def _line(self, change: bytes, item: Item, revision: int, columns: bool) -> bytes:
         served = self.selection.served

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.exchange import Sink, Streaming
@@ -25,7 +26,7 @@ from pilothouse.meta import errors
 
 SHORTEST, LONGEST = 1800.0, 3600.0
 """Seconds that a watch lasts when the client does not say; spread, so that clients do not come back all at once. And none
-lasts longer, since whether it is allowed is asked when it begins, and never again."""
+lasts longer, since whether it is allowed is asked when it begins, and not again but of those for whom that was settled."""
 
 
 class Watching:
@@ -37,8 +38,15 @@ class Watching:
         self._clock = clock
         self._rng = rng
 
-    async def open(self, selection: Selection, options: WatchOptions, form: Form, include: str) -> Streaming:
-        """A stream of changes. Raises 429 while the cache is not filled or the server goes down, 504 for a state
+    async def open(
+        self,
+        selection: Selection,
+        options: WatchOptions,
+        form: Form,
+        include: str,
+        allowed: Callable[[], bool] | None = None,
+    ) -> Streaming:
+        """A stream of changes, which ends when it is not ``allowed`` any more. Raises 429 while the cache is not filled or the server goes down, 504 for a state
         that the cache does not reach in time."""
         self._cache.check_ready()
         self._fanout.check_open()
@@ -52,6 +60,7 @@ class Watching:
             group = self._group(selection, form, include)
             watcher = self._watcher(group, sink, options)
             watcher.begun = begun
+            watcher.allowed = allowed
             await self._fanout.serve(watcher)
 
         return Streaming(run, begun=begun)

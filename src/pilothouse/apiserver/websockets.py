@@ -1,7 +1,7 @@
 """Streams over a WebSocket, as kube-apiserver has them: watches, one event a frame, and logs.
 
     upgrade = upgrade_of(request)                      # None for a request that asks for no WebSocket
-    return over_websocket(streaming, upgrade, EVENTS)  # a Tunnel in place of the Streaming
+    return over_websocket(streaming, upgrade, EventFrames())  # a Tunnel in place of the Streaming
 
 A client that can't send an ``Authorization`` header (a browser's page) may have its token among the subprotocols, in
 base64url; ``take_token`` finds it, and takes it out, so that it is neither echoed nor passed on to a node.
@@ -32,7 +32,7 @@ LOG_PROTOCOLS: Final = ("", "binary.k8s.io", "base64.binary.k8s.io")
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONNECTION: Final = re.compile(r"(?:^|.*,)\s*upgrade\s*(?:$|,)", re.IGNORECASE)
-_TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x1, 0x2, 0x8, 0x9, 0xA
+_CONTINUED, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 _NORMAL: Final = (1000).to_bytes(2)
 _LONGEST_CONTROL: Final = 125
 
@@ -151,9 +151,28 @@ def log_over_websocket(streaming: Streaming, upgrade: Upgrade) -> Tunnel:
     return over_websocket(msgspec.structs.replace(streaming, run=run), upgrade, frames, protocol)
 
 
-def event_frames(data: bytes) -> Iterable[bytes]:
-    """Each line of a watch as a frame of its own."""
-    return (_frame(_TEXT, line + b"\n") for line in data.split(b"\n") if line)
+class EventFrames:
+    """Each line of a watch as a message of its own; one that is written in pieces goes out in as many fragments."""
+
+    __slots__ = ("_within",)
+
+    def __init__(self) -> None:
+        self._within = False
+        """A message has been begun."""
+
+    def __call__(self, data: bytes) -> Iterable[bytes]:
+        for piece in _lines(data):
+            last = piece.endswith(b"\n")
+            yield _frame(_CONTINUED if self._within else _TEXT, piece, last=last)
+            self._within = not last
+
+
+def _lines(data: bytes) -> Iterable[bytes]:
+    """Split after line feeds alone."""
+    *lines, rest = data.split(b"\n")
+    yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
 
 
 def _binary_frames(data: bytes) -> Iterable[bytes]:
@@ -184,9 +203,9 @@ class _FrameSink:
         return self._line.closed
 
 
-def _frame(kind: int, data: bytes) -> bytes:
-    """A whole message; servers do not mask."""
-    first, size = 0x80 | kind, len(data)
+def _frame(kind: int, data: bytes, *, last: bool = True) -> bytes:
+    """A message, or a fragment of one; servers do not mask."""
+    first, size = (0x80 if last else 0) | kind, len(data)
     if size < 126:
         return bytes((first, size)) + data
     if size < 0x10000:

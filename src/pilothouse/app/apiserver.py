@@ -143,6 +143,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                     health=health,
                     shares=watched.shares,
                     requests=watched.requests,
+                    check_head=core.check_head,
                     prompt=core.prompt(watched.requests),
                     trail=trail,
                     patience=Patience(head=options.client_timeout, taking=options.client_timeout),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
+from itertools import count, islice
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ import yaml
 from tests.apiserver.reading.world import World
 
 from pilothouse.apiserver import yaml_answers
+from pilothouse.apiserver.compression import TURN
 from pilothouse.apiserver.exchange import Pieces, Response
 from pilothouse.apiserver.large_lists import PIECE
 
@@ -93,6 +96,26 @@ async def test_what_was_deflated_is_used_again(world: World) -> None:
         if old != new
     ]
     assert changed == ["db-0050"]
+
+
+@pytest.mark.parametrize("query", ["", "labelSelector=!none"], ids=["kept", "not kept"])
+async def test_compressing_takes_turns_with_others_whatever_the_names_are(world: World, query: str) -> None:
+    """A block of the gzip stream ends by a hash of the key, which whoever writes objects can choose."""
+    chosen = (
+        f"db-{index}"
+        for index in count()
+        if zlib.crc32(world.served().key("t", f"db-{index}").encode()) & 0x0F
+    )
+    for number, name in enumerate(islice(chosen, 40)):
+        text = "".join(f"{number * 7919 + index:x}" for index in range(PIECE // 6))
+        await world.put(name, spec={"text": text if number else text * 20})
+    response = await world.list_response(query, accept_encoding="gzip")
+    assert isinstance(response.body, Pieces)
+    pieces = list(response.body.read())
+    assert len(pieces) >= response.body.size / TURN
+    assert max(map(len, pieces)) < response.body.size / 3
+    plain = await world.list_response(query)
+    assert gzip.decompress(b"".join(pieces)) == bytes(plain.body)
 
 
 async def test_readers_of_one_list_at_different_paces(world: World) -> None:

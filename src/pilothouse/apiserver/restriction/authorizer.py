@@ -21,7 +21,7 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import User
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.restriction.clusters import Pilots
-from pilothouse.apiserver.restriction.identity import Bound, Joining, Node, identify
+from pilothouse.apiserver.restriction.identity import POD_UID, Bound, Joining, Node, identify
 from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.restriction.node_claims import NodeClaims
 from pilothouse.apiserver.restriction.node_scope import NodeScope
@@ -55,6 +55,14 @@ class Restriction:
         if identity is None or MASTERS in user.groups:
             return False
         return isinstance(identity, Node) or (isinstance(identity, Bound) and self._is_pilot(identity))
+
+    def remains(self, user: User) -> bool:
+        """Whether the pod is still there that a user's token is bound to; True for whoever has no such token."""
+        identity = identify(user)
+        if not isinstance(identity, Bound):
+            return True
+        pod = self._pods.find(identity.namespace, identity.pod)
+        return pod is not None and user.extra.get(POD_UID, (pod.uid,))[0] == pod.uid
 
     def decide(self, user: User, attributes: Attributes) -> Decision:
         identity = identify(user)

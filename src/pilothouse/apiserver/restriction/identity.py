@@ -19,6 +19,7 @@ from pilothouse.base.node_names import is_node_name
 
 NODES = "system:nodes"
 POD_NAME = "authentication.kubernetes.io/pod-name"
+POD_UID = "authentication.kubernetes.io/pod-uid"
 BOOTSTRAPPERS = "system:bootstrappers"
 _NODE = "system:node:"
 _BOOTSTRAP = "system:bootstrap:"

@@ -9,7 +9,8 @@
     async with serving(door, tls, Rooms(pages, sessions, callers, figures)):
         …
 
-Everyone but who asks for ``/healthz`` has to say who they are and may do what they are allowed to (``callers``).
+Everyone but who asks for ``/healthz`` has to say who they are and may do what they are allowed to (``callers``). Logs and sessions take files
+of the agent's, a few each, for as long as they last: only so many are open at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -37,6 +38,8 @@ from pilothouse.node.serving.talking import Socket
 HEARTBEAT_SECONDS = 30.0
 """How often a client that says nothing is asked whether it is there."""
 SHUTDOWN_SECONDS = 2.0
+MOST_STREAMS = 1000
+"""Logs that are being read and sessions, of all callers together."""
 BACKLOG = 128
 LONGEST_MESSAGE = 4 * 1024 * 1024
 MAX_LINE = 256 * 1024
@@ -60,6 +63,7 @@ class Rooms(msgspec.Struct, frozen=True):
     callers: Callers
     figures: Mapping[str, Figures]
     """Pages of figures by their path."""
+    most_streams: int = MOST_STREAMS
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -154,6 +158,8 @@ class Door:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
+        self._streams = 0
+        """How many are open."""
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         return web.Response(text="ok")
@@ -162,6 +168,10 @@ class Door:
         return web.Response(body=self._rooms.pages.pods(), content_type="application/json")
 
     async def log(self, request: web.Request) -> web.StreamResponse:
+        with self._stream():
+            return await self._log(request)
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
         pieces = self._rooms.pages.log(_place(request), request.query)
         answer = web.StreamResponse(headers={"Content-Type": TEXT})
         async with aclosing(pieces):
@@ -177,11 +187,28 @@ class Door:
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
         options = StreamOptions.parse(request.query_string, runs=True)
-        return await self._talk(request, options, self._rooms.sessions.run)
+        with self._stream():
+            return await self._talk(request, options, self._rooms.sessions.run)
 
     async def attach(self, request: web.Request) -> web.StreamResponse:
         options = StreamOptions.parse(request.query_string, runs=False)
-        return await self._talk(request, options, self._rooms.sessions.attach)
+        with self._stream():
+            return await self._talk(request, options, self._rooms.sessions.attach)
+
+    @contextmanager
+    def _stream(self) -> Iterator[None]:
+        """Count a stream while it lasts. Raises a 429 if there are too many."""
+        most = self._rooms.most_streams
+        if self._streams >= most:
+            raise Refused(
+                429,
+                f"{most} logs and sessions in containers are open here, which is the limit: try again later",
+            )
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
 
     async def _talk(
         self,
