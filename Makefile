@@ -5,8 +5,6 @@ PYTEST = $(BIN)/pytest
 # More than there are processors: tests with real servers wait more than they work.
 WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
-# Which tests were left out, and why: one line for each reason.
-SKIPPED = -rs
 
 .DEFAULT_GOAL = help
 .PHONY: help setup setup-tests up demo test test-tools test-static test-long kubernetes conformance simulate soak bench check clean
@@ -43,7 +41,7 @@ check: setup-tests
 # Go builds on the processors that the type checker leaves idle.
 test: setup-tests
 	@$(MAKE) --no-print-directory -j2 test-static test-tools
-	go=$$(scripts/tools/go) && PATH="$$go:$$PATH"; $(PYTEST) -n $(WORKERS) $(SKIPPED) -m "not long"
+	go=$$(scripts/tools/go) && PATH="$$go:$$PATH"; $(PYTEST) -n $(WORKERS) -m "not long"
 
 test-static:
 	@scripts/check static
@@ -57,7 +55,7 @@ test-long: setup-tests kubernetes
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
 	@scripts/tools/debian || echo "without these the tests of filesystems and databases are skipped"
 	@scripts/tools/elasticsearch 6.8.23 7.17.9 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
-	$(PYTEST) -n $(WORKERS) $(SKIPPED) --dist worksteal -m long --timeout=1800
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m long --timeout=1800
 	@$(MAKE) --no-print-directory conformance
 
 kubernetes: setup-tests

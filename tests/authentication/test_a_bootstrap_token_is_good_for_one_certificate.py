@@ -62,6 +62,19 @@ def test_its_bearer_is_a_bootstrapper_who_may_ask_for_a_certificate_and_nothing_
         assert bank.server.send("GET", path, user=user).status == 403
 
 
+def test_its_bearer_reads_its_own_request_and_no_other(bank: Bank) -> None:
+    make(bank)
+    others = {"metadata": {"name": "others"}, "spec": spec_for("b")}
+    bank.server.send("POST", REQUESTS, others).expect(201)
+    ask(bank, "a")
+    user = bank.server.bearer(TOKEN)
+    assert bank.server.send("GET", f"{REQUESTS}/a", user=user).status == 200
+    for path in (f"{REQUESTS}/others", f"{REQUESTS}/nobodys", REQUESTS):
+        refused = bank.server.send("GET", path, user=user)
+        assert refused.status == 403
+        assert "reads the certificate requests that were made with it" in refused.message
+
+
 def test_one_certificate_is_signed_and_no_second_one(bank: Bank) -> None:
     make(bank)
     first = ask(bank, "a")

@@ -63,3 +63,9 @@ def test_uids_are_random_version_4_uuids(draw: Callable[[], str]) -> None:
     assert len(set(uids)) == 1000
     assert all(str(uuid.UUID(uid)) == uid and uuid.UUID(uid).version == 4 for uid in uids)
     assert all(uuid.UUID(uid).variant == uuid.RFC_4122 for uid in uids)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "0099-12-31T23:59:59Z", "0987-06-05T04:03:02Z"])
+def test_early_years_keep_their_zeros(text: str) -> None:
+    assert format_time(parse_time(text)) == text
+    assert format_micro_time(parse_time(text)) == text.replace("Z", ".000000Z")

@@ -41,6 +41,7 @@ SOUND = {
 BROKEN = {
     "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
     "no status": b"HTTP/1.1 abc OK\r\n\r\n",
+    "interim answers without end": b"HTTP/1.1 100 Continue\r\n\r\n" * 6,
     "an upgrade": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
     "a length that is none": b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kit.databases import GROUP, V1, V1ALPHA1, Databases, database, manifest
-from tests.kit.http import Http, Json
+from tests.kit.http import APPLY, MERGE, STRATEGIC, Answer, Http, Json
 from tests.kit.kubectl import Kubectl
 
 pytestmark = pytest.mark.conformance
@@ -155,3 +157,83 @@ async def test_case_42_cleared_ownership_belongs_to_whoever_was_before(dbs: Data
     answer = await http.apply(dbs.at("a"), applied(replicas=3), "m1")
     assert answer.status == 409
     assert 'conflict with "before-first-apply"' in answer.message
+
+
+@pytest.mark.parametrize(("field", "type_"), [("owner", "string"), ("extra", "object"), ("tags", "array")])
+async def test_a_null_for_a_field_that_may_not_be_null_is_refused(
+    dbs: Databases, http: Http, field: str, type_: str
+) -> None:
+    await dbs.create("a", owner="me")
+
+    answer = await http.apply(dbs.at("a"), database("a", **{field: None}), "m1", force="true")
+
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    cause = answer.causes[0]
+    assert (cause.reason, cause.field) == ("FieldValueTypeInvalid", f"spec.{field}")
+    assert cause.message == f'Invalid value: "null": spec.{field} in body must be of type {type_}: "null"'
+    assert (await dbs.read("a"))["spec"]["owner"] == "me"
+
+
+async def test_a_null_is_applied_where_it_may_be_or_where_there_is_a_default(
+    dbs: Databases, http: Http
+) -> None:
+    await dbs.create("a", replicas=3, note="n", tags=["x"])
+
+    nulls = database("a", note=None, replicas=None, tags=None)
+    spec = (await http.apply(dbs.at("a"), nulls, "m1", force="true")).expect(200)["spec"]
+
+    # What somebody else has in a list or map stays.
+    assert (spec["note"], spec["replicas"], spec["tags"]) == (None, 1, ["x"])
+
+
+async def test_labels_and_data_that_are_emptied_go(dbs: Databases, http: Http) -> None:
+    at = f"/api/v1/namespaces/{dbs.namespace}/configmaps/c"
+
+    def config(**parts: Any) -> dict[str, Any]:
+        metadata = {"name": "c", **parts.pop("metadata", {})}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **parts}
+
+    labelled = config(metadata={"labels": {"a": "b"}, "annotations": {"a": "b"}}, data={"x": "1"})
+    (await http.apply(at, labelled, "m1")).expect(201)
+    emptied = config(metadata={"labels": {}, "annotations": {}}, data={})
+    left = (await http.apply(at, emptied, "m1")).expect(200)
+    assert {"labels", "annotations"}.isdisjoint(left["metadata"])
+    assert "data" not in left
+
+    for type_ in (MERGE, STRATEGIC):
+        added = {"metadata": {"labels": {"z": "1"}}, "data": {"k": "v"}}
+        (await http.patch(at, added, type=type_)).expect(200)
+        removed = {"metadata": {"labels": {"z": None}}, "data": {"k": None}}
+        patched = (await http.patch(at, removed, type=type_)).expect(200)
+        assert "labels" not in patched["metadata"]
+        assert "data" not in patched
+    (await http.apply(at, config(data=None), "m2")).expect(200)
+
+    await dbs.create("a", metadata={"labels": {"a": "b"}})
+    patched = (await http.patch(dbs.at("a"), {"metadata": {"labels": {"a": None}}})).expect(200)
+    assert "labels" not in patched["metadata"]
+
+
+@pytest.mark.parametrize("how", ["post", "apply"])
+async def test_keys_that_a_yaml_body_repeats_are_named_with_their_line(
+    dbs: Databases, http: Http, how: str
+) -> None:
+    def body(name: str) -> bytes:
+        lines = ["apiVersion: nav.example.io/v1", "kind: Database", f"metadata: {{name: {name}}}", "spec:"]
+        return "\n".join([*lines, "  engine: pg", "  owner: a", "  owner: b", ""]).encode()
+
+    async def send(name: str, validation: str) -> Answer:
+        if how == "post":
+            return await http.post(
+                dbs.path(), body(name), type="application/yaml", fieldValidation=validation
+            )
+        query = {"fieldManager": "m", "fieldValidation": validation}
+        return await http.send("PATCH", dbs.at(name), body(name), type=APPLY, **query)
+
+    warned = await send("warned", "Warn")
+    assert warned.status == 201
+    assert any('line 7: key "owner" already set in map' in text for text in warned.warnings)
+    refused = await send("refused", "Strict")
+    assert (refused.status, refused.reason) == (400, "BadRequest")
+    assert 'line 7: key "owner" already set in map' in refused.message
+    assert (await send("ignored", "Ignore")).warnings == []

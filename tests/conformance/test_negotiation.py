@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from tests.kit.databases import Databases
@@ -65,3 +66,41 @@ async def test_case_09_partial_metadata_has_nothing_else(dbs: Databases, http: H
     one = (await http.get(dbs.at("a"), accept=PARTIAL)).expect(200)
     assert (one["kind"], set(one)) == ("PartialObjectMetadata", {"kind", "apiVersion", "metadata"})
     assert (await http.get(dbs.path(), accept=PARTIAL)).status == 406
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "spec"),
+    [
+        (
+            "authorization.k8s.io",
+            "SelfSubjectAccessReview",
+            {"resourceAttributes": {"verb": "get", "resource": "pods"}},
+        ),
+        ("authentication.k8s.io", "SelfSubjectReview", None),
+    ],
+)
+async def test_a_review_is_no_table(http: Http, group: str, kind: str, spec: dict[str, Any] | None) -> None:
+    path = f"/apis/{group}/v1/{kind.lower()}s"
+    review = {"apiVersion": f"{group}/v1", "kind": kind, **({"spec": spec} if spec else {})}
+
+    table = await http.send("POST", path, review, accept=TABLE)
+    assert (table.status, table.reason) == (406, "NotAcceptable")
+    either = await http.send("POST", path, review, accept=f"{TABLE},application/json")
+    assert (either.status, either.json["kind"]) == (201, kind)
+    partial = await http.send("POST", path, review, accept=PARTIAL)
+    assert (partial.status, partial.json["kind"]) == (201, "PartialObjectMetadata")
+
+
+@pytest.mark.parametrize("asked", ["invalid", "10"])
+async def test_a_timeout_that_is_none_is_refused(http: Http, asked: str) -> None:
+    for path in ("/api/v1/namespaces", "/api/v1/namespaces/default", "/version"):
+        assert (await http.get(path, timeout=asked)).status == 400
+    assert (await http.post("/api/v1/namespaces", {"metadata": {"name": "n"}}, timeout=asked)).status == 400
+
+
+async def test_a_timeout_is_taken(http: Http) -> None:
+    for asked in ("10s", "0s", "100h", "1m30s"):
+        assert (await http.get("/api/v1/namespaces", timeout=asked)).status == 200
+    # A watch has a parameter of its own for that, and ignores this one.
+    watched = await http.get("/api/v1/namespaces", watch="1", timeoutSeconds="1", timeout="invalid")
+    assert watched.status == 200

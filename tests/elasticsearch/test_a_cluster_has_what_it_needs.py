@@ -412,3 +412,20 @@ def test_a_pilot_is_told_who_it_is_and_where_its_data_is() -> None:
         "/usr/share/elasticsearch/data",
         "/shared",
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "heap"),
+    [
+        ({"heapSize": "1Gi", "resources": {"limits": {"memory": "4Gi"}}}, 1024),
+        ({"resources": {"limits": {"memory": "4Gi"}, "requests": {"memory": "1Gi"}}}, 2048),
+        ({"resources": {"requests": {"memory": "1Gi"}}}, 512),
+        ({"resources": {"requests": {"cpu": "1"}}}, 512),
+        ({}, 512),
+    ],
+)
+def test_the_heap_never_depends_on_the_machine(fields: dict[str, Any], heap: int) -> None:
+    sea = Sea()
+    sea.sail(sea.add(elastic("test", pools=[pool("mixed", 1, **fields)])))
+    options = sea.of(Pilot, "es-test-mixed-0").at("spec", "configuration", "environment", "ES_JAVA_OPTS")
+    assert options == f"-Xms{heap}m -Xmx{heap}m"

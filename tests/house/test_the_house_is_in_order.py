@@ -51,6 +51,7 @@ def test_every_make_target_is_explained():
         ["make", "-s", "-C", ROOT, "help"], capture_output=True, text=True, check=True
     ).stdout
     (phony,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.M)
-    assert {f"make {target}" for target in phony.split()} - {"make help", "make setup"} <= {
+    parts = {"help", "setup", "setup-tests", "test-static", "test-tools"}
+    assert {f"make {target}" for target in phony.split() if target not in parts} <= {
         line[: line.index("  ")] for line in help_text.splitlines()
     }

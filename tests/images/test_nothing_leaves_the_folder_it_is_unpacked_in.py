@@ -225,7 +225,7 @@ def test_a_folder_that_may_not_be_read_is_not_left_out(tmp_path: Path, monkeypat
     (tmp_path / "source" / "closed").mkdir(parents=True)
     (tmp_path / "source" / "open").write_text("x")
     (tmp_path / "out").mkdir()
-    for each in (tmp_path, tmp_path / "source", tmp_path / "out"):
+    for each in (tmp_path, tmp_path / "source", tmp_path / "source" / "open", tmp_path / "out"):
         each.chmod(0o777)
     (tmp_path / "source" / "closed").chmod(0)
     monkeypatch.chdir(tmp_path)  # The folders above it are closed to others.

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import json
 import os
 import re
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +27,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Binary:
-    """A kubectl program; `version` is `1.32`, or `default` for the one on PATH."""
+    """A kubectl program; `version` is `1.32`, or `default` for the one on PATH where there are others beside it."""
 
     version: str
     path: Path
@@ -46,7 +49,19 @@ def installed() -> list[Binary]:
             if re.fullmatch(r"kubectl\.1\.\d+", path.name) and os.access(path, os.X_OK):
                 beside[path.name.removeprefix("kubectl.")] = path
     versioned = sorted((Binary(version, path) for version, path in beside.items()), key=lambda b: b.minor)
+    if not versioned:
+        return [Binary(_version(default), default)]
     return [*versioned, Binary("default", default)]
+
+
+@functools.cache
+def _version(path: Path) -> str:
+    """Its own, such as 1.33."""
+    said = subprocess.run(
+        [path, "version", "--client", "-o", "json"], capture_output=True, check=True, timeout=60
+    )
+    known = json.loads(said.stdout)["clientVersion"]
+    return f"{known['major']}.{known['minor'].rstrip('+')}"
 
 
 def newest() -> Binary:

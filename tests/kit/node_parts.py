@@ -16,6 +16,7 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.footprints import Footprint
 from pilothouse.node.parts import ImageMissing, NotYet, Prepared, VolumeNotReady
+from pilothouse.node.volumes.removing import remove
 from pilothouse.supervise.launching import Mount
 from pilothouse.supervise.limiting import Limits, Throttle, Usage
 from pilothouse.supervise.surveying import Allowance, Survey
@@ -85,7 +86,7 @@ class PlainVolumes:
     def excess(self, pod_uid: str) -> str:
         return self.excesses.get(pod_uid, "")
 
-    async def freed(self, pod_uid: str) -> Footprint:
+    async def disk_usage(self, pod_uid: str) -> Footprint:
         return Footprint(self.sizes.get(pod_uid, 0), self.files.get(pod_uid, 0))
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
@@ -134,6 +135,13 @@ class CountedAddresses:
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
+
+
+class PlainRemoval:
+    """Removes folders at once: there are no threads in virtual time."""
+
+    async def remove(self, folder: Path) -> None:
+        remove(folder)
 
 
 EVERYTHING = Survey(

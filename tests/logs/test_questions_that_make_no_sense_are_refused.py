@@ -5,6 +5,7 @@ import pytest
 from pilothouse.api.kubernetes.pods.log_options import LogOptions
 from pilothouse.api.kubernetes.pods.stream_options import StreamOptions
 from pilothouse.meta.errors import StatusError
+from pilothouse.node.logs.records import Telling
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,12 @@ def test_what_is_asked_for() -> None:
     query = {"follow": "true", "tailLines": "3", "sinceSeconds": "60", "timestamps": "1", "previous": "false"}
     assert LogOptions.parse(query, now=100.0) == LogOptions(follow=True, tail=3, since=40.0, timestamps=True)
     assert LogOptions.parse({"sinceTime": "1970-01-01T00:01:00Z"}, now=0.0) == LogOptions(since=60.0)
+
+
+def test_since_before_there_was_time_is_all_of_it() -> None:
+    options = LogOptions.parse({"sinceSeconds": "9" * 17}, now=1_790_000_000.0)
+    record = b"2026-11-15T10:00:00.123456789Z stdout F listening\n"
+    assert Telling(options).tell(record) == b"listening\n"
 
 
 @pytest.mark.parametrize("query", ["", "command=sh", "stderr=true&tty=true&command=sh"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
 
@@ -250,7 +252,7 @@ async def test_host_ports_and_node_ports_are_open_at_the_node_for_as_long_as_the
                 await eventually(closed)
 
 
-async def test_another_machine_beside_one_on_loopback_is_told_in_the_nodes_condition(
+async def test_another_machine_beside_one_on_loopback_is_told_and_keeps_no_pods_away(
     api: Api, tmp_path: Path
 ) -> None:
     async with networking(api, tmp_path) as network:
@@ -258,10 +260,69 @@ async def test_another_machine_beside_one_on_loopback_is_told_in_the_nodes_condi
         await api.create(Node, node("m2", "10.0.0.2"))
 
         async def told() -> bool:
-            return bool(network.condition()["status"] == "True")
+            return any("start this node with --pod-cidr" in each for each in network.problems)
 
         await eventually(told)
-        assert "start this node with --pod-cidr" in network.condition()["message"]
+        # Whoever has a node's certificate could else keep all others from taking pods.
+        assert network.condition()["status"] == "False"
+
+
+LISTEN = """
+import os, socket, sys
+os.setresuid(23456, 23456, 23456)
+server = socket.create_server(("0.0.0.0", int(sys.argv[1])))
+print("listening", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def another_user_listening(port: int) -> Iterator[None]:
+    """As any pod can: on all addresses, and so on those of services."""
+    command = [sys.executable, "-I", "-c", LISTEN, str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"listening\n"
+        yield
+        program.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user as well")
+@pytest.mark.parametrize("endpoints", [["127.71.0.1"], []], ids=["with endpoints", "without"])
+async def test_no_name_leads_to_a_place_that_another_user_has(
+    api: Api, tmp_path: Path, endpoints: list[str]
+) -> None:
+    port = free_port()
+    one = await bound(api, "client")
+    with another_user_listening(port):
+        ports = [{"name": "sql", "port": port, "protocol": "TCP"}]
+        await api.create(Service, service("db", namespace="default", address="", ports=ports))
+        await api.create(Service, service("other", namespace="default", address=""))
+        there = [endpoint(each) for each in endpoints]
+        await api.create(EndpointSlice, slice_of("db", *there, namespace="default"))
+        async with networking(api, tmp_path) as network:
+            network.mounts(one, await network.assign(one))
+
+            async def told() -> list[str]:
+                events = (await api.list(CoreEvent, "default")).objects
+                return [
+                    event.tree["message"]
+                    for event in events
+                    if event.tree["involvedObject"]["name"] == "db" and event.tree["type"] == "Warning"
+                ]
+
+            assert any("the name is left out" in each for each in await eventually(told))
+            found = addressed(tmp_path, one)
+            assert "db" not in found
+            assert "db.default.svc.cluster.local" not in found
+            assert "other" in found
+    async with networking(api, tmp_path) as network:
+        network.mounts(one, await network.assign(one))
+
+        async def named() -> bool:
+            return "db" in addressed(tmp_path, one)
+
+        await eventually(named)
 
 
 async def test_a_service_that_cant_be_forwarded_is_told_in_an_event_about_it(

@@ -16,6 +16,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.node.services.backends import At, Backend, Endpoint, Owner
 from pilothouse.node.services.budget import Budget
 from pilothouse.node.services.proxy import Proxy
+from pilothouse.node.services.socket_store import SocketStore
 
 OWNER = Owner("Service", "shop", "db")
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -70,6 +71,38 @@ async def test_all_endpoints_are_reached_and_changes_count_at_once(proxy: Proxy)
         assert {await heard(at) for _ in range(30)} == {b"one", b"two"}
         await proxy.settle({at: Backend(OWNER, "s", (two,))})
         assert {await heard(at) for _ in range(10)} == {b"two"}
+
+
+async def test_a_place_is_nobody_elses_between_two_agents() -> None:
+    at, gone = place(), place()
+    ends = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    with ends[0], ends[1]:
+        async with serving(saying(b"one")) as one:
+            backend = Backend(OWNER, "s", (one,))
+            first = Proxy(SystemClock(), Random(7), Budget.of_this_process(), SocketStore(*ends))
+            await first.settle({at: backend, gone: backend})
+            await first.settle({at: backend})
+            with pytest.raises(ConnectionRefusedError):
+                await heard(gone)
+            # As it is with one that is killed: its descriptors are closed, and nothing else is done.
+            await first.close()
+            for host in (at.address, "0.0.0.0"):
+                with socket.socket() as squatter:
+                    squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    with pytest.raises(OSError, match="in use"):
+                        squatter.bind((host, at.port))
+            waiting = asyncio.create_task(heard(at))
+            second = Proxy(SystemClock(), Random(7), Budget.of_this_process(), SocketStore(*ends))
+            await second.settle({at: backend})
+            assert await waiting == b"one"
+            assert second.problems == {}
+            await second.close()
+            # Of a service that went while no agent ran, nothing is left.
+            third = Proxy(SystemClock(), Random(7), Budget.of_this_process(), SocketStore(*ends))
+            await third.settle({})
+            with pytest.raises(ConnectionRefusedError):
+                await heard(at)
+            await third.close()
 
 
 async def test_who_calls_a_service_without_endpoints_is_refused(proxy: Proxy) -> None:

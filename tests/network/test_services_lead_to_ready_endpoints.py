@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from random import Random
 from typing import Any
 
@@ -10,7 +11,16 @@ from tests.network.objects import endpoint, pod, service, slice_of
 
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
-from pilothouse.node.services.backends import At, Backend, Endpoint, Owner, backends, reachable, unserved
+from pilothouse.node.services.backends import (
+    At,
+    Backend,
+    Endpoint,
+    Owner,
+    backends,
+    misplaced,
+    reachable,
+    unserved,
+)
 from pilothouse.node.services.balancing import Balance
 
 DB = Owner("Service", "shop", "db")
@@ -105,6 +115,47 @@ def test_what_is_not_forwarded_is_told() -> None:
     assert unserved([dns, service("h", address="None", ports=ports)]) == [
         (dns, "service shop/dns: port 53/UDP is not forwarded: only TCP is")
     ]
+
+
+RANGE, TAKEN = IPv4Network("127.96.0.0/16"), (IPv4Network("10.0.0.1/32"), IPv4Network("127.0.0.1/32"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "::ffff:127.0.0.1",
+        "::ffff:0.0.0.0",
+        "::ffff:127.96.0.7",
+        "::1",
+        "fe80::1%lo",
+        "0.0.0.0",
+        "127.0.0.1",
+        "10.0.0.1",
+        "0",
+        "127.1",
+        "0x7f.1",
+        "127.96.0.07",
+        "localhost",
+        "224.0.0.1",
+        "255.255.255.255",
+        "169.254.169.254",
+    ],
+)
+@pytest.mark.parametrize("ranges", [(RANGE,), ()], ids=["range known", "range not known"])
+def test_nobody_listens_wherever_a_service_says(address: str, ranges: tuple[IPv4Network, ...]) -> None:
+    """With an address that the system reads as another one, whoever may write services had root listen anywhere."""
+    evil = service("evil", address=address)
+    good = [service("db"), service("headless", address="None"), service("none", address="")]
+    [(about, said)] = misplaced([evil, *good], ranges=ranges, taken=TAKEN)
+    assert about is evil
+    assert "service shop/evil is not forwarded: its address" in said
+
+
+def test_the_range_of_services_is_kept_to_where_it_is_known() -> None:
+    elsewhere = service("db", address="10.96.0.10")
+    assert misplaced([elsewhere], ranges=(), taken=TAKEN) == []
+    [(_, said)] = misplaced([elsewhere], ranges=(RANGE,), taken=TAKEN)
+    assert "10.96.0.10, is not in the range of services, 127.96.0.0/16" in said
 
 
 def test_every_endpoint_gets_its_share() -> None:

@@ -15,7 +15,7 @@ from tests.kit.machines import machines, missing, own_network
 from tests.kit.waiting import eventually
 from tests.network.objects import node, pod
 
-from pilothouse.api.nouns import Node
+from pilothouse.api.nouns import CoreEvent, Node
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
 from pilothouse.node.addresses.iproute import IpRoute
@@ -69,7 +69,8 @@ async def test_a_node_that_is_not_in_reach_is_told_and_the_others_are_routed() -
     with machines(1) as lan:
         wanted = Plan({"10.44.2.0/24": "172.31.0.5", "10.44.3.0/24": lan[0].address})
         (problem,) = await IpRoute().settle(wanted)
-        assert "10.44.2.0/24 via 172.31.0.5" in problem
+        assert problem.network == "10.44.2.0/24"
+        assert "10.44.2.0/24 via 172.31.0.5" in problem.message
         assert "10.44.3.0/24" in shown()
 
 
@@ -121,6 +122,46 @@ async def test_a_node_with_a_range_gives_out_addresses_that_answer_and_routes_to
 
                 await eventually(gone)
                 assert answers(address)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "said"),
+    [
+        ("198.51.100.9", "via 198.51.100.9"),
+        ("127.0.0.1", "says it is at 127.0.0.1"),
+        ("", "no InternalIP"),
+    ],
+)
+async def test_what_another_node_claims_never_makes_this_one_take_no_pods(
+    tmp_path: Path, claimed: str, said: str
+) -> None:
+    """Else one line in a node's own status would leave that node as the only one that pods can go to."""
+    with machines(1) as lan:
+        async with loopback() as transport:
+            api = Api(transport, Random(1), manager="test")
+            await api.create(Node, node("m1", lan.address, "10.44.1.0/24"))
+            await api.create(Node, node("evil", claimed, "10.44.9.0/24"))
+            settings = NodeSettings(name="m1", data=tmp_path, address=lan.address, pod_cidr="10.44.1.0/24")
+            network = Network.open(settings, api, SystemClock(), Random(1))
+            running = asyncio.create_task(network.run())
+            try:
+
+                async def told() -> list[str]:
+                    events = (await api.list(CoreEvent, "default")).objects
+                    return [
+                        event.tree["message"]
+                        for event in events
+                        if event.tree["involvedObject"]["name"] == "evil"
+                        and event.tree["reason"] == "NotRouted"
+                    ]
+
+                assert any(said in each for each in await eventually(told))
+                assert any(said in each for each in network.problems)
+                assert network.condition()["status"] == "False"
+                assert answers("10.44.1.7")
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)

@@ -28,6 +28,7 @@ from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
 from pilothouse.node.addresses.network import Network
 from pilothouse.node.agent import Agent
+from pilothouse.node.folder_removal import FolderRemoval
 from pilothouse.node.images.library import Library
 from pilothouse.node.parts import Parts
 from pilothouse.node.settings import NodeSettings
@@ -147,6 +148,7 @@ async def run(kubeconfig: Path, data: Path, name: str, fate: Fate) -> None:
             addresses=Doomed(Network.open(settings, api, clock, rng), "addresses", fate),
             containers=Doomed(containers, "containers", fate),
             groups=Doomed(cgroups.find(f"pilothouse-test/{name}"), "groups", fate),
+            removal=FolderRemoval(),
             survey=Survey(view=yes, ids=yes, users=yes, limits={}),
         )
         watch_system(data, fate)

@@ -29,6 +29,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Transport
 from pilothouse.node.agent import Agent
+from pilothouse.node.folder_removal import FolderRemoval
 from pilothouse.node.parts import Parts
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise import cgroups, containers
@@ -61,6 +62,7 @@ class RealNode:
             addresses=self.addresses,
             containers=containers,
             groups=self.groups,
+            removal=FolderRemoval(),
             survey=self.survey,
         )
         api = Api(self._transport, random.Random(), manager="node")

@@ -16,7 +16,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.kit.node_parts import EVERYTHING, AnyImage, CountedAddresses, PlainGroups, PlainVolumes
+from tests.kit.node_parts import (
+    EVERYTHING,
+    AnyImage,
+    CountedAddresses,
+    PlainGroups,
+    PlainRemoval,
+    PlainVolumes,
+)
 from tests.kit.played_machine import PlayedMachine
 
 from pilothouse.api.nouns import CoreEvent, Pod
@@ -43,6 +50,7 @@ class Stage:
         self.volumes = PlainVolumes(folder / "volumes")
         self.addresses = CountedAddresses()
         self.groups = PlainGroups()
+        self.removal = PlainRemoval()
         self.settings = NodeSettings(name=NODE, data=folder / "node")
         self.agents = 0
         self._agent: asyncio.Task[None] | None = None
@@ -71,6 +79,7 @@ class Stage:
             addresses=self.addresses,
             containers=self.machine,
             groups=self.groups,
+            removal=self.removal,
             survey=EVERYTHING,
         )
         api = self.server.api(f"agent {self.agents}")

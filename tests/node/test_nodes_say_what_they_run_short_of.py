@@ -123,6 +123,11 @@ def test_who_uses_most_beyond_what_it_asked_for_goes(
     assert (chosen.uid if chosen else None) == who
 
 
+def test_who_has_more_than_can_be_counted_goes_first() -> None:
+    hiding = Candidate("a", 0, 0, unmeasured=True)
+    assert victim([Candidate("b", 0, 900 * MIB), hiding], LITTLE) == hiding
+
+
 @pytest.mark.parametrize(
     ("shortage", "used", "goes"),
     [

@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
-from tests.kit.played_machine import Play
+from tests.kit.played_machine import Answer, Play, PlayedMachine
 from tests.node.stage import Stage, app, is_ready
 
+from pilothouse.api.nouns import Pod
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import SystemClock
+from pilothouse.node.addresses.ledger import Entry, Ledger
+from pilothouse.node.folders import PodFolder
 from pilothouse.node.leaving import end_pods
 from pilothouse.supervise.containers import StillRunning
+from pilothouse.supervise.launching import Launch, LogPolicy
 
 
 def test_one_that_hangs_keeps_no_other_from_ending_in_its_own_time(stage: Stage) -> None:
@@ -25,3 +36,87 @@ def test_one_that_hangs_keeps_no_other_from_ending_in_its_own_time(stage: Stage)
         assert [each.name for each in stage.machine.running] == ["stuck"]
 
     stage.play(scene)
+
+
+def test_an_end_that_was_ordered_is_no_crash(stage: Stage) -> None:
+    """Five times down and up in a row, as with an update of the machine: the program is started at once each time."""
+
+    async def scene() -> None:
+        await stage.pod({"containers": [app("db")]}, "web-0")
+        for times in range(5):
+            pod = await stage.until(is_ready, "web-0")
+            [status] = pod.status["containerStatuses"]
+            assert status["restartCount"] == times
+            await stage.kill_agent()
+            await end_pods(stage.settings.data, stage.machine, stage.clock, patience=120)
+            before = stage.clock.now()
+            stage.start_agent()
+            await stage.until(
+                lambda one, times=times: (
+                    is_ready(one) and one.status["containerStatuses"][0]["restartCount"] > times
+                ),
+                "web-0",
+            )
+            assert stage.clock.now() - before < 9, "there was no pause"
+
+    stage.play(scene)
+
+
+def test_whatever_a_hook_or_a_pods_record_brings_about_every_container_is_stopped(stage: Stage) -> None:
+    def breaks() -> Answer:
+        raise ValueError("Invalid IPv6 URL")
+
+    async def scene() -> None:
+        stage.machine.answer("web", ("bye",), breaks)
+        hook = {"preStop": {"exec": {"command": ["bye"]}}}
+        hooked = {"containers": [app("web", lifecycle=hook), app("beside")]}
+        await stage.pod({"terminationGracePeriodSeconds": 20, **hooked}, "web-0")
+        await stage.pod({"containers": [app("db"), app("log")]}, "db-0")
+        await stage.until(is_ready, "web-0")
+        database = await stage.until(is_ready, "db-0")
+        await stage.kill_agent()
+        record = stage.settings.pods / database.uid / "pod.json"
+        tree = json.loads(record.read_bytes())
+        tree["spec"]["containers"] = [{"image": "app:1"}]  # Nothing in here has a name any more.
+        record.write_text(json.dumps(tree))
+        assert await end_pods(stage.settings.data, stage.machine, stage.clock, patience=120) == 4
+        assert not stage.machine.running
+        [web] = stage.machine.named("web")
+        assert [number for _, number in web.signals] == [15], "its program was told to stop in its own time"
+
+    stage.play(scene)
+
+
+def test_a_hook_without_host_is_asked_at_the_pods_address(tmp_path: Path) -> None:
+    address = "127.83.41.7"
+
+    async def scene() -> list[str]:
+        heads: list[str] = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            writer.close()
+
+        async with await asyncio.start_server(answer, address, 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            hook: dict[str, Any] = {"preStop": {"httpGet": {"path": "/bye", "port": port}}}
+            pod = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+                "spec": {"terminationGracePeriodSeconds": 20, "containers": [app("web", lifecycle=hook)]},
+            }
+            folder = PodFolder(tmp_path / "pods" / "u")
+            folder.remember(Object(Pod, pod))
+            Ledger(entries={"u": Entry(address, "default/web")}).write(tmp_path / "addresses.json")
+            machine = PlayedMachine(SystemClock())
+            await machine.start(
+                folder.container("web").begin(0), Launch(argv=("run",), log=LogPolicy(path="log"))
+            )
+            assert await end_pods(tmp_path, machine, SystemClock(), patience=20) == 1
+            assert not machine.running
+        return heads
+
+    [head] = asyncio.run(scene())
+    assert head.startswith("GET /bye HTTP/1.1")

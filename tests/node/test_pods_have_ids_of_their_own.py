@@ -13,6 +13,7 @@ from pilothouse.node.folders import PodFolder
 from pilothouse.node.health import users_condition
 from pilothouse.node.id_ranges import SIZE, IdRanges
 from pilothouse.node.parts import NotYet
+from pilothouse.node.volumes.removing import remove
 from pilothouse.supervise.launching import IdRange
 from pilothouse.supervise.shim.namespaces import OWNERS
 from pilothouse.supervise.surveying import Allowance, Survey
@@ -47,6 +48,12 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+def clear(folder: PodFolder) -> None:
+    """Remove it."""
+    for each in folder.discard():
+        remove(each)
 
 
 def test_no_two_pods_have_the_same_not_even_of_two_agents(place: Place) -> None:
@@ -117,7 +124,7 @@ def test_a_range_whose_owner_is_somebody_of_the_machine_is_left_out(place: Place
 def test_what_a_killed_agent_could_not_free_is_freed_by_the_next(place: Place) -> None:
     among = IdRange(FIRST, SIZE)
     first = place.agent(among=among).claim(place.pod("1"))
-    place.pod("1").remove()
+    clear(place.pod("1"))
     assert place.agent(among=among).claim(place.pod("2")) == first
 
 
@@ -135,15 +142,19 @@ def test_the_claims_of_agents_whose_data_is_gone_do_not_stay_for_ever(place: Pla
     for number in range(4):
         gone.claim(place.pod(str(number), "gone"))
     for number in range(4):
-        place.pod(str(number), "gone").remove()
-    assert place.agent().claim(place.pod("1")).count == SIZE
+        clear(place.pod(str(number), "gone"))
+    agent = place.agent()
+    assert not [each for each in place.claims.iterdir() if each.name.isdigit()], (
+        "and not only once there are no others"
+    )
+    assert agent.claim(place.pod("1")).count == SIZE
 
 
 @needs_root
 def test_ids_that_something_still_runs_with_are_not_given_again(place: Place) -> None:
     gone = place.agent("gone", IdRange(FIRST, SIZE))
     gone.claim(place.pod("1", "gone"))
-    place.pod("1", "gone").remove()
+    clear(place.pod("1", "gone"))
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

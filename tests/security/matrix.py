@@ -64,6 +64,9 @@ _SEEN = (
     "services/status events "
     "endpointslices.discovery.k8s.io "
     "controllerrevisions.apps statefulsets.apps statefulsets.apps/status statefulsets.apps/scale "
+    "deployments.apps deployments.apps/status deployments.apps/scale replicasets.apps replicasets.apps/status "
+    "replicasets.apps/scale daemonsets.apps daemonsets.apps/status jobs.batch jobs.batch/status cronjobs.batch "
+    "cronjobs.batch/status "
     "poddisruptionbudgets.policy poddisruptionbudgets.policy/status "
     f"elasticsearchclusters.{NAV} cassandraclusters.{NAV} pilots.{NAV} "
     f"elasticsearchclusters.{NAV}/status cassandraclusters.{NAV}/status pilots.{NAV}/status "
@@ -74,6 +77,7 @@ _SEEN = (
 _EDITED = (
     "configmaps events persistentvolumeclaims pods secrets serviceaccounts services "
     f"statefulsets.apps poddisruptionbudgets.policy leases.{COORD} "
+    "deployments.apps replicasets.apps daemonsets.apps jobs.batch cronjobs.batch "
     f"elasticsearchclusters.{NAV} cassandraclusters.{NAV} pilots.{NAV} actionapprovals.{OPEN}"
 )
 _ABOUT_ONESELF = (
@@ -85,7 +89,7 @@ _EDIT = (
     *_VIEW,
     (READ, f"secrets leases.{COORD}"),
     (WRITE, _EDITED),
-    ("update patch", "statefulsets.apps/scale"),
+    ("update patch", "statefulsets.apps/scale deployments.apps/scale replicasets.apps/scale"),
     ("create", "pods/eviction serviceaccounts/token"),
     ("create get", "pods/exec pods/attach"),
 )

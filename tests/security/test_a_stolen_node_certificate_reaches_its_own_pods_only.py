@@ -201,10 +201,21 @@ def test_it_registers_under_its_own_name_only(shop: Shop) -> None:
     shop.send("POST", "/api/v1/nodes", body, user=n3).expect(201)
 
 
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_no_labels_come_with_the_status_that_it_writes(shop: Shop, field: str) -> None:
+    stolen = {"metadata": {field: {"app": "bank"}}}
+    at = shop.at("pods", "web")
+    said = shop.refused(shop.send("PATCH", f"{at}/status", stolen, type=MERGE, user=N1))
+    assert f"metadata.{field}" in said
+    assert "app" not in shop.read("pods", "web")["metadata"].get(field, {})
+    reserved = {"metadata": {"labels": {"node-restriction.kubernetes.io/vault": "yes"}}}
+    said = shop.refused(shop.send("PATCH", "/api/v1/nodes/n1/status", reserved, type=MERGE, user=N1))
+    assert "node-restriction.kubernetes.io/vault" in said
+
+
 def test_it_writes_the_status_of_its_own_pods(shop: Shop) -> None:
-    status = {"status": {"phase": "Running"}, "metadata": {"labels": {"stolen": "yes"}}}
+    status = {"status": {"phase": "Running"}}
     shop.send("PATCH", shop.at("pods", "web", sub="status"), status, type=MERGE, user=N1).expect(200)
-    assert "stolen" not in shop.read("pods", "web")["metadata"].get("labels", {})
     shop.refused(shop.send("PATCH", shop.at("pods", "es-demo-1", sub="status"), status, type=MERGE, user=N1))
     shop.refused(shop.send("PATCH", shop.at("pods", "web"), status, type=MERGE, user=N1))
 

@@ -80,8 +80,10 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/addresses/ledger": {
             "Ledger.write": ("Path.mkdir",),
         },
+        "node/leaving": {
+            "_pod_folders": ("Path.iterdir",),
+        },
         "node/agent": {
-            "Agent.run": ("Path.mkdir",),
             "_sole": (
                 "open",
                 "os.open",
@@ -115,7 +117,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.mkdir",
                 "Path.rename",
             ),
-            "PodFolder.remove": ("Path.rename",),
+            "PodFolder.discard": ("Path.glob",),
+            "_discard": ("Path.rename",),
+            "discarded": ("Path.glob",),
             "pod_folders": ("Path.iterdir",),
             "write_whole": (
                 "Path.replace",
@@ -188,6 +192,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.rename",
             ),
             "Library.add": (
+                "Path.chmod",
                 "Path.mkdir",
                 "Path.rename",
             ),
@@ -264,6 +269,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.write_text",
             ),
             "_removed": ("Path.rmdir",),
+            "remove_empty": ("Path.rmdir",),
             "release_processors": ("Path.write_text",),
         },
         "supervise/entering": {
@@ -324,6 +330,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             ),
         },
         "supervise/shim/view": {
+            "_make_folders": ("os.mkdir",),
             "_Tree._bind_all": (
                 "os.listdir",
                 "os.mkdir",
@@ -335,7 +342,6 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
             ),
             "_Tree._make_target": (
-                "os.makedirs",
                 "os.mkdir",
                 "os.open",
             ),
@@ -383,10 +389,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
                 "os.symlink",
             ),
-            "_Tree.make_home": (
-                "os.chown",
-                "os.makedirs",
-            ),
+            "_Tree.make_home": ("os.chown",),
         },
     },
 }

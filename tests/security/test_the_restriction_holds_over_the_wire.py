@@ -73,7 +73,10 @@ async def test_nodes_are_told_where_ranges_lie_and_pilots_and_strangers_are_not(
     target: Target, admin: Http
 ) -> None:
     page = "/pilothouse/v1/network"
-    assert (await admin.get(page)).expect(200) == {"clusterCidrs": ["10.44.0.0/16"]}
+    assert (await admin.get(page)).expect(200) == {
+        "clusterCidrs": ["10.44.0.0/16"],
+        "serviceCidrs": ["127.96.0.0/16"],
+    }
     node = {"Impersonate-User": "system:node:n1", "Impersonate-Group": "system:nodes"}
     assert (await admin.send("GET", page, headers=node)).status == 200
     stranger = {"Impersonate-User": "alice"}

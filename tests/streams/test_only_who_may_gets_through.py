@@ -43,6 +43,14 @@ async def test_who_may_only_look_reads_logs_and_runs_nothing(kubectl: Kubectl, n
     assert "Forbidden" in stranger.err
 
 
+async def test_arguments_of_any_length_that_the_api_server_takes_get_through(
+    kubectl: Kubectl, node: StreamNode
+) -> None:
+    await node.start("web", "sleep 1000")
+    argument = "ä" * 9000
+    assert (await kubectl("exec", "web", "--", "echo", argument)).ok() == f"{argument}\n"
+
+
 async def test_the_node_itself_asks_who_calls(bare: aiohttp.ClientSession, node: StreamNode) -> None:
     async with bare.get(f"https://127.0.0.1:{node.port}/pods") as answer:
         assert answer.status == 401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.kit.kubectl import Kubectl, newest
 from tests.kit.stream_node import Plane, StreamNode
 from tests.kit.waiting import eventually
 
+from pilothouse.client import kubeconfig
 from pilothouse.node.serving.listener import MOST_UNAUTHENTICATED
 
 MANY = 3 * MOST_UNAUTHENTICATED
@@ -24,11 +26,17 @@ def kubectl(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
     return Kubectl(newest(), plane.server.target.kubeconfig, home)
 
 
+def unverified() -> ssl.SSLContext:
+    """For a client that shows nothing, and takes whoever answers."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 @contextlib.asynccontextmanager
 async def strangers(port: int, *, handshake: bool) -> AsyncIterator[None]:
     """Many connections that say nothing more."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context = unverified()
     writers = []
     try:
         for _ in range(MANY):
@@ -76,6 +84,41 @@ async def test_a_session_of_somebody_known_goes_on(node: StreamNode, kubectl: Ku
             assert (await session).ok() == "up\nstill here\n"
     finally:
         session.cancel()
+
+
+async def test_a_handshake_under_way_goes_on_whoever_connects_and_says_nothing(node: StreamNode) -> None:
+    """As the API server's is while a pod opens one connection after the other."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = unverified().wrap_bio(incoming, outgoing)
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    writer.write(outgoing.read())
+    incoming.write(await asyncio.wait_for(reader.readexactly(1), 30))
+    async with strangers(node.port, handshake=False):
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                said = await asyncio.wait_for(reader.read(65536), 30)
+                assert said, "closed for a stranger"
+                incoming.write(said)
+        tls.write(b"GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n")
+        writer.write(outgoing.read())
+        assert await asyncio.wait_for(reader.read(65536), 30)
+    writer.transport.abort()
+
+
+async def test_who_showed_a_certificate_stays_before_it_has_asked_for_anything(
+    node: StreamNode, plane: Plane
+) -> None:
+    access = dataclasses.replace(kubeconfig.load(plane.server.target.kubeconfig), insecure=True)
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.port, ssl=access.tls())
+    async with strangers(node.port, handshake=True):
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), 30)).startswith(b"HTTP/1.1 200")
+    writer.transport.abort()
 
 
 async def test_those_that_have_ended_leave_the_node_listening(node: StreamNode, kubectl: Kubectl) -> None:

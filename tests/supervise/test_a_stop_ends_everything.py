@@ -43,6 +43,22 @@ async def test_a_first_process_without_a_handler_does_not_hear_signals(views: Bo
     assert (exit.code, exit.signal) == (137, 9)
 
 
+async def test_one_that_is_still_starting_is_asked_when_it_can_hear(views: Box) -> None:
+    """A pod that is deleted right after its start: the kernel drops what its first process has no handler for yet."""
+    container = await views.shell("sleep 0.3; trap 'echo got it; exit 7' TERM; while :; do sleep 0.05; done")
+    exit = await container.stop(signal.SIGTERM, LONG)
+    assert (exit.code, exit.signal) == (7, None)
+    assert views.output(container) == ["got it"]
+
+
+async def test_one_that_is_still_starting_is_asked_once(views: Box) -> None:
+    container = await views.shell("trap 'echo got it' TERM; echo up; sleep 2; exit 3")
+    await views.says(container, "up")
+    exit = await container.stop(signal.SIGTERM, LONG)
+    assert exit.code == 3
+    assert views.output(container) == ["up", "got it"]
+
+
 async def test_one_that_does_not_listen_is_killed_after_its_grace(box: Box) -> None:
     container = await box.shell("trap 'echo no' TERM; echo up; while :; do sleep 0.05; done")
     await box.says(container, "up")

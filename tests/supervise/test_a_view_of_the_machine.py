@@ -499,3 +499,10 @@ async def test_two_containers_share_a_volume(views: Box, volume: Path) -> None:
         return views.output(reader) == ["hello"]
 
     await eventually(heard)
+
+
+async def test_a_mount_may_lie_as_deep_as_the_kernel_takes_paths(views: Box, volume: Path) -> None:
+    deep = "/d" * 1500
+    assert await look(views, f"cat {deep}/file", Mount(str(volume), deep)) == ["from the volume"]
+    with pytest.raises(LaunchError, match=r"(?s)^/d/d.*: File name too long"):
+        await look(views, "true", Mount(str(volume), "/d" * 3000))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import needs_ordinary_user
 
-from pilothouse.supervise.cgroups import find
+from pilothouse.supervise.cgroups import Cgroups, find
 from pilothouse.supervise.limiting import (
     Limits,
     Throttle,
@@ -221,3 +221,18 @@ def test_we_leave_a_group_that_is_to_have_others_below_it(tmp_path: Path) -> Non
     (top / "cgroup.procs").write_text("12\n")
     find("base/node", proc=machine.describe())
     assert (top / "base-agent/cgroup.procs").read_text() == "12"
+
+
+def test_groups_that_nothing_is_in_any_more_are_taken_away(tmp_path: Path) -> None:
+    trees = {"cpu": tmp_path / "cpu", "memory": tmp_path / "memory"}
+    for tree in trees.values():
+        (tree / "pilothouse/n1/pods").mkdir(parents=True)
+    (tmp_path / "memory/pilothouse/n2").mkdir()
+    (tmp_path / "memory/pilothouse/n1/pods/u").mkdir()
+    groups = Cgroups("pilothouse/n1", trees, None, {})
+    groups.remove_empty()
+    assert list((tmp_path / "cpu").iterdir()) == []
+    assert (tmp_path / "memory/pilothouse/n1/pods/u").is_dir()
+    (tmp_path / "memory/pilothouse/n1/pods/u").rmdir()
+    groups.remove_empty()
+    assert [each.name for each in (tmp_path / "memory/pilothouse").iterdir()] == ["n2"]

@@ -96,7 +96,9 @@ def _cloned(newcomer: Newcomer) -> Path:
     # Git trusts no repository of another user unless it is told to.
     (newcomer.home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
     checkout = newcomer.home / "pilothouse"
-    done = newcomer.run("git", "clone", "--quiet", str(ROOT), str(checkout), seconds=120)
+    # Whatever else may be read by its owner alone: pods of other users run what is in a clone.
+    clone = f"umask 077; git clone --quiet '{ROOT}' '{checkout}'"
+    done = newcomer.run("sh", "-c", clone, seconds=120)
     if done.returncode != 0 and newcomer.words:
         pytest.skip(f"another user can't clone {ROOT}: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
@@ -119,6 +121,11 @@ def test_from_a_clone_to_running_pods(who: str) -> None:
         process = newcomer.up(checkout)
         try:
             process.wait_until(lambda: "stops it, pods too" in process.output(), seconds=600)
+            assert not (checkout / ".venv" / "bin" / "pytest").exists(), (
+                "what only tests need is not installed"
+            )
+            if who == "root":
+                assert (checkout / "src" / "pilothouse" / "__init__.py").stat().st_mode & 0o044 == 0o044
             printed = _printed(process.output())
             assert f"export KUBECONFIG={checkout}/.data/admin.kubeconfig" in printed
             assert "kubectl apply -f " in printed

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import os
 import signal
+import socket
 
 import pytest
 from tests.kit.planes import UpPlane
+from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
 from tests.up.watching import groups_of, lives, node_is_ready, pod_once, program_of
@@ -152,3 +157,69 @@ def _so(plane: UpPlane, moment: str, pid: int) -> bool:
         return bool(plane.report["pid"] == pid and MOMENTS[moment](plane))
     except FileNotFoundError:
         return False
+
+
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: db}
+spec: {ports: [{name: sql, port: PORT}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: db-1, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+ports: [{name: sql, port: 15433, protocol: TCP}]
+endpoints: [{addresses: [127.71.0.1]}]
+"""
+
+
+async def test_nobody_has_the_port_of_a_role_while_it_is_started_again(plane: UpPlane) -> None:
+    """As a pod on the same network would: it binds in a loop, and would keep the role from ever coming back."""
+    [node] = json.loads((await plane.kubectl("get", "nodes", "-o", "json")).ok())["items"]
+    ports = {
+        "apiserver": int(plane.report["url"].rpartition(":")[2]),
+        "node": node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"],
+    }
+    port = free_port()
+    (await plane.kubectl("apply", "-f", "-", stdin=SERVICE.replace("PORT", str(port)))).ok()
+    service = json.loads((await plane.kubectl("get", "service", "db", "-o", "json")).ok())
+    address = service["spec"]["clusterIP"]
+
+    async def listening() -> bool:
+        try:
+            socket.create_connection((address, port), 5).close()
+        except ConnectionRefusedError:
+            return False
+        except ConnectionResetError:  # The agent listens, and no endpoint answers.
+            pass
+        return True
+
+    await eventually(listening)
+    places = [
+        *itertools.product(("127.0.0.1", "0.0.0.0"), ports.values()),
+        (address, port),
+        ("0.0.0.0", port),
+    ]
+    killed = {name: plane.role(name)["pid"] for name in ports}
+    for pid in killed.values():
+        os.kill(pid, signal.SIGKILL)
+    tries, had = 0, []
+
+    async def back() -> bool:
+        nonlocal tries
+        for at in places:
+            with socket.socket() as squatter:
+                squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tries += 1
+                with contextlib.suppress(OSError):
+                    squatter.bind(at)
+                    had.append(at)
+        roles = [plane.role(name) for name in ports]
+        return all(role["pid"] != killed[role["name"]] and role["state"] == "running" for role in roles)
+
+    await eventually(back)
+    assert had == [], f"{len(had)} of {tries}"
+    await node_is_ready(plane)
+    [node] = json.loads((await plane.kubectl("get", "nodes", "-o", "json")).ok())["items"]
+    assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == ports["node"]

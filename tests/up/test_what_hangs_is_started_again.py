@@ -23,12 +23,19 @@ from pilothouse.app.liveness import ASK, Heartbeat, Liveness
 from pilothouse.app.roles import Keeper, Role
 
 CHILD = """
-import asyncio, sys, time
+import asyncio, socket, ssl, sys, time
 from pilothouse.app.lifeline import when_closed
+from pilothouse.node.serving.listener import Listener
 
 async def main():
-    when_closed(int(sys.argv[1]), lambda: sys.exit(0))
+    door = socket.create_server(("127.0.0.1", 0))
+    listener = Listener(door, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol)
+    when_closed(int(sys.argv[1]), lambda: sys.exit(0), is_well=lambda: not listener.is_deaf())
     print("ready", flush=True)
+    if sys.argv[2] == "accepts":
+        await listener.__aenter__()
+    if sys.argv[2] in ("accepts", "deaf"):
+        knocking = socket.create_connection(door.getsockname())
     if sys.argv[2] == "blocks":
         time.sleep(600)
     await asyncio.sleep(600)
@@ -68,9 +75,21 @@ async def test_a_loop_that_is_stuck_is_killed_and_its_stack_is_in_the_log(tmp_pa
     assert "in main" in log
 
 
-async def test_a_loop_that_answers_is_left_alone(tmp_path: Path) -> None:
+async def test_a_node_that_accepts_no_connection_is_killed_though_its_loop_runs(tmp_path: Path) -> None:
     said: list[str] = []
-    async with kept(tmp_path, "answers", said) as keeper:
+    async with kept(tmp_path, "deaf", said) as keeper:
+
+        async def another() -> bool:
+            return keeper.health.starts > 1
+
+        await eventually(another, seconds=60)
+        assert keeper.health.last_end.startswith("hung: no answer for")
+
+
+@pytest.mark.parametrize("how", ["answers", "accepts"])
+async def test_a_loop_that_answers_is_left_alone(tmp_path: Path, how: str) -> None:
+    said: list[str] = []
+    async with kept(tmp_path, how, said) as keeper:
         asked = asyncio.get_running_loop().time() + 10 * 0.3
 
         async def long_enough() -> bool:

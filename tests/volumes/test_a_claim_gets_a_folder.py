@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.kit.waiting import eventually
@@ -252,3 +254,53 @@ async def test_a_claim_that_is_missing_or_unbound_is_named(tmp_path: Path):
         waiting = await here.pod("two", "free", nodeName=NODE)
         with pytest.raises(VolumeNotReady, match="is not bound to a volume yet"):
             await here.volumes.prepare(waiting)
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "fields", "said"),
+    [
+        ("example.com/disk", {}, ""),
+        (
+            "pilothouse.io/loop",
+            {"parameters": {"fsType": "none-such"}},
+            "none-such|ordinary user|loop devices",
+        ),
+        (
+            DIRECTORY,
+            {"allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]},
+            "class chosen has no volumes on this node: its allowedTopologies are elsewhere",
+        ),
+    ],
+)
+async def test_a_claim_chooses_neither_its_provisioner_nor_a_node_that_its_class_excludes(
+    tmp_path: Path, provisioner: str, fields: dict[str, Any], said: str
+):
+    async def is_anothers() -> bool:
+        """The controller has put it right: another provisioner is asked for the volume."""
+        claim = await here.find_claim("data")
+        return bool(claim.annotations["volume.kubernetes.io/storage-provisioner"] == provisioner)
+
+    async with plane(tmp_path) as here:
+        await here.storage_class("chosen", provisioner, **fields)
+        annotations = {
+            "volume.kubernetes.io/selected-node": NODE,
+            "volume.kubernetes.io/storage-provisioner": DIRECTORY,
+        }
+        await here.api.create(
+            PersistentVolumeClaim,
+            {
+                "metadata": {"name": "data", "namespace": "default", "annotations": annotations},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": "chosen",
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            },
+        )
+        if said:
+            condition = await here.condition("data", "pilothouse.io/Provisioned")
+            assert condition["status"] == "False"
+            assert re.search(said, condition["message"])
+        else:
+            await eventually(is_anothers)
+        assert not list((here.data / "volumes").glob("pvc-*/data"))

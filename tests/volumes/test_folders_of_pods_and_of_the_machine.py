@@ -30,26 +30,26 @@ async def test_an_empty_dir_is_for_everyone_in_the_pod_and_outlives_containers(
 async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volumes: Volumes):
     pod = await world.pod({"name": "e", "emptyDir": {"sizeLimit": "1Mi"}})
     path = (await volumes.prepare(pod))["e"].path
-    await volumes.refresh()
+    await volumes.measure()
     assert volumes.excess(pod.uid) == ""
     (path / "large").write_bytes(os.urandom(2 << 20))
-    await volumes.refresh()
+    await volumes.measure()
     assert volumes.excess(pod.uid) == 'Usage of EmptyDir volume "e" exceeds the limit "1Mi".'
 
 
-async def test_what_the_end_of_a_pod_would_free_is_freed_by_it_and_logs_are_not(
+async def test_all_that_a_pod_has_on_the_disk_is_its_usage_and_volumes_go_with_their_release(
     world: World, volumes: Volumes
 ):
     pod = await world.pod({"name": "e", "emptyDir": {}})
     path = (await volumes.prepare(pod))["e"].path
     (path / "large").write_bytes(os.urandom(2 << 20))
-    log = path.parents[1] / "containers" / "app" / "0" / "log"
-    log.parent.mkdir(parents=True)
-    log.write_bytes(os.urandom(4 << 20))
-    assert (await volumes.freed(pod.uid)).size >> 20 == 2
+    for name in ("log", "own/tmp/scratch"):
+        file = path.parents[1] / "containers" / "app" / "0" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.urandom(4 << 20))
+    assert (await volumes.disk_usage(pod.uid)).size >> 20 == 10
     await volumes.release(pod.uid)
-    assert (await volumes.freed(pod.uid)).size == 0
-    assert log.stat().st_size == 4 << 20
+    assert (await volumes.disk_usage(pod.uid)).size >> 20 == 8
 
 
 async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, volumes: Volumes):
@@ -59,10 +59,10 @@ async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, v
     for volume in prepared.values():
         (volume.path / "file").write_bytes(os.urandom(1 << 20))
     (prepared["a"].path / "file").unlink()
-    await volumes.refresh()
+    await volumes.measure()
     assert volumes.excess(pod.uid) == ""
     (prepared["a"].path / "file").write_bytes(os.urandom(1 << 20))
-    await volumes.refresh()
+    await volumes.measure()
     assert volumes.excess(pod.uid) == (
         "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi."
     )

@@ -28,9 +28,9 @@ def a_record(outcome: str, **fields: Any) -> dict[str, Any]:
     return {"controller": "stateful-sets", "outcome": outcome, "time": ago(30), "metadata": {}, **fields}
 
 
-def told(about: Known, **fields: Any) -> str:
+def told(about: Known, *, verbose: bool = False, **fields: Any) -> str:
     defaults: dict[str, Any] = {"deciders": ("stateful-sets",), "office": LED}
-    return "\n".join(explained(Findings(about, **(defaults | fields)), now=NOW))
+    return "\n".join(explained(Findings(about, **(defaults | fields)), now=NOW, verbose=verbose))
 
 
 WAITING = a_record(
@@ -56,8 +56,13 @@ WAITING = a_record(
 
 
 def test_what_is_waited_for_since_when_and_what_would_help() -> None:
-    text = told(a_set(records=(WAITING,)))
-    assert text.splitlines() == [
+    short = [
+        "StatefulSet default/web:",
+        "  waits, since 4m10s: no node has 2 CPUs left",
+        "    what would help: add a node",
+    ]
+    assert told(a_set(records=(WAITING,))).splitlines() == short
+    assert told(a_set(records=(WAITING,)), verbose=True).splitlines() == [
         "StatefulSet default/web:",
         "  waits, since 4m10s: no node has 2 CPUs left",
         "    what would help: add a node",
@@ -89,6 +94,67 @@ def test_conditions_are_told_if_they_are_bad_news() -> None:
     assert "it posts" not in text
 
 
+def test_bad_news_is_told_whichever_way_its_condition_points() -> None:
+    conditions = (
+        {"type": "Degraded", "status": "True", "reason": "DiskFull", "message": "the volume of es-1 is full"},
+        {"type": "Available", "status": "True", "reason": "Green", "message": "all shards are there"},
+        {"type": "Progressing", "status": "False", "reason": "AsAsked", "message": "everything is as asked"},
+        {"type": "SomethingFailed", "status": "False", "reason": "No", "message": "it did not"},
+    )
+    cluster = Known(
+        "navigator.jetstack.io/v1beta1", "ElasticsearchCluster", "default", "es", conditions=conditions
+    )
+    text = told(cluster)
+    assert "condition Degraded is True (DiskFull): the volume of es-1 is full" in text
+    assert "as asked" not in text
+    assert "all shards" not in text
+    assert "it did not" not in text
+    well = Known(
+        "navigator.jetstack.io/v1beta1",
+        "ElasticsearchCluster",
+        "default",
+        "es",
+        conditions=({**conditions[0], "status": "False", "message": "nothing is amiss"}, conditions[1]),
+    )
+    assert "amiss" not in told(well), "that nothing is wrong is no news"
+
+
+def test_a_change_that_is_under_way_or_refused_is_told() -> None:
+    for status, reason in (("True", "Restarting"), ("False", "Blocked")):
+        condition = {
+            "type": "Progressing",
+            "status": status,
+            "reason": reason,
+            "message": "es-1 is restarted",
+        }
+        text = told(a_set(conditions=(condition,)))
+        assert f"condition Progressing is {status} ({reason}): es-1 is restarted" in text
+
+
+def test_members_whose_conditions_are_bad_news_are_not_called_well() -> None:
+    silent = {"type": "Ready", "status": "Unknown", "reason": "PilotSilent", "message": "it is not heard of"}
+    pilot = Known("navigator.jetstack.io/v1beta1", "Pilot", "default", "es-1", conditions=(silent,))
+    text = told(a_set(records=(WAITING,)), members=(pilot,))
+    assert "Pilot default/es-1, which belongs to it:" in text
+    assert "Nothing is amiss" not in text
+
+
+def test_old_events_are_told_if_asked_for() -> None:
+    events = tuple(
+        {"type": kind, "reason": reason, "message": "m", "lastTimestamp": ago(seconds), "metadata": {}}
+        for kind, reason, seconds in (
+            ("Normal", "ScaledBack", 60),
+            ("Normal", "Made", 7200),
+            ("Warning", "Odd", 7200),
+        )
+    )
+    text = told(a_set(records=(WAITING,), events=events))
+    assert "60s ago: ScaledBack: m" in text
+    assert "Odd" in text
+    assert "Made" not in text
+    assert "Made" in told(a_set(records=(WAITING,), events=events), verbose=True)
+
+
 def test_what_failed_is_told_with_how_often() -> None:
     text = told(a_set(records=(a_record("Failed", summary="failed: 422: no such field", attempts=4),)))
     assert "can't get on, 4 times in a row: 422: no such field" in text
@@ -96,7 +162,7 @@ def test_what_failed_is_told_with_how_often() -> None:
 
 def test_what_is_stuck_comes_first() -> None:
     done = {**a_record("Done", summary="made web-0"), "controller": "a"}
-    lines = told(a_set(records=(done, WAITING))).splitlines()
+    lines = told(a_set(records=(done, WAITING)), verbose=True).splitlines()
     assert lines[1].startswith("  waits")
     assert "  last needed something 30s ago: made web-0" in lines
 

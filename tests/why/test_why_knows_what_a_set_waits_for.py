@@ -47,13 +47,15 @@ async def test_a_set_that_cannot_be_scheduled_says_why_and_what_would_let_it(
 
     async def waits() -> str:
         told = why("statefulset", "web")[1]
-        return told if "waits, since" in told and "decided by scheduling" in told else ""
+        return told if "waits, since" in told and "web-0, which belongs to it" in told else ""
 
     told = await eventually(waits)
     assert "pod web-0 has no node" in told
     assert "what would help: add a node" in told
     assert "Pod default/web-0, which belongs to it:" in told
     assert "Nobody decides" not in told
+    assert "decided by" not in told
+    assert "decided by stateful-sets" in why("statefulset", "web", "-v")[1]
 
     code, told, _ = why("pod/web-0", "-n", "default")
     assert (code, "It belongs to StatefulSet default/web:" in told) == (0, True)

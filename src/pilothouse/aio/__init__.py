@@ -1,1 +1,1 @@
-"""Asyncio kits that could be libraries of their own. They know nothing of objects, stores or HTTP."""
+"""Asyncio kits that could be libraries of their own. They know nothing of objects or stores."""

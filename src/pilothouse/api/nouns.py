@@ -69,6 +69,11 @@ PersistentVolumeClaim: Final = Noun("", "v1", "PersistentVolumeClaim", "persiste
 CoreEvent: Final = Noun("", "v1", "Event", "events")
 Event: Final = Noun("events.k8s.io", "v1", "Event", "events")
 StatefulSet: Final = Noun("apps", "v1", "StatefulSet", "statefulsets")
+Deployment: Final = Noun("apps", "v1", "Deployment", "deployments")
+ReplicaSet: Final = Noun("apps", "v1", "ReplicaSet", "replicasets")
+DaemonSet: Final = Noun("apps", "v1", "DaemonSet", "daemonsets")
+Job: Final = Noun("batch", "v1", "Job", "jobs")
+CronJob: Final = Noun("batch", "v1", "CronJob", "cronjobs")
 ControllerRevision: Final = Noun("apps", "v1", "ControllerRevision", "controllerrevisions")
 PodDisruptionBudget: Final = Noun("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 Lease: Final = Noun("coordination.k8s.io", "v1", "Lease", "leases")
@@ -127,6 +132,10 @@ CONDITIONED: Final = frozenset(
         Service,
         PersistentVolumeClaim,
         StatefulSet,
+        Deployment,
+        ReplicaSet,
+        DaemonSet,
+        Job,
         PodDisruptionBudget,
         CertificateSigningRequest,
         CustomResourceDefinition,

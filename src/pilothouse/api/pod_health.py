@@ -84,11 +84,11 @@ def ready_since(pod: Object) -> float | None:
         return None
 
 
-def trouble(pod: Object) -> Trouble:
-    """Why this pod, which is not healthy, is not."""
+def trouble(pod: Object, node: Object | None = None) -> Trouble:
+    """Why this pod, which is not healthy, is not. ``node`` is where it runs, if that is known."""
     name, phase = f"pod {pod.name}", pod.status.get("phase") or "Pending"
     if pod.deleting:
-        return _ending(pod)
+        return _ending(pod, node)
     if ended(pod):
         said = _words(pod.status.get("reason"), pod.status.get("message"))
         return Trouble(
@@ -121,7 +121,7 @@ def trouble(pod: Object) -> Trouble:
     )
 
 
-def _ending(pod: Object) -> Trouble:
+def _ending(pod: Object, on: Object | None) -> Trouble:
     sentence = f"pod {pod.name} is being deleted"
     if pod.finalizers:
         kept = ", ".join(pod.finalizers)
@@ -133,6 +133,10 @@ def _ending(pod: Object) -> Trouble:
     node = pod.spec.get("nodeName")
     if not node:
         return Trouble("PodTerminating", sentence)
+    if on is not None and on.is_true("Ready"):
+        due = f"; node {node} kills what still runs of it at {pod.deletion_timestamp}"
+        remedy = f"wait for that, or end it sooner: {_kubectl('delete', pod)} --grace-period=1"
+        return Trouble("PodTerminating", f"{sentence}{due}", remedy)
     remedy = f"if node {node} is gone for good: {_kubectl('delete', pod)} --force"
     return Trouble("PodTerminating", f"{sentence} and still on node {node}", remedy)
 

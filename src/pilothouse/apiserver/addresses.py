@@ -11,6 +11,9 @@ could disagree with them; a write looks things up and decodes no other service.
 its write, and a write lasts until the cache shows what it did: so at any moment one of the two knows. A write that
 failed, or was only tried, leaves nothing behind; what a deletion frees can be had by whoever sees its answer.
 
+**Node ports are few**, so one namespace has a quarter of them at most: nobody with rights in one namespace keeps the others from having
+any.
+
 Two servers on one store know each other's writes once these are acknowledged, not while they are under way. So a write
 that takes something does so in its server's turn at the ``address_book``; if that is over, it is done again in the next.
 """
@@ -27,6 +30,7 @@ from pilothouse.api.kubernetes.services import HEADLESS, has_address, has_node_p
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.address_book import AddressBook, NotOurTurn, Thing, current, taking
 from pilothouse.apiserver.cache import Cache
+from pilothouse.apiserver.catalog import ROOT
 from pilothouse.apiserver.collection import Collection, Event
 from pilothouse.apiserver.service_ranges import NODE_PORTS
 from pilothouse.meta import errors
@@ -36,6 +40,8 @@ from pilothouse.meta.kind import Object
 SERVICES = "services"
 
 _T = TypeVar("_T")
+MOST_NODE_PORTS = len(NODE_PORTS) // 4
+"""Of one namespace."""
 _TURNS = 16
 """So often a write is begun again because another server gave out addresses."""
 
@@ -50,7 +56,8 @@ class ServiceAddresses:
         self._random = random
         self._held: dict[str, frozenset[Thing]] = {}
         self._holders: dict[Thing, set[str]] = {}
-        self._reserved: set[Thing] = set()
+        self._reserved: dict[Thing, str] = {}
+        """With the namespace that it is for."""
 
     async def settle(self, write: Callable[[], Awaitable[_T]]) -> _T:
         """Do a write of services with all that was acknowledged before in view, and end once it is in view itself.
@@ -71,7 +78,8 @@ class ServiceAddresses:
                 except NotOurTurn:
                     pass
                 finally:
-                    self._reserved -= mine.things
+                    for thing in mine.things:
+                        self._reserved.pop(thing, None)
             await self._book.take_over(losses)
         raise errors.unavailable("other servers are giving out addresses too; please try again")
 
@@ -80,25 +88,56 @@ class ServiceAddresses:
         spec = new["spec"]
         if not has_address(spec):
             return
+        if problem := self._too_many_ports(new, old):
+            # Before any is given out: what is refused in the end must not keep others waiting.
+            raise _none_left(new, problem)
         if not spec.get("clusterIP"):
-            spec["clusterIP"] = next(iter(spec.get("clusterIPs") or ()), "") or self._free_address()
+            spec["clusterIP"] = next(iter(spec.get("clusterIPs") or ()), "") or self._free_address(new)
         spec["clusterIPs"] = spec.get("clusterIPs") or [spec["clusterIP"]]
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         if has_node_ports(spec):
+            asked = node_ports(spec)
             for port in spec.get("ports") or []:
                 if not port.get("nodePort"):
-                    port["nodePort"] = self._free_port(node_ports(spec))
+                    port["nodePort"] = self._free_port(new, asked)
 
     def validate(self, new: Object, old: Object | None) -> Iterator[FieldError]:
         """What was asked for and can't be had. What can be is reserved from here on."""
-        yield from on_loop(self._unavailable, new["spec"], (old or {}).get("spec") or {})
+        yield from on_loop(self._unavailable, new, old)
 
-    def _unavailable(self, spec: Object, before: Object) -> list[FieldError]:
-        kept = _things(before)
-        return [*self._check_address(spec, kept), *self._check_ports(spec, kept)]
+    def _unavailable(self, new: Object, old: Object | None) -> list[FieldError]:
+        spec, kept = new["spec"], _things((old or {}).get("spec") or {})
+        namespace = _namespace(new)
+        return [*self._check_address(spec, kept, namespace), *self._check_ports(spec, kept, namespace)]
 
-    def _check_address(self, spec: Object, kept: frozenset[Thing]) -> Iterator[FieldError]:
+    def _too_many_ports(self, new: Object, old: Object | None) -> FieldError | None:
+        spec = new["spec"]
+        wanted = len(spec.get("ports") or ()) if has_node_ports(spec) else len(node_ports(spec))
+        if wanted <= len(node_ports((old or {}).get("spec") or {})):
+            return None
+        namespace, mine = _namespace(new), current().things
+        others = f"{ROOT}{SERVICES}/{namespace}/"
+        own = others + str(new["metadata"].get("name") or "")
+        held = sum(
+            isinstance(thing, int)
+            for key, things in self._held.items()
+            if key.startswith(others) and key != own
+            for thing in things
+        )
+        held += sum(
+            isinstance(thing, int) and of == namespace and thing not in mine
+            for thing, of in self._reserved.items()
+        )
+        if held + wanted <= MOST_NODE_PORTS:
+            return None
+        return FieldError.forbidden(
+            "spec.ports",
+            f"with {wanted} node ports of this service the namespace would have {held + wanted}, and one may have "
+            f"{MOST_NODE_PORTS} of the cluster's {len(NODE_PORTS)}",
+        )
+
+    def _check_address(self, spec: Object, kept: frozenset[Thing], namespace: str) -> Iterator[FieldError]:
         addresses = spec.get("clusterIPs") or []
         if len(addresses) > 1:
             detail = "may only hold one value: services here have one address, of IPv4"
@@ -120,11 +159,11 @@ class ServiceAddresses:
                 detail = f"failed to allocate IP {address}: the provided IP is not in the valid range. "
                 detail += f"The range of valid IPs is {self._addresses}"
                 yield FieldError.invalid("spec.clusterIPs", addresses, detail)
-            elif not self._reserve(address):
+            elif not self._reserve(address, namespace):
                 detail = f"failed to allocate IP {address}: provided IP is already allocated"
                 yield FieldError.invalid("spec.clusterIPs", addresses, detail)
 
-    def _check_ports(self, spec: Object, kept: frozenset[Thing]) -> Iterator[FieldError]:
+    def _check_ports(self, spec: Object, kept: frozenset[Thing], namespace: str) -> Iterator[FieldError]:
         for index, port in enumerate(spec.get("ports") or []):
             asked = port.get("nodePort")
             if not asked or asked in kept:
@@ -133,29 +172,31 @@ class ServiceAddresses:
             if asked not in NODE_PORTS:
                 detail = "provided port is not in the valid range. The range of valid ports is 30000-32767"
                 yield FieldError.invalid(path, asked, detail)
-            elif not self._reserve(asked):
+            elif not self._reserve(asked, namespace):
                 yield FieldError.invalid(path, asked, "provided port is already allocated")
 
-    def _free_address(self) -> str:
+    def _free_address(self, new: Object) -> str:
         last = self._addresses.num_addresses - 2  # The first is the network's, the last everyone's.
         for number in self._from_anywhere(range(1, last + 1)):
             address = str(self._addresses[number])
-            if self._reserve(address, new=True):
+            if self._reserve(address, _namespace(new), new=True):
                 return address
-        raise errors.internal(f"failed to allocate a serviceIP: {self._addresses} is full")
+        detail = f"failed to allocate a serviceIP: all addresses of {self._addresses} belong to services"
+        raise _none_left(new, FieldError.forbidden("spec.clusterIP", detail))
 
-    def _free_port(self, asked: frozenset[int]) -> int:
+    def _free_port(self, new: Object, asked: frozenset[int]) -> int:
         for port in self._from_anywhere(NODE_PORTS):
-            if port not in asked and self._reserve(port, new=True):
+            if port not in asked and self._reserve(port, _namespace(new), new=True):
                 return port
-        raise errors.internal("failed to allocate a nodePort: 30000-32767 is full")
+        detail = "failed to allocate a nodePort: all of 30000-32767 belong to services"
+        raise _none_left(new, FieldError.forbidden("spec.ports", detail))
 
     def _from_anywhere(self, numbers: Sequence[int]) -> Iterator[int]:
         """All of them, from a random one on: most often the first is free, and if only one is, it is found."""
         start = self._random.randrange(len(numbers))
         return (numbers[(start + step) % len(numbers)] for step in range(len(numbers)))
 
-    def _reserve(self, thing: Thing, *, new: bool = False) -> bool:
+    def _reserve(self, thing: Thing, namespace: str, *, new: bool = False) -> bool:
         """Whether this write may have it; then nobody else may. ``new``: not if the write has it already."""
         mine = current().things
         if thing in mine:
@@ -163,7 +204,7 @@ class ServiceAddresses:
         if thing in self._reserved or thing in self._holders:
             return False
         mine.add(thing)
-        self._reserved.add(thing)
+        self._reserved[thing] = namespace
         return True
 
     # What is in use
@@ -191,6 +232,14 @@ class ServiceAddresses:
             self._held[key] = things
         for thing in things:
             self._holders.setdefault(thing, set()).add(key)
+
+
+def _namespace(service: Object) -> str:
+    return str(service["metadata"].get("namespace") or "")
+
+
+def _none_left(service: Object, problem: FieldError) -> errors.StatusError:
+    return errors.invalid("Service", "", str(service["metadata"].get("name") or ""), [problem])
 
 
 def _things(spec: Object) -> frozenset[Thing]:

@@ -23,7 +23,7 @@ from pilothouse.aio.ring import Bounds
 from pilothouse.aio.supervising import Supervisor
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.node_claims import Network
-from pilothouse.apiserver import codec, namespaces, scaling, tables, version
+from pilothouse.apiserver import codec, decoding, namespaces, scaling, tables, version
 from pilothouse.apiserver.address_book import AddressBook
 from pilothouse.apiserver.addresses import SERVICES, ServiceAddresses
 from pilothouse.apiserver.admission import Admission, Refusals, WriteCheck
@@ -126,6 +126,7 @@ class Core:
         self.cache = Cache(store, self.catalog, clock, random, bounds=Bounds(age=history))
         book = AddressBook(store, random)
         large = large_writes or LargeWrites()
+        self._large = large
         self._objects = Objects(book.guarding(store), self.cache, large)
         self._rbac = Rbac(self.cache)
         territory = Territory(
@@ -166,13 +167,13 @@ class Core:
         admission = Admission(self._objects, refusals, accounts.complete, checks, self.pod_security)
         self._writer = Writer(self._objects, admission, clock, random, uids, self._may_create, large)
         self._patcher = Patcher(self._writer, clock, self._may_create, large)
-        self._pods = Pods(self.catalog, self.cache, self._objects, clock)
+        self._pods = Pods(self.catalog, self.cache, self._objects, clock, large)
         self._node_proxy = NodeProxy(self._objects, nodes)
         self._pod_streams = PodStreams(self.catalog, self._objects, nodes, clock)
         self._minting = Minting(signing_key, self._objects, clock, uids)
         authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
         authenticator.trust(bootstrap.review, self.cache.fresh)
-        self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock)
+        self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock, large)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
         self._parts = Supervisor(
@@ -369,8 +370,9 @@ class Core:
             case "eviction", _:
                 return await self._pods.evict(call)
             case "token", _:
-                self._restriction.check_token_request(call)
-                return await self._minting.mint(call)
+                body = await self._large.run(call.request, lambda: decoding.read(call.request, native=True))
+                self._restriction.check_token_request(call, body.value)
+                return await self._minting.mint(call, body.value)
             case "binding", _:
                 return await self._pods.bind(call)
             case "finalize", _:
@@ -451,6 +453,7 @@ def _page_not_found() -> Response:
 
 def _check_answerable(call: Call) -> None:
     """Refuse, before anything is written, an answer that could not be given after."""
-    form = negotiate(call.request, Endpoint.LIST if call.verb == "deletecollection" else Endpoint.OBJECT)
+    endpoint = Endpoint.LIST if call.verb == "deletecollection" else Endpoint.OBJECT
+    form = negotiate(call.request, Endpoint.REVIEW if call.served.kind.virtual else endpoint)
     if form.transform == TABLE:
         tables.included(call.params)

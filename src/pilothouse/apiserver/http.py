@@ -16,7 +16,9 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -105,11 +107,18 @@ class Edge:
                 log.warning("not listening at %s, another address of %s: %s", address, host, problem)
         return port
 
+    async def listen_on(self, sockets: Sequence[socket.socket], tls: ssl.SSLContext) -> int:
+        """The same at sockets that are bound already; the port of the first."""
+        ports = [await self._listen(tls, sock=each) for each in sockets]
+        return ports[0]
+
     async def _listen_at(self, address: str, port: int, tls: ssl.SSLContext) -> int:
+        return await self._listen(tls, host=address, port=port)
+
+    async def _listen(self, tls: ssl.SSLContext, **where: Any) -> int:
         listener = await asyncio.get_running_loop().create_server(
             _Listener(self._shared),
-            address,
-            port,
+            **where,
             ssl=tls,
             backlog=BACKLOG,
             ssl_handshake_timeout=HANDSHAKE_SECONDS,

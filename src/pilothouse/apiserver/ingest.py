@@ -17,6 +17,8 @@ from pilothouse.meta import errors
 from pilothouse.meta.fields import MOST_PROBLEMS, TYPE_INVALID, WITHHELD, FieldError
 from pilothouse.meta.kind import Kind, Object
 
+_EMPTIED = ("labels", "annotations")
+"""What is left out when there is nothing in it, so that it has no owner."""
 _SHORTEST_SECRET = 4
 """Characters; base64 has no fewer, and shorter texts stand in every message."""
 
@@ -72,9 +74,18 @@ def identify(kind: Kind, value: Any) -> Object:
 
 
 def conform(
-    kind: Kind, obj: Object, validation: str, warnings: list[str], *, repeated: list[str] | None = None
+    kind: Kind,
+    obj: Object,
+    validation: str,
+    warnings: list[str],
+    *,
+    repeated: list[str] | None = None,
+    keep_nulls: bool = False,
 ) -> None:
-    """Prune what is unknown, fill in defaults, refuse what is misshapen. Changes ``obj`` in place."""
+    """Prune what is unknown, fill in defaults, refuse what is misshapen. Changes ``obj`` in place.
+
+    A null where none is allowed counts as left out, unless they are kept: then it is of the wrong type.
+    """
     repeated = repeated or []
     shape = kind.shape
     fits = shape.accepts(obj)
@@ -84,7 +95,10 @@ def conform(
         if validation == STRICT:
             raise StrictError(problems)
         warnings.extend(problems)
-    shape.default(obj, accepted=fits)
+    shape.default(obj, accepted=fits, keep_nulls=keep_nulls)
+    for field in _EMPTIED:
+        if obj["metadata"].get(field) == {}:
+            del obj["metadata"][field]
     if not fits and not shape.accepts(obj):
         refuse_misfits(kind, obj)
     kind.default(obj)

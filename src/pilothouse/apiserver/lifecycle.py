@@ -108,9 +108,11 @@ def carry(kind: Kind, new: Object, live: Object) -> None:
 
 
 def carry_status(kind: Kind, new: Object, live: Object) -> Object:
-    """The live object with nothing but ``status`` (and the managers' records) of the one sent."""
+    """The live object with ``status`` (and the managers' records) of the one sent; and what else that endpoint takes."""
     result = {**live, "metadata": dict(live["metadata"])}
     _copy(result, new, "status")
+    for field in kind.status_metadata:
+        _copy(result["metadata"], new["metadata"], field)
     _copy(result["metadata"], new["metadata"], "managedFields")
     return result
 

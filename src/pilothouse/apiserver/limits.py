@@ -37,11 +37,17 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 def allowance(query: str, mutating: bool) -> float:
-    """How many seconds a request may take: what ``?timeout=`` asks for, up to what the server allows."""
+    """How many seconds a request may take: what ``?timeout=`` asks for, up to what the server allows.
+
+    As in Kubernetes it says nothing about a watch, which has ``timeoutSeconds``.
+    """
     most = MUTATION_SECONDS if mutating else READ_SECONDS
     if "timeout=" not in query:
         return most
-    asked = parse_qs(query).get("timeout", ["0s"])[0]
+    params = parse_qs(query)
+    if params.get("watch", [""])[0].lower() in ("1", "true"):
+        return most
+    asked = params.get("timeout", ["0s"])[0]
     try:
         seconds = parse_duration(asked)
     except DurationError as problem:

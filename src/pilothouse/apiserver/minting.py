@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import codec, decoding, options
+from pilothouse.apiserver import codec, options
 from pilothouse.apiserver.authentication import AUDIENCE
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import ROOT
@@ -49,10 +49,9 @@ class Minting:
         self._clock = clock
         self._uids = uids
 
-    async def mint(self, call: Call) -> Response:
-        """POST of a TokenRequest to a service account."""
+    async def mint(self, call: Call, request: Any) -> Response:
+        """POST of a TokenRequest, which is the decoded body, to a service account."""
         chosen = options.write_options(call.request, call.params, "CreateOptions")
-        request = decoding.read(call.request, native=True).value
         if not isinstance(request, dict) or request.get("kind", "TokenRequest") != "TokenRequest":
             raise errors.bad_request(f"the body must be a TokenRequest of {_GROUP}/v1")
         _check_metadata(request.get("metadata") or {}, call)

@@ -36,6 +36,8 @@ class Endpoint(Enum):
     OBJECT = "object"
     LIST = "list"
     WATCH = "watch"
+    REVIEW = "review"
+    """A question that is answered: there are no columns to show."""
     PLAIN = "plain"
     """Something that is not an object of a kind: no transforms."""
 
@@ -44,6 +46,7 @@ _TRANSFORMS = {
     Endpoint.OBJECT: frozenset({TABLE, PARTIAL}),
     Endpoint.LIST: frozenset({TABLE, PARTIAL_LIST}),
     Endpoint.WATCH: frozenset({TABLE, PARTIAL}),
+    Endpoint.REVIEW: frozenset({PARTIAL}),
     Endpoint.PLAIN: frozenset[str](),
 }
 

@@ -7,7 +7,8 @@
 A node is believed by its certificate alone, which has to bear its name: whoever answers at its address without that gets
 no call. An upgraded connection is passed on byte for byte; what goes over it concerns the client and the node.
 
-Every wait for a node has an end; a stream that has begun lasts until one side ends it.
+Every wait for a node has an end; a stream that has begun lasts until one side ends it. A node may be hostile: how much it says before its
+answer begins is bounded (``aio.http_response``), and of the answer no more is read than the client takes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
-import aiohttp
-
-from pilothouse.apiserver.exchange import TEXT, Answer, Chunk, Line, Sink, Streaming, Tunnel
+from pilothouse.aio.http_response import HTTPResponse, HTTPResponseError, read_response
+from pilothouse.apiserver.exchange import TEXT, Answer, Chunk, Line, Response, Sink, Streaming, Tunnel
 from pilothouse.apiserver.node_endpoints import Endpoint
 from pilothouse.meta.errors import StatusError, bad_request, internal, unavailable
 
@@ -35,6 +35,8 @@ _PAUSE = 0.02
 _PIECE = 64 * 1024
 _PASSED_ON = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "origin", "user-agent")
 _PASSED_BACK = ("sec-websocket-accept", "sec-websocket-protocol")
+_SAFE = (("X-Content-Type-Options", "nosniff"),)
+_BROKEN = (OSError, HTTPResponseError, TimeoutError)
 
 Query = Sequence[tuple[str, str]]
 
@@ -44,8 +46,13 @@ log = logging.getLogger(__name__)
 class Nodes(Protocol):
     """How nodes are reached."""
 
-    async def read(self, node: Endpoint, path: str, query: Query, *, ends: bool) -> Answer:
-        """What a node answers to a GET, as it comes. Raises a 503 if it can't be asked."""
+    async def read(
+        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+    ) -> Answer:
+        """What a node answers to a GET, as it comes. Raises a 503 if it can't be asked.
+
+        What a node says against a request is an error of our own, or with ``verbatim`` the answer as it is.
+        """
 
     async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
         """A connection to a node, upgraded as the headers of the client ask. Raises a 503 if it can't be asked."""
@@ -57,7 +64,9 @@ class Nodes(Protocol):
 class NoNodes:
     """A server that has no way to any node, such as a simulated one."""
 
-    async def read(self, node: Endpoint, path: str, query: Query, *, ends: bool) -> Answer:
+    async def read(
+        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+    ) -> Answer:
         raise self._problem(node)
 
     async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
@@ -77,30 +86,40 @@ class NodeCalls:
         """``tls`` gives what this server shows and whom it trusts; it is asked each time, and may change."""
         self._tls = tls
 
-    async def read(self, node: Endpoint, path: str, query: Query, *, ends: bool) -> Answer:
-        connector = aiohttp.TCPConnector(force_close=True, ssl=self._tls())
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-        session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+    async def read(
+        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+    ) -> Answer:
+        reader, writer = await self._open(node)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await session.get(
-                    f"{node.url}{_target(path, query)}", server_hostname=node.certified, allow_redirects=False
-                )
-                if answer.status != 200:
-                    raise refusal(node, answer.status, await answer.content.read(MOST_TOLD))
-        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
-            await session.close()
+                writer.write(_request(node, _target(path, query), "Connection: close"))
+                await writer.drain()
+                response = await read_response(reader, max_head=MAX_HEAD)
+                content_type = harmless(response.header("Content-Type", TEXT))
+                if response.status != 200:
+                    said = await response.read(MOST_TOLD)
+                    if not (verbatim and is_for_client(response.status)):
+                        raise refusal(node, response.status, said)
+                    writer.transport.abort()
+                    return Response(response.status, said, content_type, _SAFE)
+        except _BROKEN as problem:
+            writer.transport.abort()
             raise _unreachable(node, problem) from None
         except BaseException:
-            await session.close()
+            writer.transport.abort()
             raise
+
+        async def close() -> None:
+            # At once: a node that goes on sending would keep a connection that waits for its end.
+            writer.transport.abort()
+
         return Streaming(
-            lambda sink: _pour(answer, sink),
-            harmless(answer.headers.get("Content-Type", TEXT)),
-            headers=(("X-Content-Type-Options", "nosniff"),),
+            lambda sink: _pour(response, sink),
+            content_type,
+            headers=_SAFE,
             ends=ends,
             patient=True,
-            close=session.close,
+            close=close,
         )
 
     async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
@@ -109,22 +128,21 @@ class NodeCalls:
             async with asyncio.timeout(ANSWER_SECONDS):
                 writer.write(_upgrade(node, _target(path, query), headers))
                 await writer.drain()
-                status, told = _head(await reader.readuntil(b"\r\n\r\n"))
-                if status != 101:
-                    length = int(told.get("content-length", "0"))
-                    raise refusal(node, status, await reader.readexactly(min(length, MOST_TOLD)))
-        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, TimeoutError) as problem:
-            writer.close()
+                response = await read_response(reader, max_head=MAX_HEAD)
+                if response.status != 101:
+                    raise refusal(node, response.status, await response.read(MOST_TOLD))
+        except _BROKEN as problem:
+            writer.transport.abort()
             raise _unreachable(node, problem) from None
         except BaseException:
-            writer.close()
+            writer.transport.abort()
             raise
 
         async def close() -> None:
             writer.close()
 
-        kept = tuple((name, told[name]) for name in _PASSED_BACK if name in told)
-        return Tunnel(lambda line: _relay(line, reader, writer), headers=kept, close=close)
+        kept = tuple((name, value) for name in _PASSED_BACK if (value := response.header(name)))
+        return Tunnel(lambda line: _relay(line, response.rest, reader, writer), headers=kept, close=close)
 
     async def check(self, node: Endpoint) -> None:
         _, writer = await self._open(node)
@@ -144,39 +162,32 @@ def _target(path: str, query: Query) -> str:
     return f"{quote(path)}?{urlencode(query)}" if query else quote(path)
 
 
+def _request(node: Endpoint, target: str, *lines: str) -> bytes:
+    return "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {node.name}", *lines, "", ""]).encode("latin-1")
+
+
 def _upgrade(node: Endpoint, target: str, headers: Mapping[str, str]) -> bytes:
     """The request for a WebSocket, with the client's own key: the node's answer is then the client's too."""
-    kept = [(name, headers[name]) for name in _PASSED_ON if name in headers]
-    lines = [f"GET {target} HTTP/1.1", f"Host: {node.name}", "Connection: Upgrade", "Upgrade: websocket"]
-    lines += [f"{name}: {value}" for name, value in kept]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    kept = [f"{name}: {headers[name]}" for name in _PASSED_ON if name in headers]
+    return _request(node, target, "Connection: Upgrade", "Upgrade: websocket", *kept)
 
 
-def _head(data: bytes) -> tuple[int, dict[str, str]]:
-    """Status and headers of an answer. Raises ``ValueError`` for what is none."""
-    first, *lines = data.decode("latin-1").rstrip("\r\n").split("\r\n")
-    version, _, rest = first.partition(" ")
-    if not version.startswith("HTTP/1."):
-        raise ValueError(f"it does not answer in HTTP but with {first[:40]!r}")
-    headers = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        headers[name.strip().lower()] = value.strip()
-    return int(rest[:3]), headers
-
-
-async def _pour(answer: aiohttp.ClientResponse, sink: Sink) -> None:
+async def _pour(response: HTTPResponse, sink: Sink) -> None:
     """Pass on what a node sends, no faster than the client takes it."""
-    async for data in answer.content.iter_any():
+    while data := await response.read_piece():
         if sink.closed:
             return
         sink.write(Chunk.of(data))
+        # Others get their turn, though there may be more of it here already.
+        await asyncio.sleep(0)
         while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
             await asyncio.sleep(_PAUSE)
 
 
-async def _relay(line: Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass bytes on, both ways, until either side has ended."""
+async def _relay(
+    line: Line, begun: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Pass bytes on, both ways, until either side has ended. The node has ``begun`` already."""
 
     async def up() -> None:
         while data := await line.receive():
@@ -184,6 +195,8 @@ async def _relay(line: Line, reader: asyncio.StreamReader, writer: asyncio.Strea
             await writer.drain()
 
     async def down() -> None:
+        if begun:
+            await line.send(begun)
         while data := await reader.read(_PIECE):
             await line.send(data)
 
@@ -203,6 +216,11 @@ def harmless(content_type: str) -> str:
     """What a node says its answer is, if no browser does anything with that: it would be done in the API server's name."""
     media = content_type.partition(";")[0].strip().lower()
     return content_type if media in ("text/plain", "application/json") else "application/octet-stream"
+
+
+def is_for_client(status: int) -> bool:
+    """Whether an answer that is not 200 concerns the client: redirects lead it nowhere, and credentials are this server's own."""
+    return not (300 <= status < 400 or status in (401, 403))
 
 
 def refusal(node: Endpoint, status: int, body: bytes) -> StatusError:

@@ -26,11 +26,6 @@ class Endpoint(msgspec.Struct, frozen=True):
     port: int
 
     @property
-    def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"https://{host}:{self.port}"
-
-    @property
     def certified(self) -> str:
         """The name that its certificate has to bear."""
         return serving_name(self.name)

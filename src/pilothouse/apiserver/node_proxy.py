@@ -53,4 +53,5 @@ class NodeProxy:
             raise errors.not_found("nodes", "", call.name)
         node = endpoint_of(codec.decode(found.value, found.revision))
         query = parse_qsl(call.request.query, keep_blank_values=True)
-        return await self._nodes.read(node, path_at_node(call.request.path), query, ends=True)
+        path = path_at_node(call.request.path)
+        return await self._nodes.read(node, path, query, ends=True, verbatim=True)

@@ -96,7 +96,8 @@ class Patcher:
     async def update_scale(self, call: Call) -> Response:
         """PUT of an object's scale; without a resourceVersion it is unconditional."""
         chosen = options.write_options(call.request, call.params, "UpdateOptions")
-        scale = scaling.check_scale(decoding.read(call.request, native=True).value, call.name)
+        body = await self._large.run(call.request, lambda: decoding.read(call.request, native=True))
+        scale = scaling.check_scale(body.value, call.name)
         if scale["metadata"].get("name"):
             lifecycle.check_name(scale["metadata"], call.name)
 
@@ -194,7 +195,8 @@ class Patcher:
             served=served.resource.schemas,
             convert=codec.versions_of(served.resource),
         )
-        ingest.conform(served.kind, merged, options.IGNORE, [])
+        # Nobody owns a field that is null: one that is applied as such would take it from whoever has it.
+        ingest.conform(served.kind, merged, options.IGNORE, [], keep_nulls=not served.kind.native)
         return merged
 
     def _check_applied(self, call: Call, body: Body, chosen: WriteOptions) -> None:

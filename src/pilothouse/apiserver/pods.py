@@ -11,6 +11,7 @@ from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.exchange import Response
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.apiserver.objects import Objects
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
@@ -25,16 +26,19 @@ _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 class Pods:
     """``pods/binding`` and ``pods/eviction``."""
 
-    def __init__(self, catalog: Catalog, cache: Cache, objects: Objects, clock: Clock) -> None:
+    def __init__(
+        self, catalog: Catalog, cache: Cache, objects: Objects, clock: Clock, large: LargeWrites
+    ) -> None:
         self._catalog = catalog
         self._cache = cache
         self._objects = objects
         self._clock = clock
+        self._large = large
 
     async def bind(self, call: Call) -> Response:
         """POST of a Binding: the pod runs on that node from now on."""
         chosen = options.write_options(call.request, call.params, "CreateOptions")
-        binding = _body(call, "Binding", "v1")
+        binding = await self._large.run(call.request, lambda: _body(call, "Binding", "v1"))
         target = binding.get("target") or {}
         node = target.get("name") if isinstance(target, dict) else None
         if not isinstance(node, str) or not node or target.get("kind", "Node") not in ("Node", "Minion", ""):
@@ -76,7 +80,7 @@ class Pods:
     async def evict(self, call: Call) -> Response:
         """POST of an Eviction: a delete, if the pod's disruption budget has room for it."""
         chosen = options.write_options(call.request, call.params, "CreateOptions")
-        eviction = _body(call, "Eviction", "policy/v1")
+        eviction = await self._large.run(call.request, lambda: _body(call, "Eviction", "policy/v1"))
         given = eviction.get("deleteOptions") or {}
         if not isinstance(given, dict):
             raise errors.bad_request("deleteOptions of an Eviction must be an object")

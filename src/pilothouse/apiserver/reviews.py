@@ -10,6 +10,8 @@ from pilothouse.apiserver.authentication import AUDIENCE, Authenticator, Untrust
 from pilothouse.apiserver.authorization import Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response, User
+from pilothouse.apiserver.negotiation import Endpoint, negotiate, transformed
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.apiserver.rbac.rules import Rule
 from pilothouse.apiserver.review_selectors import fields_asked, labels_asked
 from pilothouse.base.clock import Clock
@@ -45,12 +47,14 @@ class Reviews:
         holdings: Holdings,
         scopes: Scopes,
         clock: Clock,
+        large: LargeWrites,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._holdings = holdings
         self._scopes = scopes
         self._clock = clock
+        self._large = large
         self._answers: dict[str, Callable[[Call, Object], dict[str, Any]]] = {
             "SelfSubjectReview": self._self_subject,
             "SelfSubjectAccessReview": self._self_access,
@@ -62,6 +66,20 @@ class Reviews:
     async def create(self, call: Call) -> Response:
         """POST of a question: 201 and the same object with its status."""
         kind = call.served.kind
+        obj = await self._large.run(call.request, lambda: self._take(call))
+        if kind.name == "TokenReview":
+            status = await self._token(obj["spec"])
+        else:
+            status = self._answers[kind.name](call, obj)
+        metadata = {**obj["metadata"], "creationTimestamp": format_time(self._clock.now())}
+        form = negotiate(call.request, Endpoint.REVIEW)
+        answer = codec.dump({**obj, "metadata": metadata, "status": status})
+        written = form.write(transformed(call.request, kind, form, answer, self._clock.now()))
+        return Response(201, written, form.media)
+
+    def _take(self, call: Call) -> Object:
+        """The question in the body of a call, valid."""
+        kind = call.served.kind
         chosen = options.write_options(call.request, call.params, "CreateOptions")
         body = decoding.read(call.request, native=True)
         obj = ingest.take(kind, body, chosen.validation, call.request.warnings)
@@ -70,12 +88,7 @@ class Reviews:
         problems = problems or [*kind.validate(obj, None)]
         if problems:
             raise ingest.invalid(kind, obj, problems)
-        if kind.name == "TokenReview":
-            status = await self._token(obj["spec"])
-        else:
-            status = self._answers[kind.name](call, obj)
-        metadata = {**obj["metadata"], "creationTimestamp": format_time(self._clock.now())}
-        return Response(201, codec.dump({**obj, "metadata": metadata, "status": status}))
+        return obj
 
     def _self_subject(self, call: Call, review: Object) -> dict[str, Any]:
         return {"userInfo": user_info(call.request.user)}

@@ -118,9 +118,15 @@ def _selectable(served: Served, item: Item, derive: Derive | None) -> Mapping[st
 
 @lru_cache(maxsize=512)
 def _paths(kind: Kind) -> tuple[tuple[str, Callable[[Any], Any], str], ...]:
-    return tuple(
-        (label, compile_first(path), _when_absent(kind, path)) for label, path in kind.selectable.items()
-    )
+    return tuple((label, _finder(path), _when_absent(kind, path)) for label, path in kind.selectable.items())
+
+
+def _finder(path: str) -> Callable[[Any], Any]:
+    """What finds the first of several paths that is not empty."""
+    if "|" not in path:
+        return compile_first(path)
+    finders = [compile_first(each) for each in path.split("|")]
+    return lambda obj: next((found for find in finders if (found := find(obj))), None)
 
 
 def _when_absent(kind: Kind, path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.aio.worker_thread import on_loop
-from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options
+from pilothouse.apiserver import certificates, codec, decoding, ingest, lifecycle, options, unattended
 from pilothouse.apiserver.admission import Admission
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response
@@ -139,6 +139,9 @@ class Writer:
         if tracked:
             await self._large.run(call.request, lambda: self._track(call, None, obj, chosen))
         kind.complete(obj, None)
+        if kind.unattended:
+            unattended.mark(kind, obj)
+            call.request.warnings.append(f"{kind.name}: {kind.unattended}")
         namespace = await self._admission.admit_create(call, obj)
         await self._large.run(call.request, lambda: self._check(call, obj, None, namespace))
         name = obj["metadata"]["name"]
@@ -168,13 +171,16 @@ class Writer:
             self._track(call, live, new, chosen)
         if call.subresource in ("", "scale"):
             on_loop(kind.complete, new, live)
+            unattended.mark(kind, new)
             lifecycle.advance(kind, new, live)
         self._check(call, new, live, None)
         return Removal(new) if lifecycle.ends(kind, new, live) else new
 
     async def delete(self, call: Call) -> Response:
         """DELETE of an object."""
-        chosen = options.delete_options(call.request, call.params)
+        chosen = await self._large.run(
+            call.request, lambda: options.delete_options(call.request, call.params)
+        )
         self._admission.admit_delete(call)
         return self.respond_deleted(call, await self.remove(call, chosen), chosen)
 
@@ -187,7 +193,9 @@ class Writer:
 
     async def delete_each(self, call: Call, keys: list[str]) -> None:
         """DELETE of a collection: each object on its own, as if deleted by name. One that is gone is no failure."""
-        chosen = options.delete_options(call.request, call.params)
+        chosen = await self._large.run(
+            call.request, lambda: options.delete_options(call.request, call.params)
+        )
         kind = call.served.kind
         for key in keys:
             namespace, _, name = key.removeprefix(call.served.prefix()).rpartition("/")
@@ -308,5 +316,8 @@ def reset_fields(call: Call) -> tuple[str, ...]:
     """Top-level fields that a write through this endpoint can't set, so that no one is credited with them."""
     kind = call.served.kind
     if call.subresource in ("status", "approval"):
-        return tuple(each for each in kind.schema.properties if each not in ("status", "apiVersion", "kind"))
+        taken = {"status", "apiVersion", "kind"}
+        if kind.status_metadata and call.subresource == "status":
+            taken.add("metadata")
+        return tuple(each for each in kind.schema.properties if each not in taken)
     return ("status",) if kind.status else ()

@@ -35,6 +35,7 @@ from pilothouse.apiserver.node_calls import NodeCalls
 from pilothouse.app import addresses, admission_control, auditing, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
+from pilothouse.app.inherited_sockets import inherited_sockets
 from pilothouse.app.keeping import key_store, opened_store, serve_maintenance, warn_of_missing_keys
 from pilothouse.app.lifeline import stop_when_closed
 from pilothouse.app.monitoring import Monitoring
@@ -183,6 +184,8 @@ def _peers(
 
 
 async def _listen(edge: Edge, options: ApiServerOptions, tls: ssl.SSLContext) -> int:
+    if options.listen_fds:
+        return await edge.listen_on(inherited_sockets(options.listen_fds), tls)
     try:
         return await edge.listen(options.host, options.port, tls)
     except OSError as problem:
@@ -210,8 +213,10 @@ def _authorities_page(identity: Identity) -> Page:
 
 
 def _network_page(options: ApiServerOptions) -> Page:
-    """What nodes may see: where the ranges of all nodes' pods lie, so that they route no others."""
-    told = msgspec.json.encode(NetworkPage(tuple(map(str, options.cluster_ranges))))
+    """What nodes may see: where the ranges of all nodes' pods lie, and services, so that they route and listen at no others."""
+    told = msgspec.json.encode(
+        NetworkPage(tuple(map(str, options.cluster_ranges)), (str(options.service_addresses),))
+    )
 
     async def page(request: Request) -> Answer:
         return Response(200, told)

@@ -21,6 +21,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.node.leaving import end_pods
 from pilothouse.supervise import containers
 from pilothouse.supervise.identifying import Gone, Handle, Identity
+from pilothouse.supervise.launching import LaunchError
 
 _LOOK_SECONDS = 0.05
 
@@ -88,7 +89,7 @@ def _end_rest(path: Path, stopping: _Stopping, *, keep: bool, deadline: float) -
     left = max(1.0, deadline - time.monotonic())
     try:
         ended = asyncio.run(end_pods(DataFolder(path).node, containers, SystemClock(), patience=left))
-    except containers.StillRunning as problem:
+    except (containers.StillRunning, LaunchError, OSError) as problem:
         raise NotDown(str(problem)) from None
     if not stopping.anybody and not ended:
         return f"nothing is up on {path}"

@@ -1,13 +1,12 @@
-"""Findings, told in plain words: what was seen, decided and done, what is waited for, since when, what would help.
+"""Findings in plain words: what is wrong, since when, and what would help; with ``verbose`` also what was read, decided and done.
 
     print("\\n".join(explained(findings, now=clock.now())))
 
-    StatefulSet default/web waits, since 4m10s: pod web-0 has no node yet
-      what would help: start a node, or remove what keeps pods off those that there are
-      decided by stateful-sets on what it saw: StatefulSet web (version 17), Pod web-0 (version 21)
-      it did: Create Pod web-0, because pod web-0 is wanted and not there
+    StatefulSet default/web:
+      waits, since 4m10s: pod web-0 has no node yet
+        what would help: start a node, or remove what keeps pods off those that there are
 
-What is not known is said too, and why it is not: nobody decides about such a kind, or nobody decides at all.
+What is not known is said too, and why: no controller decides about the kind, or no manager leads.
 """
 
 from __future__ import annotations
@@ -31,15 +30,32 @@ _BAD_NEWS = frozenset(
         *("NodeResizeError", "ControllerResizeError", "ModifyVolumeError"),
         *("NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure"),
         *("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure"),
-        *("DisruptionTarget", "Denied", "Failed"),
+        *("DisruptionTarget", "Denied", "Failed", "Degraded", "EditedByHand", "Stopped", "Stalled"),
     }
 )
-"""Conditions that say what is amiss by being true; all others by not being so."""
+_BAD_ENDINGS = (
+    "Pressure",
+    "Unavailable",
+    "Failure",
+    "Failed",
+    "Error",
+    "Degraded",
+    "Remaining",
+    "Blocked",
+    "Conflict",
+)
+"""Conditions that report a problem by being true, by their names or by how their names end; all others report one by not being true."""
+_UNDER_WAY = "Progressing"
+"""Neither good nor bad: True while something is changed, False when that is done or can't be."""
+_DONE_WITH = frozenset({"AsAsked", "NewReplicaSetAvailable", "Complete"})
+_NEUTRAL = frozenset({"Approved", "Decommissioned"})
+_RECENT = 600.0
+"""Seconds within which an event still explains what is so."""
 
 
-def explained(findings: Findings, *, now: float) -> list[str]:
+def explained(findings: Findings, *, now: float, verbose: bool = False) -> list[str]:
     """The lines."""
-    lines = [*_about(findings, now)]
+    lines = [*_about(findings, now, verbose)]
     for owner in findings.owners:
         lines += ["", f"It belongs to {_name(owner)}:", *_indented(_known(owner, now, brief=True))]
     stuck = [each for each in findings.members if _is_stuck(each)]
@@ -56,7 +72,7 @@ def explained(findings: Findings, *, now: float) -> list[str]:
     return lines
 
 
-def _about(findings: Findings, now: float) -> Iterator[str]:
+def _about(findings: Findings, now: float, verbose: bool) -> Iterator[str]:
     about = findings.about
     if not about.there:
         yield f"There is no {_name(about)}."
@@ -65,45 +81,64 @@ def _about(findings: Findings, now: float) -> Iterator[str]:
         yield "What was last decided about one of that name:"
     else:
         yield f"{_name(about)}:"
-    yield from _indented(_known(about, now))
+    yield from _indented(_known(about, now, verbose=verbose or not about.there))
     if not about.records and about.there:
         yield from _indented(_why_unknown(findings, now))
 
 
-def _known(one: Known, now: float, *, brief: bool = False) -> Iterator[str]:
+def _known(one: Known, now: float, *, brief: bool = False, verbose: bool = False) -> Iterator[str]:
+    said = [*_problems(one, now, brief=brief, verbose=verbose)]
+    yield from said
+    if not said and one.there and (brief or one.records):
+        yield "nothing is wrong with it" if one.records else "nothing is on record"
+    for event in one.events[: 2 if brief else None]:
+        age = now - parse_time(_moment(event))
+        if verbose or event.get("type") == "Warning" or age < _RECENT:
+            times = f", {event['count']} times" if event.get("count", 1) > 1 else ""
+            yield f"{human_age(max(0.0, age))} ago{times}: {event.get('reason', '')}: {event.get('message', '')}"
+
+
+def _problems(one: Known, now: float, *, brief: bool, verbose: bool) -> Iterator[str]:
     if one.deleting:
         held = f"; it stays until {', '.join(one.finalizers)} let it go" if one.finalizers else ""
         yield f"is being deleted, since {_age(one.deleting, now)}{held}"
     for record in sorted(
         one.records, key=lambda each: (each.get("outcome") not in _STUCK, each["controller"])
     ):
-        yield from _record(record, now, brief=brief)
+        if verbose or record.get("outcome") in _STUCK:
+            yield from _record(record, now, brief=brief, verbose=verbose)
     waited_for = [record["waiting"].get("message", "") for record in one.records if "waiting" in record]
     if one.trouble and not waited_for:
         yield one.trouble
         if one.remedy:
             yield f"  what would help: {one.remedy}"
-    elif brief and not one.records and not one.deleting:
-        yield "nothing is on record"
     for condition in one.conditions:
         message = condition.get("message", "")
-        amiss = condition.get("status") != ("False" if condition.get("type") in _BAD_NEWS else "True")
         # The runtime's own condition says what the record says.
-        if amiss and message and not any(each in message for each in waited_for):
+        if message and _is_worth_saying(condition) and not any(each in message for each in waited_for):
             since = condition.get("lastTransitionTime")
             yield (
                 f"condition {condition.get('type')} is {condition.get('status')} ({condition.get('reason', '')})"
                 f"{f', since {_age(since, now)}' if since else ''}: {message}"
             )
-    for event in one.events[: 2 if brief else None]:
-        moment = (
-            event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
-        )
-        times = f", {event['count']} times" if event.get("count", 1) > 1 else ""
-        yield f"{_age(moment, now)} ago{times}: {event.get('reason', '')}: {event.get('message', '')}"
 
 
-def _record(record: Tree, now: float, *, brief: bool) -> Iterator[str]:
+def _is_worth_saying(condition: Mapping[str, Any]) -> bool:
+    """Whether a condition reports a problem, or a change that is under way."""
+    kind, status = str(condition.get("type", "")), condition.get("status")
+    if kind == _UNDER_WAY:
+        return status == "True" or condition.get("reason") not in _DONE_WITH
+    if kind in _NEUTRAL and status != "Unknown":
+        return False
+    bad = kind in _BAD_NEWS or kind.endswith(_BAD_ENDINGS)
+    return status != ("False" if bad else "True")
+
+
+def _moment(event: Tree) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
+
+
+def _record(record: Tree, now: float, *, brief: bool, verbose: bool) -> Iterator[str]:
     who, moment = record["controller"], record.get("time")
     age = _age(moment, now) if moment else "an unknown time"
     match record.get("outcome"):
@@ -113,7 +148,7 @@ def _record(record: Tree, now: float, *, brief: bool) -> Iterator[str]:
             yield f"waits{since}: {waiting.get('message', '')}"
             if waiting.get("remedy"):
                 yield f"  what would help: {waiting['remedy']}"
-            if waiting.get("until"):
+            if waiting.get("until") and verbose:
                 yield f"  it is looked at again {_when(waiting['until'], now)}, or when something changes"
         case "Failed":
             attempts = f", {record['attempts']} times in a row" if record.get("attempts", 0) > 1 else ""
@@ -123,8 +158,7 @@ def _record(record: Tree, now: float, *, brief: bool) -> Iterator[str]:
             yield f"is as it should be, since {age}"
         case _:
             yield f"last needed something {age} ago: {record.get('summary', '')}"
-    if brief:
-        yield f"  decided by {who}"
+    if brief or not verbose:
         return
     yield f"  decided by {who}, {age} ago, on what it saw: {_read(record)}"
     acts = [each for each in record.get("intents") or () if each.get("verb") != "Wait"]
@@ -201,7 +235,13 @@ def _nobody_decides(findings: Findings, now: float) -> str:
 
 
 def _is_stuck(one: Known) -> bool:
-    return bool(one.trouble or one.deleting or any(each.get("outcome") in _STUCK for each in one.records))
+    if one.trouble or one.deleting or any(each.get("outcome") in _STUCK for each in one.records):
+        return True
+    # What a pod's conditions report is in its trouble.
+    return one.kind != "Pod" and any(
+        _is_worth_saying(each) and each.get("message") and each.get("type") != _UNDER_WAY
+        for each in one.conditions
+    )
 
 
 def _name(one: Known) -> str:

@@ -18,6 +18,7 @@ from pilothouse.api.nouns import (
     CoreEvent,
     Decision,
     Lease,
+    Node,
     Noun,
     PersistentVolumeClaim,
     Pilot,
@@ -27,6 +28,7 @@ from pilothouse.api.nouns import (
 )
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import ready, trouble
+from pilothouse.base.times import format_time, parse_time
 from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.declaring import EVERY, Controller
@@ -132,14 +134,16 @@ async def _records(api: Api, namespace: str) -> list[Object] | None:
 
 
 async def _known(api: Api, one: Object, records: Iterable[Object]) -> Known:
-    why = trouble(one) if one.noun == Pod and not ready(one) else None
+    why = None
+    if one.noun == Pod and (one.deleting or not ready(one)):
+        why = trouble(one, await _node_of(api, one) if one.deleting else None)
     return Known(
         one.api_version,
         one.kind,
         one.namespace,
         one.name,
         version=one.resource_version,
-        deleting=one.deletion_timestamp or "",
+        deleting=_asked_to_go(one),
         finalizers=tuple(one.finalizers),
         records=_about(records, one.kind, one.namespace, one.name, one.uid),
         conditions=tuple(one.status.get("conditions") or ()),
@@ -147,6 +151,24 @@ async def _known(api: Api, one: Object, records: Iterable[Object]) -> Known:
         trouble=why.sentence if why is not None else "",
         remedy=why.remedy if why is not None else "",
     )
+
+
+def _asked_to_go(one: Object) -> str:
+    """When its deletion was asked for. The API has the moment by which it is to be gone, which for a pod is its grace later."""
+    if not one.deletion_timestamp:
+        return ""
+    grace = float(one.meta.get("deletionGracePeriodSeconds") or 0)
+    return format_time(parse_time(one.deletion_timestamp) - grace)
+
+
+async def _node_of(api: Api, pod: Object) -> Object | None:
+    name = pod.spec.get("nodeName")
+    try:
+        return await api.find(Node, name) if name else None
+    except StatusError as refusal:
+        if refusal.code == 403:  # Whoever asks may see a namespace alone.
+            return None
+        raise
 
 
 def _missing(noun: Noun, namespace: str, name: str, records: Iterable[Object]) -> Known:

@@ -75,6 +75,8 @@ class Identity:
     def towards_nodes(self) -> ssl.SSLContext:
         """What this server shows to the agents of nodes, whose certificates have to be of our own authorities."""
         context = ssl.create_default_context(cadata=self._authorities.trusted.decode())
+        # Below 1.3 a node could choose a prime for the exchange of keys that takes this server seconds.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
         pair = self.peer()
         context.load_cert_chain(pair.certificate, pair.key)
         return context

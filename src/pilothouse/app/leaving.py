@@ -13,6 +13,7 @@ from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.leaving import end_pods
 from pilothouse.supervise import containers
+from pilothouse.supervise.launching import LaunchError
 
 STOP_SECONDS = 120.0
 """How long pods may take to end, whatever they ask for, when the node ends with them."""
@@ -31,5 +32,5 @@ async def end_all(node: Path, stop: Stop) -> int:
         ending = asyncio.create_task(end_pods(node, containers, clock, patience=0))
     try:
         return await ending
-    except containers.StillRunning as problem:
+    except (containers.StillRunning, LaunchError, OSError) as problem:
         raise StartError(str(problem)) from None

@@ -37,8 +37,10 @@ def stop_when_closed(stop: Stop, descriptor: int) -> None:
     when_closed(descriptor, stop.asked.set)
 
 
-def when_closed(descriptor: int, then: Callable[[], None]) -> None:
-    """Have something done when the other end is closed."""
+def when_closed(
+    descriptor: int, then: Callable[[], None], *, is_well: Callable[[], bool] = lambda: True
+) -> None:
+    """Have something done when the other end is closed. While it is not well, the process does not answer that it runs."""
     loop = asyncio.get_running_loop()
     # No program that this process starts holds the line too.
     os.set_inheritable(descriptor, False)
@@ -52,7 +54,7 @@ def when_closed(descriptor: int, then: Callable[[], None]) -> None:
             return
         except ConnectionError:
             said = b""
-        if ASK in said:
+        if ASK in said and is_well():
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 os.write(descriptor, ANSWER)
         if not said:

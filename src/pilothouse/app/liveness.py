@@ -5,7 +5,8 @@
 
 The parent writes ``ASK`` to its end of a socket pair, once a period; the child's event loop answers with ``ANSWER``
 (``lifeline``). Only these two processes hold an end, so that no other program can answer or ask, and no client's load can
-keep an answer back as it could at a port.
+keep an answer back as it could at a port. A child may keep its answer back when it runs and is of no use: a node does
+while connections wait at its port and it accepts none.
 
 Only periods in which the parent itself ran count: after a period that took much longer than it should (the parent was
 stopped, the machine was suspended or had no processor to spare) counting begins anew. Time is monotonic, so that a clock

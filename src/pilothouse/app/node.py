@@ -24,6 +24,7 @@ import pilothouse
 from pilothouse.aio.interrupting import unless
 from pilothouse.aio.together import together
 from pilothouse.app import memory
+from pilothouse.app.inherited_sockets import inherited_sockets
 from pilothouse.app.leaving import end_all
 from pilothouse.app.lifeline import when_closed
 from pilothouse.app.open_files import raise_open_files
@@ -38,14 +39,17 @@ from pilothouse.node.addresses.network import Network
 from pilothouse.node.addresses.ranges import BadRange, NoBlock
 from pilothouse.node.agent import Agent, DataInUse
 from pilothouse.node.figures.pages import Figures
+from pilothouse.node.folder_removal import FolderRemoval
 from pilothouse.node.identity import NodeIdentity
 from pilothouse.node.images.library import Library
 from pilothouse.node.installation import installation
 from pilothouse.node.machine import look
 from pilothouse.node.parts import Parts
 from pilothouse.node.renewing import Renewing
+from pilothouse.node.services.socket_store import SocketStore
 from pilothouse.node.serving.callers import Callers
 from pilothouse.node.serving.certificate import ServingCertificate
+from pilothouse.node.serving.listener import Listener
 from pilothouse.node.serving.pages import Pages
 from pilothouse.node.serving.programs import ContainerPrograms
 from pilothouse.node.serving.server import Rooms, listening, serving
@@ -53,6 +57,7 @@ from pilothouse.node.serving.sessions import Sessions
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.opening import open_volumes
 from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.volumes.tiers import tier_problem
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.surveying import survey_machine
 
@@ -74,6 +79,10 @@ class NodeOptions:
     joined: NodeIdentity | None = None
     """The files of a machine that joined, which the node itself renews."""
     lifeline: int | None = None
+    listen_fd: int | None = None
+    """A socket that listens already, of whoever looks after the node; None to open one here."""
+    socket_store_fds: tuple[int, ...] = ()
+    """Both ends of a socket pair that keeps listening sockets while the node is started again; none to keep none."""
 
 
 async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
@@ -84,6 +93,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     memory.settle_later(loop)
     stop = Stop.on_signals(loop)
     ends_pods = options.settings.stop_pods
+    listeners: list[Listener] = []
 
     def leave_pods() -> None:
         nonlocal ends_pods
@@ -93,7 +103,9 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     loop.add_signal_handler(signal.SIGUSR1, leave_pods)
     if options.lifeline is not None:
         # Whoever was to say what becomes of the pods is gone: the next agent takes them up.
-        when_closed(options.lifeline, leave_pods)
+        when_closed(
+            options.lifeline, leave_pods, is_well=lambda: not any(each.is_deaf() for each in listeners)
+        )
     clock, door = SystemClock(), _door(options)
     settings = msgspec.structs.replace(
         options.settings,
@@ -111,10 +123,13 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             authorities=options.access.authority + b"\n" + options.client_authorities,
         )
         volumes = _volumes(settings, api, clock)
-        parts = await _parts(settings, api, clock, volumes)
+        store = _socket_store(options.socket_store_fds)
+        parts = await _parts(settings, api, clock, volumes, store)
         agent = Agent(api, settings, parts, clock, random.Random())
         figures = Figures(settings.name, agent.whereabouts, parts.groups, volumes)
-        async with serving(door, certificate.context(), _rooms(agent, settings, api, clock, figures)):
+        rooms = _rooms(agent, settings, api, clock, figures)
+        async with serving(door, certificate.context(), rooms) as listener:
+            listeners.append(listener)
             work = {
                 "agent": agent.run(),
                 "serving certificate": certificate.run(),
@@ -126,12 +141,17 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 await unless(together(work), stop.asked.wait())
             except DataInUse as problem:
                 raise StartError(str(problem)) from None
+            finally:
+                listeners.clear()
         if ends_pods:
             await end_all(settings.data, stop)
+            cgroups.find(_group(settings)).remove_empty()
 
 
 def _door(options: NodeOptions) -> socket.socket:
     """Where the node's own server is to be found. Raises ``StartError``."""
+    if options.listen_fd is not None:
+        return inherited_sockets((options.listen_fd,))[0]
     try:
         return listening(options.host, options.settings.port)
     except OSError as problem:
@@ -156,6 +176,10 @@ def _rooms(agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures
 
 
 def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
+    """Raises ``StartError``, if a tier is not safe from other users."""
+    for name, folder in settings.tiers.items():
+        if problem := tier_problem(folder):
+            raise StartError(f"--tier {name}={folder}: {problem}")
     return open_volumes(
         api,
         node=settings.name,
@@ -168,9 +192,16 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
     )
 
 
-async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volumes) -> Parts:
+def _group(settings: NodeSettings) -> str:
+    """The control group that holds those of all pods."""
+    return f"pilothouse/{settings.name}"
+
+
+async def _parts(
+    settings: NodeSettings, api: Api, clock: Clock, volumes: Volumes, store: SocketStore | None
+) -> Parts:
     """All that the agent is made of."""
-    group = f"pilothouse/{settings.name}"
+    group = _group(settings)
     groups = cgroups.find(group)
     try:
         groups.weigh(os.cpu_count() or 1)
@@ -179,16 +210,26 @@ async def _parts(settings: NodeSettings, api: Api, clock: Clock, volumes: Volume
     return Parts(
         images=Library(settings.data / "images", clock, seen=(*installation(), *map(str, settings.exposed))),
         volumes=volumes,
-        addresses=_network(settings, api, clock, random.Random()),
+        addresses=_network(settings, api, clock, random.Random(), store),
         containers=containers,
         groups=groups,
+        removal=FolderRemoval(),
         survey=await survey_machine(settings.data / "survey", group),
     )
 
 
-def _network(settings: NodeSettings, api: Api, clock: Clock, rng: random.Random) -> Network:
+def _socket_store(descriptors: tuple[int, ...]) -> SocketStore | None:
+    if not descriptors:
+        return None
+    writing, reading = descriptors
+    return SocketStore(socket.socket(fileno=writing), socket.socket(fileno=reading))
+
+
+def _network(
+    settings: NodeSettings, api: Api, clock: Clock, rng: random.Random, store: SocketStore | None
+) -> Network:
     try:
-        return Network.open(settings, api, clock, rng)
+        return Network.open(settings, api, clock, rng, store)
     except (BadRange, BadLedger, NoBlock) as problem:
         raise StartError(str(problem)) from None
     except OSError as problem:

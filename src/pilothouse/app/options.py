@@ -92,6 +92,8 @@ class ApiServerOptions:
     """The node on this machine that is let in by a file in the data folder; none if empty."""
     lifeline: int | None = None
     """A descriptor whose other end is held by whoever looks after the server: see ``roles``."""
+    listen_fds: tuple[int, ...] = ()
+    """Sockets that listen at host and port already, of whoever looks after the server; none to open them here."""
     shutdown_delay: float = 0.0
     """Seconds that the server goes on serving, no longer ready, before it stops."""
 

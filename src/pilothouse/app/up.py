@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from typing import TypedDict
 from pilothouse.app import memory, up_folder
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.default_classes import make_default_classes
+from pilothouse.app.inherited_sockets import bind_sockets, flags_of
 from pilothouse.app.liveness import Liveness
 from pilothouse.app.options import StartError
 from pilothouse.app.roles import PAGES, Keeper, Role, RoleFailed, keep_small
@@ -120,13 +122,26 @@ class _Up:
         self._port = options.port
         self._url = ""
         self._ready = 0.0
+        self._sockets = {
+            # Held for as long as we run, so that nobody else can have them while a role is started again.
+            "apiserver": _bound("apiserver", options.host, options.port),
+            "node": _bound("node", options.host, 0, family=_family(options.host))[:1],
+        }
+        self._store = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        """Where the node keeps the listening sockets of services while it is started again."""
         common: _Common = {"inherits": (lock,), "liveness": options.liveness}
         roles = (
-            Role("apiserver", self._server_argv, **common),
+            Role("apiserver", self._server_argv, **self._with_sockets("apiserver", common)),
             # Not before the server answers: until then the other two need the processor, and nobody needs decisions.
             Role("controller-manager", self._manager_argv, waits=True, loads=False, **common),
             # One that wakes up after all leaves its pods running, for the next to take up.
-            Role("node", self._node_argv, waits=True, asked_to_end=signal.SIGUSR1, **common),
+            Role(
+                "node",
+                self._node_argv,
+                waits=True,
+                asked_to_end=signal.SIGUSR1,
+                **self._with_sockets("node", common),
+            ),
         )
         self._keepers = {
             role.name: Keeper(role, self._log(role.name), say, self._write_report) for role in roles
@@ -153,6 +168,8 @@ class _Up:
             asked.cancel()
             if stop.asked.is_set() and not self._wishes.keep and not self._keepers["node"].ended_well:
                 await self._end_pods(stop)
+            for each in (*self._sockets["apiserver"], *self._sockets["node"], *self._store):
+                each.close()
         for end in ended:
             if end is not None:
                 raise StartError(str(end)) if isinstance(end, RoleFailed) else end
@@ -219,7 +236,9 @@ class _Up:
         host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
         listen = f"{host}:{self._port}"
         flags = ("--data", str(self._folder.path), "--listen", listen, "--local-node", self._options.node)
-        return command_of("apiserver", *flags, *self._options.server_flags)
+        return command_of(
+            "apiserver", *flags, *self._options.server_flags, *flags_of(self._sockets["apiserver"])
+        )
 
     def _manager_argv(self) -> tuple[str, ...]:
         # Nobody else is there to take over: one that crashed is followed by the next as soon as its lease allows.
@@ -231,8 +250,19 @@ class _Up:
     def _node_argv(self) -> tuple[str, ...]:
         flags = ("--kubeconfig", str(self._folder.node_kubeconfig), "--data", str(self._folder.path))
         return command_of(
-            "node", *flags, "--name", self._options.node, "--stop-pods", *self._options.node_flags
+            "node",
+            *flags,
+            *("--name", self._options.node, "--stop-pods"),
+            *self._options.node_flags,
+            *flags_of(self._sockets["node"]),
+            *(word for each in self._store for word in ("--socket-store-fd", str(each.fileno()))),
         )
+
+    def _with_sockets(self, role: str, common: _Common) -> _Common:
+        """What a role has in common with the others, and its sockets."""
+        held = (*self._sockets[role], *(self._store if role == "node" else ()))
+        own = (each.fileno() for each in held)
+        return {"inherits": (*common["inherits"], *own), "liveness": common["liveness"]}
 
     # What others see
 
@@ -265,6 +295,19 @@ class _Up:
     def _manager_address(self) -> str:
         said = (line.partition(PAGES)[2] for line in self._keepers["controller-manager"].health.lines)
         return next(filter(None, said), "").removeprefix("http://")
+
+
+def _bound(role: str, host: str, port: int, *, family: int = socket.AF_UNSPEC) -> list[socket.socket]:
+    """Raises ``StartError``."""
+    try:
+        return bind_sockets(host, port, family=family)
+    except StartError as problem:
+        raise StartError(f"{role}: {problem}") from None
+
+
+def _family(host: str) -> int:
+    """That of the one address that a node is reached at."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def command_of(role: str, *flags: str) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ async def why(
         return await find_out(api, noun, name, namespace or access.namespace, controllers, lease)
 
 
-def in_words(findings: Findings) -> str:
-    return "\n".join(map(visible, explained(findings, now=SystemClock().now())))
+def in_words(findings: Findings, *, verbose: bool = False) -> str:
+    return "\n".join(map(visible, explained(findings, now=SystemClock().now(), verbose=verbose)))
 
 
 def as_json(findings: Findings) -> str:

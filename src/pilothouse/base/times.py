@@ -34,13 +34,19 @@ def format_time(moment: float) -> str:
 @lru_cache(maxsize=64)
 def _second(moment: int) -> str:
     """A busy server spells out the same second thousands of times."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+    return _spelt(moment) + "Z"
 
 
 def format_micro_time(moment: float) -> str:
     """Six digits of a second, as Kubernetes' ``MicroTime``."""
     seconds, micros = divmod(round(moment * 1_000_000), 1_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06d}Z"
+    return f"{_spelt(seconds)}.{micros:06d}Z"
+
+
+def _spelt(moment: int) -> str:
+    parts = time.gmtime(moment)
+    # The C library leaves out the zeros of an early year, such as that of a time which was never set.
+    return f"{parts.tm_year:04d}-{time.strftime('%m-%dT%H:%M:%S', parts)}"
 
 
 def parse_time(text: str) -> float:

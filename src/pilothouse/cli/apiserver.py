@@ -13,7 +13,7 @@ from pilothouse.app.options import (
     AuditOptions,
     StartError,
 )
-from pilothouse.cli.lifeline import lifeline_flag
+from pilothouse.cli.lifeline import lifeline_flag, listen_fd_flag
 from pilothouse.cli.parameters import FILE, Duration, Listen, Network
 from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, etcd_options, node_address_flag
@@ -154,6 +154,7 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     help="Name of the node on this machine: node.kubeconfig is then written for it, beside the administrator's.",
 )
 @lifeline_flag
+@listen_fd_flag
 @verbose_flag("Log more; twice for every request.")
 def apiserver(verbose: int, **flags: Any) -> None:
     """Run the API server.
@@ -205,6 +206,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         shutdown_delay=flags["shutdown_delay_duration"],
         local_node=flags["local_node"],
         lifeline=flags["lifeline"],
+        listen_fds=flags["listen_fds"],
     )
 
 

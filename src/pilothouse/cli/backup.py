@@ -13,13 +13,14 @@ from pilothouse.cli.reaching import access, server_flags
 from pilothouse.cli.store_flags import check_store, data_flag, encryption_flag, etcd_flags, etcd_options
 
 _MIB = 1024 * 1024
+_NO_VOLUMES = "Volumes are not in it: what databases have stored stays on the disks of the nodes. Back that up with the databases' own tools."
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @server_flags
 def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
-    """Write everything that a running server keeps to FILE: all objects at one moment, and its keys.
+    """Write everything that a running server keeps to FILE: all objects at one moment, and its keys. Volumes are not in it.
 
     The server goes on meanwhile. FILE must not exist; it is complete and verified when it appears. Unless the server has
     encryption keys, whoever can read it can impersonate anyone: keep it as safe as the data folder.
@@ -38,6 +39,7 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     click.echo(
         f"{file}: {saved.entries} keys at revision {header.revision}, {saved.size / _MIB:.1f} MiB, verified"
     )
+    click.echo(_NO_VOLUMES)
     if header.keys:
         names = ", ".join(header.keys)
         click.echo(
@@ -84,6 +86,9 @@ def restore(file: Path, data: Path, store: Any, encryption_key_file: Path | None
     where = str(data) if store == "sqlite" else ", ".join(etcd.servers)
     click.echo(
         f"{where}: {restored.backup.entries} keys as of {header.created} (revision {header.revision}), verified"
+    )
+    click.echo(
+        "Volumes were not in the backup: claims find theirs on the nodes' disks if these are still there."
     )
     if not restored.keys:
         click.echo(

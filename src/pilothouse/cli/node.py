@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pilothouse.cli.lifeline import lifeline_flag
+from pilothouse.cli.lifeline import lifeline_flag, listen_fd_flag, socket_store_flag
 from pilothouse.cli.node_flags import node_flags, run_node
 from pilothouse.cli.reaching import kubeconfig_flag
 from pilothouse.cli.staying import log_to_stderr, verbose_flag
@@ -22,6 +22,8 @@ from pilothouse.cli.store_flags import data_flag
 )
 @node_flags
 @lifeline_flag
+@listen_fd_flag
+@socket_store_flag
 @verbose_flag("Log more; twice for much more.")
 def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: Any) -> None:
     """Run the node agent: the pods that are bound to this machine run here, as processes.

@@ -6,6 +6,7 @@ def node(kubeconfig: Path | None, lifeline: int | None, **flags: Any): run_node(
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,8 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.app.node import run
     from pilothouse.client.access import AccessError
 
+    # What pods of other users read must not depend on the umask of who started it; what they may not read has its mode said.
+    os.umask(0o022)
     if lifeline is not None:
         from pilothouse.app.lifeline import await_word
 
@@ -210,4 +213,6 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         client_authorities=read_file(flags["client_ca_file"]) if flags["client_ca_file"] else b"",
         joined=joined,
         lifeline=lifeline,
+        listen_fd=next(iter(flags.get("listen_fds", ())), None),
+        socket_store_fds=flags.get("socket_store_fds", ()),
     )

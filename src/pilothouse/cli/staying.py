@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import click
 
 from pilothouse.app.options import StartError
+from pilothouse.base.log_limits import RepeatLimit
 
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -33,6 +34,8 @@ def verbose_flag(help: str) -> Callable[[F], F]:
 def log_to_stderr(verbose: int) -> None:
     """As much as was asked for."""
     logging.basicConfig(level=_LEVELS[min(verbose, 2)], format=_FORMAT, stream=sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(RepeatLimit())
 
 
 def run_fast(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -98,6 +98,7 @@ def up(
     from pilothouse.app.liveness import Liveness
     from pilothouse.app.node_names import check_node_name, default_node_name, kept_node_name
     from pilothouse.app.up import UpOptions, run
+    from pilothouse.node.volumes.tiers import tier_problem
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     host, port = listen
@@ -110,6 +111,8 @@ def up(
             raise click.BadParameter(
                 f"the folder of {tier}, {place}, can't be written by you", param_hint="--tier"
             )
+        if problem := tier_problem(place):
+            raise click.BadParameter(problem, param_hint="--tier")
     try:
         checked_paths(exposed, (data.absolute(), *(place for _, place in tiers)))
         kept = kept_node_name(DataFolder(data.absolute()).node_kubeconfig)

@@ -1,4 +1,4 @@
-"""``pilothouse why``: what the system last saw, decided and did for an object, and what it waits for."""
+"""``pilothouse why``: what is wrong with an object, since when, and what would help."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ from pilothouse.cli.reaching import access, server_flags
 @click.argument("kind", metavar="KIND[/NAME]")
 @click.argument("name", required=False, default="")
 @click.option("-n", "--namespace", default="", help="Where it is; else the kubeconfig's, or default.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also what was read, decided and done, and all recent events."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="text if not said.")
 @server_flags
 def why(
-    kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data: Path | None
+    kind: str,
+    name: str,
+    namespace: str,
+    verbose: bool,
+    output: str,
+    kubeconfig: Path | None,
+    data: Path | None,
 ) -> None:
-    """Tell why an object is as it is: what was last seen, decided and done for it, what it waits for, what would help.
+    """Explain why an object is as it is: what is wrong, since when, and what would help.
 
     pilothouse why statefulset/web -n shop
 
@@ -47,6 +56,6 @@ def why(
         raise click.ClickException(str(problem)) from None
     except (TransportError, StatusError, AccessError) as problem:
         raise click.ClickException(f"{reached.url}: {problem}") from None
-    click.echo(as_json(findings) if output == "json" else in_words(findings))
+    click.echo(as_json(findings) if output == "json" else in_words(findings, verbose=verbose))
     if not findings.about.there:
         raise SystemExit(1)

@@ -22,6 +22,7 @@ from pilothouse.client.transport import Answer
 from pilothouse.client.warning_headers import warning_texts
 
 LONGEST_HEAD: Final = 2**17
+MOST_INTERIM: Final = 5
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: .*)?")
 _BODILESS: Final = frozenset({204, 304})
 _GZIP: Final = 31
@@ -46,6 +47,7 @@ class Reading:
         self._longest = longest
         self._data = bytearray()
         self._status = 0
+        self._interim = 0
         self._headers: CIMultiDict[str] = CIMultiDict()
         self._length: int | None = None
         self._chunks: bytearray | None = None
@@ -92,7 +94,11 @@ class Reading:
         if status == 101:
             raise Malformed("it speaks another protocol from here on")
         if status < 200:
-            return  # An interim answer; the real one follows.
+            # An interim answer; the real one follows.
+            self._interim += 1
+            if self._interim > MOST_INTERIM:
+                raise Malformed(f"there are more than {MOST_INTERIM} interim answers")
+            return
         headers: CIMultiDict[str] = CIMultiDict()
         for line in lines:
             name, colon, value = line.partition(b":")

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from pilothouse.api.nouns import CertificateSigningRequest
 from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
+from pilothouse.meta.errors import StatusError
 
 _LOOK = (0.05, 2.0)
 """Seconds between two looks at a request, at first and at most."""
+_UNSEEN = 6
+"""Looks at which it may not be there yet."""
 
 
 class RequestRefused(Exception):
@@ -68,6 +71,7 @@ async def obtain(api: Api, wanted: Wanted, *, patience: float) -> bytes:
 
 async def _signed(api: Api, request: Object) -> bytes:
     pause, longest = _LOOK
+    unseen = 0
     while True:
         for condition in request.status.get("conditions") or ():
             if condition.get("type") in ("Denied", "Failed"):
@@ -79,4 +83,10 @@ async def _signed(api: Api, request: Object) -> bytes:
             return b64decode(encoded)
         await asyncio.sleep(pause)
         pause = min(2 * pause, longest)
-        request = await api.get(CertificateSigningRequest, request.name)
+        try:
+            request = await api.get(CertificateSigningRequest, request.name)
+        except StatusError as refusal:
+            # Another server of several, which has not seen yet that the request is ours.
+            unseen += 1
+            if refusal.code not in (403, 404) or unseen > _UNSEEN:
+                raise

@@ -108,10 +108,15 @@ class Kind:
     """A Kubernetes built-in: strategic merge and protobuf bodies are taken, a wrong type is a 400, not a 422."""
     confidential: bool = False
     """What it holds is secret: errors name its fields and never quote their values."""
+    unattended: str = ""
+    """Why nothing comes of its objects, for a kind that no controller acts on: each says so, in a condition and when it is
+    created."""
     message: str = ""
     """The protobuf message of a native kind (``k8s.io.api.core.v1.Pod``)."""
     status: bool = False
     """Has a ``/status`` subresource, so that the main endpoint leaves ``status`` alone."""
+    status_metadata: tuple[str, ...] = ()
+    """What of ``metadata`` a write of ``/status`` sets too: labels and annotations, of most of Kubernetes' kinds."""
     born_with_status: bool = False
     """Takes ``status`` when it is created, though it has ``/status`` (a Node registers with its status)."""
     scale: ScalePaths | None = None
@@ -122,7 +127,8 @@ class Kind:
     """Counts ``metadata.generation``; several of Kubernetes' kinds do not."""
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, str] = field(default_factory=dict)
-    """Field selectors beyond ``metadata.name`` and ``metadata.namespace``: label to JSONPath (``.spec.engine``)."""
+    """Field selectors beyond ``metadata.name`` and ``metadata.namespace``: label to JSONPath (``.spec.engine``), or to
+    several with ``|`` between them, of which the first that is not empty counts."""
     deprecation: str = ""
     """The warning that each request to this version gets."""
 

@@ -61,10 +61,16 @@ class Shape:
         """Remove unknown fields; their paths, sorted (``metadata.zork``, ``spec.users[0].q``)."""
         return prune(self.schema, obj)
 
-    def default(self, obj: dict[str, Any], *, accepted: bool = False) -> None:
-        """Drop nulls that the schema doesn't allow, then fill in defaults. ``accepted``: there are no such nulls."""
+    def default(self, obj: dict[str, Any], *, accepted: bool = False, keep_nulls: bool = False) -> None:
+        """Drop nulls that the schema doesn't allow, then fill in defaults. ``accepted``: there are no such nulls.
+
+        ``keep_nulls``: those outside of ``metadata`` stay, for ``validate`` to find.
+        """
         if not (accepted or self.accepts(obj)):
-            drop_nulls(self.schema, obj)
+            if not keep_nulls:
+                drop_nulls(self.schema, obj)
+            elif (metadata := self.schema.properties.get("metadata")) is not None:
+                drop_nulls(metadata, obj.get("metadata"))
         self._defaults.fill(obj)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:

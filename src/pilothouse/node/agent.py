@@ -15,8 +15,9 @@ import fcntl
 import logging
 import os
 import signal
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
 from pilothouse.node import seccomp
 from pilothouse.node.evicting import Candidate, memory_request, sentence, victim
-from pilothouse.node.folders import PodFolder, pod_folders
+from pilothouse.node.folders import PodFolder, discarded, pod_folders
 from pilothouse.node.health import (
     Shortage,
     conditions,
@@ -46,6 +47,7 @@ from pilothouse.node.keeping import Keeper, Means
 from pilothouse.node.limits import pod_group
 from pilothouse.node.machine import look, room
 from pilothouse.node.parts import NotYet, Parts
+from pilothouse.node.path_names import bad_names
 from pilothouse.node.registering import Registration
 from pilothouse.node.security import Self
 from pilothouse.node.settings import NodeSettings
@@ -62,6 +64,7 @@ EVICTIONS: Final = 10.0
 """Seconds between two looks at who takes too much."""
 _LEAVING: Final = 30.0
 """Seconds that a pod which has to go is waited for before another has to."""
+_SHOWN_PROBLEMS: Final = 5
 _AGAIN: Final = Backoff(first=0.5, factor=2.0, longest=30.0)
 
 log = logging.getLogger(__name__)
@@ -110,7 +113,9 @@ class Agent:
     async def run(self) -> None:
         """Be a node until cancelled."""
         with _sole(self._settings):
-            self._settings.pods.mkdir(parents=True, exist_ok=True)
+            # What pods leave may be set-user-id: no one folder's mode is all that keeps other users from it.
+            private_folder(self._settings.pods)
+            left = discarded(self._settings.pods)
             if self._means.agent.is_root:
                 self._recover_ids()
             async with self._supervisor.running():
@@ -121,6 +126,8 @@ class Agent:
                             "pods": self._pods.run(),
                             "keepers": self._keep(),
                             "evictions": self._evict(),
+                            "pressure": self._relieve(),
+                            "leftovers": self._remove(left),
                         }
                     )
                 finally:
@@ -134,6 +141,14 @@ class Agent:
         except (NotYet, OSError) as problem:
             # Pods that need ids of their own wait and say so; the others don't.
             log.warning("the ids of pods: %s", problem)
+
+    async def _remove(self, folders: Iterable[Path]) -> None:
+        """What an earlier agent had begun to remove. Nothing waits for it."""
+        for folder in folders:
+            try:
+                await self._parts.removal.remove(folder)
+            except OSError as problem:
+                log.warning("%s can't be removed: %s", folder, problem)
 
     async def _keep(self) -> None:
         """Have a keeper for each pod. Nobody is an orphan before all pods are known."""
@@ -154,20 +169,28 @@ class Agent:
             unsubscribe()
 
     async def _evict(self) -> None:
-        """Have those pods end that take more than they may, and when memory or disk runs short, who takes most; and the others
-        keep to limits that have changed."""
+        """Have those pods end that take more than they may, and the others keep to limits that have changed."""
+        while True:
+            await asyncio.sleep(EVICTIONS)
+            for uid, keeper in tuple(self._keepers.items()):
+                try:
+                    if excess := self._parts.volumes.excess(uid):
+                        keeper.evict("Evicted", excess)
+                    keeper.limit_anew()
+                except OSError as problem:
+                    log.warning("pod %s/%s is not held to its limits: %s", *keeper.pod.key, problem)
+
+    async def _relieve(self) -> None:
+        """Have the pod end that takes most, when memory or disk runs short. Apart from the above: to see who takes how much of
+        the disk may take minutes."""
         while True:
             await asyncio.sleep(EVICTIONS)
             try:
-                await self._evict_now()
+                await self._relieve_now()
             except OSError as problem:
                 log.warning("who takes too much can't be seen: %s", problem)
 
-    async def _evict_now(self) -> None:
-        for uid, keeper in tuple(self._keepers.items()):
-            if excess := self._parts.volumes.excess(uid):
-                keeper.evict("Evicted", excess)
-            keeper.limit_anew()
+    async def _relieve_now(self) -> None:
         if self._makes_room():
             return
         short = shortages(room(self._settings.data))
@@ -202,25 +225,40 @@ class Agent:
                 yield Candidate(uid, memory_request(keeper.pod), usage)
 
     async def _users_of_disk(self, resource: str) -> list[Candidate]:
-        found = []
-        for pod in [keeper.pod for keeper in self._keepers.values() if not keeper.ends]:
-            freed = await self._parts.volumes.freed(pod.uid)
-            if resource == "inodes":
-                found.append(Candidate(pod.uid, 0, freed.files))
-            else:
-                found.append(Candidate(pod.uid, request(pod), freed.size))
-        return found
+        pods = [keeper.pod for keeper in self._keepers.values() if not keeper.ends]
+        found = await asyncio.gather(*(self._user_of_disk(pod, resource) for pod in pods))
+        return [each for each in found if each is not None]
+
+    async def _user_of_disk(self, pod: Object, resource: str) -> Candidate | None:
+        try:
+            used = await self._parts.volumes.disk_usage(pod.uid)
+        except OSError as problem:
+            log.warning("how much pod %s/%s has on the disk can't be seen: %s", *pod.key, problem)
+            return None
+        hides = bool(used.unmeasured) and not used.timed_out
+        if resource == "inodes":
+            return Candidate(pod.uid, 0, used.files, hides)
+        return Candidate(pod.uid, request(pod), used.size, hides)
 
     def _changed(self, difference: Difference) -> None:
         old, new = difference
         if old is not None and (new is None or new.uid != old.uid) and old.uid in self._keepers:
             self._keepers[old.uid].saw(None)
-        if new is not None:
+        if new is not None and self._is_sound(new):
             keeper = self._keepers.get(new.uid)
             if keeper is None:
                 self._begin(new, gone=False)
             else:
                 keeper.saw(new)
+
+    def _is_sound(self, pod: Object) -> bool:
+        """Whether names of a pod may become names of files. Every version of every pod comes by here, before anything else."""
+        problems = bad_names(pod)
+        if problems:
+            message = "; ".join(problems[:_SHOWN_PROBLEMS])
+            log.error("pod %r/%r is not run: %s", *pod.key, message)
+            self._events.tell(pod, "InvalidPod", f"the node does not run it: {message}", warning=True)
+        return not problems
 
     async def _clear(self, folder: PodFolder) -> None:
         """Away with a pod of which nothing is known any more, not even what it was."""
@@ -234,7 +272,8 @@ class Agent:
         await self._parts.groups.group(pod_group(folder.uid)).remove()
         await self._parts.volumes.release(folder.uid)
         await self._parts.addresses.release(folder.uid)
-        folder.remove()
+        for each in folder.discard():
+            await self._parts.removal.remove(each)
         self._means.id_ranges.release(folder.uid)
 
     def _begin(self, pod: Object, *, gone: bool) -> None:

@@ -21,12 +21,15 @@ import ctypes
 import errno
 import os
 import stat
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
+
+from pilothouse.node.walk_limits import Meter, WalkLimit
 
 HELD: Final = 64
 """Directories that a walk keeps open; deeper ones are found again by ``..``, and compared with what they
@@ -35,6 +38,10 @@ were.
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ANY: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 """A handle on whatever is there, a link itself included: it can be looked at and changed, but not read."""
+
+LISTED: Final = stat.S_IRUSR | stat.S_IXUSR
+CHANGED: Final = stat.S_IRWXU
+"""Rights of an owner: to list a directory and what is in it; and to remove that."""
 
 _OPENAT2: Final = 437
 _NO_XDEV: Final = 0x01
@@ -48,6 +55,7 @@ _MOST_LINKS: Final = 40
 _MOST_LEVELS: Final = 256
 _RETRIES: Final = 64
 _PASSES: Final = 16
+_ENDLESS: Final = WalkLimit(depth=sys.maxsize, entries=sys.maxsize)
 _SHOWN: Final = 8
 """Folders of a path that an error names."""
 
@@ -62,6 +70,19 @@ class Entry(NamedTuple):
     """A handle on its directory, which is good until the walk goes on."""
     name: str
     is_directory: bool
+
+
+@contextmanager
+def open_walked(path: Path, rights: int = 0) -> Iterator[int]:
+    """A handle on a directory that others may have closed, in one that nobody else can change; it gets the rights
+    that a ``walk`` gives. Raises OSError.
+    """
+    with open_directory(path.parent, follow=True) as above:
+        handle = _entered(above, path.name, same_mount=False, rights=rights)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -164,19 +185,25 @@ def make_directories(folder: int, names: Iterable[str], mode: int = 0o777) -> in
     return handle
 
 
-def make_directory(path: Path, mode: int) -> None:
+def make_directory(path: Path, mode: int, *, own: bool = False) -> None:
     """Have a directory with exactly these rights, in one that nobody else can change; its parents are made
-    too. Raises OSError.
+    too. ``own``: it must be our user's. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    set_mode(path, mode)
+    set_mode(path, mode, own=own)
 
 
-def set_mode(path: Path, mode: int) -> None:
-    """Change the rights of a directory, and not of what a link in its place leads to. Raises OSError."""
+def set_mode(path: Path, mode: int, *, own: bool = False) -> None:
+    """Change the rights of a directory, and not of what a link in its place leads to. ``own``: it must be our user's,
+    since another owner could change them back. Raises OSError.
+    """
     with open_directory(path) as handle:
+        owner = os.fstat(handle).st_uid
+        if own and owner != os.geteuid():
+            detail = f"it belongs to user {owner}, not to user {os.geteuid()} who runs the node"
+            raise PermissionError(errno.EPERM, detail, str(path))
         if stat.S_IMODE(os.fstat(handle).st_mode) != mode:
             os.fchmod(handle, mode)
 
@@ -204,16 +231,18 @@ def walk(
     top: int,
     *,
     same_mount: bool = False,
-    unlock: bool = False,
+    rights: int = 0,
+    meter: Meter | None = None,
     onerror: Callable[[OSError], None] | None = None,
 ) -> Generator[Entry, None, None]:
     """Everything beneath a directory, each directory after what is in it, the directory itself not at all.
 
-    What goes or comes meanwhile may be missing. ``unlock``: directories that their owner may not list or
-    change become such that it may. ``onerror`` is told of a directory that can't be entered, which is passed
-    over then; without it the walk raises OSError.
+    What goes or comes meanwhile may be missing. ``rights``: directories whose owner lacks one of these get it
+    (``LISTED``, ``CHANGED``). ``onerror`` is told of a directory that can't be entered, which is passed
+    over then; without it the walk raises OSError. Raises WalkTooLong beyond the limit of the ``meter``.
     """
-    levels = [_Level("", os.dup(top))]
+    meter = meter or Meter(_ENDLESS)
+    levels = [_Level("", os.dup(top), meter)]
     try:
         yield from levels[0].files()
         while True:
@@ -221,7 +250,7 @@ def walk(
             if level.folders:
                 name = level.folders.pop()
                 try:
-                    handle = _entered(level.handle, name, same_mount=same_mount, unlock=unlock)
+                    handle = _entered(level.handle, name, same_mount=same_mount, rights=rights)
                 except FileNotFoundError:
                     continue
                 except OSError as problem:
@@ -236,7 +265,8 @@ def walk(
                     continue
                 if len(levels) > HELD:
                     level.close()
-                levels.append(_Level(name, handle))
+                levels.append(_Level(name, handle, meter))
+                meter.level(len(levels) - 1)
                 yield from levels[-1].files()
                 continue
             levels.pop()
@@ -266,7 +296,7 @@ def remove_tree(folder: int, name: str) -> None:
     """
     for _ in range(_PASSES):
         try:
-            handle = _entered(folder, name, same_mount=True, unlock=True)
+            handle = _entered(folder, name, same_mount=True, rights=CHANGED)
         except FileNotFoundError:
             return
         except OSError as problem:
@@ -288,8 +318,9 @@ def remove_tree(folder: int, name: str) -> None:
 class _Level:
     """A directory on the way down."""
 
-    def __init__(self, name: str, handle: int) -> None:
+    def __init__(self, name: str, handle: int, meter: Meter) -> None:
         self.name = name
+        self._meter = meter
         self.handle = handle
         self.folders: list[str] = []
         found = os.fstat(handle)
@@ -299,6 +330,7 @@ class _Level:
         """Entries that are no directories; the names of directories are kept for later."""
         with os.scandir(self.handle) as entries:
             for entry in entries:
+                self._meter.entry()
                 if entry.is_dir(follow_symlinks=False):
                     self.folders.append(entry.name)
                 else:
@@ -325,27 +357,28 @@ class _Level:
             self.handle = -1
 
 
-def _entered(folder: int, name: str, *, same_mount: bool, unlock: bool) -> int:
+def _entered(folder: int, name: str, *, same_mount: bool, rights: int) -> int:
     try:
         handle = open_beneath(folder, name, DIRECTORY, same_mount=same_mount)
     except PermissionError:
-        if not unlock:
+        if not rights:
             raise
         closed = open_beneath(folder, name, ANY | os.O_DIRECTORY, same_mount=same_mount)
         try:
-            change_mode(closed, stat.S_IRWXU)
+            change_mode(closed, stat.S_IMODE(os.fstat(closed).st_mode) | rights)
         finally:
             os.close(closed)
         return open_beneath(folder, name, DIRECTORY, same_mount=same_mount)
-    if unlock and os.fstat(handle).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+    mode = os.fstat(handle).st_mode
+    if mode & rights != rights:
         # Root needs no rights, but may not change them on every filesystem.
         with suppress(OSError):
-            os.fchmod(handle, stat.S_IRWXU)
+            os.fchmod(handle, stat.S_IMODE(mode) | rights)
     return handle
 
 
 def _empty(folder: int) -> None:
-    with closing(walk(folder, same_mount=True, unlock=True)) as entries:
+    with closing(walk(folder, same_mount=True, rights=CHANGED)) as entries:
         for entry in entries:
             _removed(entry)
 

@@ -4,7 +4,7 @@
 
 One at a time, and then another look, once what it had is free: who uses most beyond what it asked for. A pod that keeps to what it asked
 for goes only when nobody uses more than that. Nobody goes whose end would not help: a pod that has little of what is missing stays, even if
-it has most of all pods. Kubelet ranks by priority too; here no pod has any.
+it has most of all pods. One that has more files than can be counted goes first: it would else hide behind them. Kubelet ranks by priority too; here no pod has any.
 """
 
 from __future__ import annotations
@@ -31,16 +31,21 @@ class Candidate(msgspec.Struct, frozen=True):
     request: int
     """How much of it its containers ask for."""
     usage: int
-    """How much they use: of memory without what would be given up first, of the disk what their end frees."""
+    """How much they use: of memory without what would be given up first, of the disk all that they have beside their claims."""
+    unmeasured: bool = False
+    """Whether there is more than can be counted."""
 
 
 def victim(candidates: Iterable[Candidate], shortage: Shortage) -> Candidate | None:
     """None if nobody uses so much that its end would help."""
     least = max(_LEAST[shortage.resource], shortage.missing * WORTH_IT)
-    using = [each for each in candidates if each.usage >= least]
+    using = [each for each in candidates if each.usage >= least or each.unmeasured]
     if not using:
         return None
-    return max(using, key=lambda each: (each.usage > each.request, each.usage - each.request, each.uid))
+    return max(
+        using,
+        key=lambda each: (each.unmeasured, each.usage > each.request, each.usage - each.request, each.uid),
+    )
 
 
 def memory_request(pod: Object) -> int:

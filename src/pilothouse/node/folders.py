@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ from pilothouse.api.objects import Object
 from pilothouse.node.lifecycle.instances import Ended
 from pilothouse.node.lifecycle.knowing import Ending
 from pilothouse.node.lifecycle.restarting import Pause
+from pilothouse.node.path_names import component
 from pilothouse.node.volumes.removing import remove
 
 log = logging.getLogger(__name__)
@@ -36,7 +38,8 @@ KEPT = 2
 _POD, _ENDING, _BOOT, _PAUSE = "pod.json", "ending.json", "boot", "pause.json"
 _FIRST_ID = "first-id"
 _HOOKED, _FAILED, _LAST_WORDS = "hooked", "failed.json", "termination-log"
-_MAKING = ".making-"
+_OWN = "own"
+_MAKING, _REMOVING = ".making-", ".removing-"
 
 
 class ContainerFolder:
@@ -66,13 +69,14 @@ class ContainerFolder:
             os.close(handle)
         return folder
 
-    def prune(self) -> None:
-        """Away with instances that nobody asks for any more."""
-        for number in self.attempts()[:-KEPT]:
-            try:
-                remove(self.attempt(number))
-            except OSError as problem:
-                log.warning("%s can't be removed: %s", problem.filename, problem.strerror)
+    def outdated(self) -> list[Path]:
+        """The folders of instances that are asked for no more, to be removed."""
+        return [self.attempt(number) for number in self.attempts()[:-KEPT]]
+
+    def scratch(self) -> list[Path]:
+        """The folders of what its instances have written outside of volumes: of no use once they have ended."""
+        found = (self.attempt(number) / _OWN for number in self.attempts())
+        return [each for each in found if each.is_dir()]
 
     @property
     def pause(self) -> Pause | None:
@@ -120,7 +124,7 @@ class PodFolder:
             return
         making = self.path.with_name(_MAKING + self.path.name)
         remove(making)
-        making.mkdir(parents=True, mode=0o711)
+        making.mkdir(parents=True, mode=0o700)
         write_whole(making / _POD, content)
         making.rename(self.path)
 
@@ -158,30 +162,40 @@ class PodFolder:
         write_whole(self.path / _FIRST_ID, str(first).encode())
 
     def container(self, name: str) -> ContainerFolder:
-        return ContainerFolder(self.path / "containers" / name)
+        return ContainerFolder(self.path / "containers" / component(name))
 
     def containers(self) -> list[str]:
         """Those of which there is something."""
         folder = self.path / "containers"
         return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
 
-    def remove(self) -> None:
-        """All of it; what is removed half-way is not taken up again. Raises OSError, if something is mounted there."""
-        making = self.path.with_name(_MAKING + self.path.name)
+    def discard(self) -> list[Path]:
+        """Have no agent take it up again; returns the folders that are to be removed."""
         if self.path.is_dir():
-            self.path.rename(making)
-        remove(making)
+            _discard(self.path)
+        return sorted(self.path.parent.glob(f"{_REMOVING}{self.path.name}.*"))
 
 
 def pod_folders(folder: Path) -> Iterator[PodFolder]:
-    """Every pod that there is something of. What was never finished, or not removed to its end, goes."""
+    """Every pod that there is something of."""
     if not folder.is_dir():
         return
     for each in sorted(folder.iterdir()):
-        if each.name.startswith(_MAKING):
-            remove(each)
-        elif each.is_dir():
+        if each.is_dir() and not each.name.startswith((_MAKING, _REMOVING)):
             yield PodFolder(each)
+
+
+def discarded(folder: Path) -> list[Path]:
+    """What an earlier agent never finished, or did not remove to its end: the folders that are to be removed."""
+    for each in folder.glob(f"{_MAKING}*"):
+        _discard(each)
+    return sorted(folder.glob(f"{_REMOVING}*"))
+
+
+def _discard(path: Path) -> None:
+    """Rename it. Its name is free at once, however long the removal takes."""
+    names = (path.with_name(f"{_REMOVING}{path.name}.{number}") for number in count())
+    path.rename(next(each for each in names if not each.exists()))
 
 
 def write_whole(path: Path, content: bytes) -> None:

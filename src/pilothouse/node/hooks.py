@@ -3,25 +3,30 @@
     outcome = await handle(handler, container, address, ports, timeout=1.0)
     outcome.well, outcome.output
 
-A program is ended when its time is up; a connection or an answer is not waited for any longer.
+A program is ended when its time is up; a connection or an answer is not waited for any longer. Whatever goes wrong is an outcome that is
+not well: the caller has a container to stop, or to ask again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from pilothouse.api.objects import Tree
-from pilothouse.node.asking import ask, not_connected
+from pilothouse.node.asking import ask
 from pilothouse.node.parts import Container
+from pilothouse.node.probe_connection import DialError, ResultUnknown, connected
 from pilothouse.supervise.launching import LaunchError
 
 MOST_OUTPUT: Final = 10 * 1024
 _REST: Final = 0.5
 """Seconds for the last output of a program that has ended."""
+
+log = logging.getLogger(__name__)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -64,13 +69,22 @@ async def handle(handler: Mapping[str, Any], target: Target, timeout: float) -> 
             if (pause := handler.get("sleep")) is not None:
                 await asyncio.sleep(float(pause.get("seconds") or 0))
                 return Outcome(True)
-    except TimeoutError:
+    except TimeoutError as problem:
         if not limit.expired():
-            raise
+            return _unforeseen(problem)
         return Outcome(False, f"timed out after {timeout:g}s")
-    except PortUnknown as problem:
+    except (PortUnknown, ResultUnknown) as problem:
         return Outcome(False, str(problem), asked=False)
+    except Exception as problem:  # noqa: BLE001 - it is logged, and what it is matters to none of the callers
+        return _unforeseen(problem)
     return Outcome(False, f"no handler that is known: {sorted(handler)}")
+
+
+def _unforeseen(problem: Exception) -> Outcome:
+    """That we could not ask says nothing about the container."""
+    said = f"{type(problem).__name__}: {problem}"
+    log.error("a probe or hook could not be carried out: %s", said, exc_info=log.isEnabledFor(logging.DEBUG))
+    return Outcome(False, said, asked=False)
 
 
 class PortUnknown(ValueError):
@@ -122,8 +136,7 @@ async def _head(stream: asyncio.StreamReader) -> bytes:
 
 async def _connect(host: str, port: int) -> Outcome:
     try:
-        _, writer = await asyncio.open_connection(host, port)
-    except OSError as problem:
-        return Outcome(False, not_connected(host, port, problem))
-    writer.close()
-    return Outcome(True)
+        async with connected(host, port):
+            return Outcome(True)
+    except DialError as problem:
+        return Outcome(False, str(problem))

@@ -73,7 +73,7 @@ class IdRanges:
         self._is_recovered = False
 
     def recover(self) -> None:
-        """Find what an earlier agent has claimed, and free what it could not. Raises ``NotYet`` and OSError."""
+        """Find what an earlier agent has claimed, and free what it, or one that is gone, could not. Raises ``NotYet`` and OSError."""
         with self._locked() as folder:
             for first, claim in self._read_all(folder):
                 if claim.pods == self._pods:
@@ -81,6 +81,7 @@ class IdRanges:
                         self._held[claim.uid] = first
                     else:
                         os.unlink(str(first), dir_fd=folder)
+            self._sweep(folder)
         self._is_recovered = True
 
     def claim(self, pod: PodFolder) -> IdRange:
@@ -140,10 +141,12 @@ class IdRanges:
 
     def _sweep(self, folder: int) -> None:
         """Free the ranges of pods whose folders are gone, together with their agents, and of which nothing runs."""
-        used = {each // SIZE for each in _running_ids()}
-        for first, claim in self._read_all(folder):
-            runs = used & {first // SIZE, (first + SIZE - 1) // SIZE}
-            if not os.path.isdir(f"{claim.pods}/{claim.uid}") and not runs:
+        gone = [
+            first for first, claim in self._read_all(folder) if not os.path.isdir(f"{claim.pods}/{claim.uid}")
+        ]
+        used = {each // SIZE for each in _running_ids()} if gone else set()
+        for first in gone:
+            if not used & {first // SIZE, (first + SIZE - 1) // SIZE}:
                 os.unlink(str(first), dir_fd=folder)
 
     def _read_all(self, folder: int) -> Iterator[tuple[int, _Claim]]:

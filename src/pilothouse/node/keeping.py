@@ -36,6 +36,7 @@ from pilothouse.node.limits import pod_group
 from pilothouse.node.minding import AGAIN, Minder, Ward, told
 from pilothouse.node.outfitting import Outfitter
 from pilothouse.node.parts import NotYet, Parts, Prepared
+from pilothouse.node.path_names import component
 from pilothouse.node.publishing import Publisher
 from pilothouse.node.security import Self
 from pilothouse.node.settings import MAX_PODS, NodeSettings
@@ -84,7 +85,7 @@ class Keeper:
         self._others = others
         self.gone = gone
         """Whether the API knows nothing of it any more."""
-        self._folder = PodFolder(means.settings.pods / pod.uid)
+        self._folder = PodFolder(means.settings.pods / component(pod.uid))
         self._admitted = bool(self._folder.containers())
         self._publisher = Publisher(means.api, pod)
         self._minders: dict[str, Minder] = {}
@@ -144,7 +145,8 @@ class Keeper:
             if not self.gone:
                 await self._publisher.flush()
                 await self._publisher.delete()
-            self._folder.remove()
+            for folder in self._folder.discard():
+                await self._means.parts.removal.remove(folder)
             self._means.id_ranges.release(self.pod.uid)
             self._means.whereabouts.drop(self.pod.uid)
 
@@ -220,7 +222,15 @@ class Keeper:
         for part in parts(self.pod.spec):
             folder = self._folder.container(part.name)
             minder = Minder(
-                part, folder, ward, means.parts.containers, means.whereabouts, means.clock, means.rng, group
+                part,
+                folder,
+                ward,
+                means.parts.containers,
+                means.parts.removal,
+                means.whereabouts,
+                means.clock,
+                means.rng,
+                group,
             )
             await minder.take_up(known.get(part.name), container_id(self.pod, part.name, 0).removesuffix("0"))
             self._minders[part.name] = minder
@@ -306,6 +316,11 @@ class Keeper:
         except OSError as problem:
             log.warning("pod %s/%s: %s", *self.pod.key, told(problem))
 
+    def _remember_address(self) -> None:
+        """For who ends the pod without an agent: its hooks are asked there."""
+        status = {**self.pod.status, "podIP": self._address}
+        self._folder.remember(Object(self.pod.noun, {**self.pod.tree, "status": status}))
+
     async def _prepare(self) -> None:
         try:
             other = self._predecessor(self.pod)
@@ -315,6 +330,7 @@ class Keeper:
                     f"waiting for the earlier pod of the same name (uid {other.pod.uid}) to end on this node",
                 )
             self._address = await self._means.parts.addresses.assign(self.pod)
+            self._write_down(self._remember_address)
             self._prepared = await self._means.parts.volumes.prepare(self.pod)
             self._hurdle = None
         except NotYet as why:
@@ -334,7 +350,7 @@ class Keeper:
         self._hurdle = Hurdle(reason, message, self._means.clock.now() + AGAIN.after(failures), failures)
 
     async def _release(self) -> None:
-        """Nothing of the pod runs any more: its volumes and its address are free."""
+        """Nothing of the pod runs any more: its volumes, its address and the disk that its containers took are free."""
         if self._released:
             return
         if self._preparing is not None:
@@ -346,6 +362,9 @@ class Keeper:
                 await self._means.parts.groups.group(pod_group(self.pod.uid)).remove()
                 await self._means.parts.volumes.release(self.pod.uid)
                 await self._means.parts.addresses.release(self.pod.uid)
+                for name in self._folder.containers():
+                    for folder in self._folder.container(name).scratch():
+                        await self._means.parts.removal.remove(folder)
                 self._released = True
             except (NotYet, OSError, GroupBusy) as problem:
                 failures += 1

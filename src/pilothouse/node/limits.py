@@ -13,6 +13,7 @@ from typing import Any
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.quantity import parse_quantity
+from pilothouse.supervise.cgroups import PODS
 from pilothouse.supervise.limiting import Limits, Throttle
 
 _PROMISED = ("cpu is", "memory is", "I/O of")
@@ -21,7 +22,7 @@ _PROMISED = ("cpu is", "memory is", "I/O of")
 
 def pod_group(pod_uid: str) -> str:
     """The group that holds those of a pod's containers."""
-    return f"pods/{pod_uid}"
+    return f"{PODS}/{pod_uid}"
 
 
 def group_name(pod_uid: str, container: str) -> str:

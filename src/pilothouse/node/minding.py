@@ -31,7 +31,7 @@ from pilothouse.node.lifecycle.judging import FAILED, PASSED, UNKNOWN
 from pilothouse.node.lifecycle.knowing import Hurdle, Seen
 from pilothouse.node.lifecycle.restarting import next_pause
 from pilothouse.node.lifecycle.roles import Part
-from pilothouse.node.parts import Container, Containers, NotYet
+from pilothouse.node.parts import Container, Containers, NotYet, Removal
 from pilothouse.node.probing import LIVENESS, READINESS, STARTUP, Probes
 from pilothouse.node.stopping import Stopping
 from pilothouse.node.whereabouts import Instances, Whereabouts
@@ -74,6 +74,7 @@ class Minder:
         folder: ContainerFolder,
         ward: Ward,
         containers: Containers,
+        removal: Removal,
         whereabouts: Whereabouts,
         clock: Clock,
         rng: Random,
@@ -83,6 +84,8 @@ class Minder:
         self._folder = folder
         self._ward = ward
         self._containers = containers
+        self._removal = removal
+        self._pruning: asyncio.Task[None] | None = None
         self._whereabouts = whereabouts
         self._clock = clock
         self._rng = rng
@@ -225,7 +228,16 @@ class Minder:
         self._attempt = number
         self._ward.tell("Started", f"Started container {self.name}", False)
         self._run(container, None)
-        self._folder.prune()
+        if self._pruning is None or self._pruning.done():
+            self._pruning = self._group.create_task(self._prune(), name=f"prune {self.name}")
+
+    async def _prune(self) -> None:
+        """Away with instances that are asked for no more."""
+        for folder in self._folder.outdated():
+            try:
+                await self._removal.remove(folder)
+            except OSError as problem:
+                log.warning("%s can't be removed: %s", problem.filename, problem.strerror)
 
     def _unexpanded(self, message: str, launch: Launch) -> str:
         """The message with the program as the manifest names it: a variable in it may be a Secret's."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
+from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.nouns import ConfigMap, Secret
 from pilothouse.api.objects import Object
 from pilothouse.client.access import AccessError
@@ -22,7 +24,7 @@ from pilothouse.node.environment import CONFIG_MAP, Source, environment, wanted
 from pilothouse.node.folders import ContainerFolder, PodFolder
 from pilothouse.node.id_ranges import UNAVAILABLE, IdRanges
 from pilothouse.node.installation import installation
-from pilothouse.node.lifecycle.roles import Part, parts
+from pilothouse.node.lifecycle.roles import Part, Role, parts
 from pilothouse.node.limits import broken_promises, denied, group_name, limits_of, pod_group, weight_of
 from pilothouse.node.minding import told
 from pilothouse.node.parts import NotYet, Parts, Prepared
@@ -30,6 +32,8 @@ from pilothouse.node.security import Self, has_host_users
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.launching import IdRange, Launch
 from pilothouse.supervise.limiting import Throttle
+
+_INSTALL_PILOT: Final = ["pilothouse", "pilot", "install"]
 
 
 class Outfitter:
@@ -75,7 +79,7 @@ class Outfitter:
     ) -> Launch:
         """Raises ``NotYet``, or OSError for what the machine refuses."""
         given, settings = self._parts, self._settings
-        image = given.images.resolve(part.spec.get("image") or "")
+        image = given.images.resolve(image_name(pod, part))
         self.images[part.name] = image.digest or image.name
         sources = {source: await self._source(pod, source) for source in sorted(wanted(part.spec))}
         env = environment(
@@ -157,3 +161,11 @@ class Outfitter:
             return await self._api.find(ConfigMap if kind == CONFIG_MAP else Secret, name, pod.namespace)
         except (StatusError, TransportError, AccessError) as problem:
             raise NotYet("CreateContainerConfigError", f"{kind} {name} can't be read: {problem}") from None
+
+
+def image_name(pod: Object, part: Part) -> str:
+    """The image that a container asks for. One that brings the pilot along stands for the pilot that is installed here, whatever it names."""
+    brings_pilot = part.role is Role.INIT and (part.spec.get("command") or [])[:3] == _INSTALL_PILOT
+    if brings_pilot and HAS_PILOT in pod.labels:
+        return "host/pilothouse"
+    return str(part.spec.get("image") or "")

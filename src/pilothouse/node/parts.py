@@ -6,6 +6,7 @@
         addresses: Addresses
         containers: Containers
         groups: Groups
+        removal: Removal
 
 A part that can't do something *yet* raises ``NotYet`` with a reason in one word and a sentence that a person can act on; the pod
 waits with that reason in its status, an event tells it, and the part is asked again after a while. Any other exception is a
@@ -135,8 +136,8 @@ class Volumes(Protocol):
         """Why a pod has to go: it keeps more on the disk than it may. Empty if it does not."""
         ...
 
-    async def freed(self, pod_uid: str, /) -> Footprint:
-        """What letting go of a pod would free on the disk."""
+    async def disk_usage(self, pod_uid: str, /) -> Footprint:
+        """All that a pod has on the disk beside its claims. Raises OSError."""
         ...
 
     def throttles(self, pod_uid: str, /) -> tuple[Throttle, ...]:
@@ -290,6 +291,14 @@ class Groups(Protocol):
     def group(self, name: str, /) -> Group: ...
 
 
+class Removal(Protocol):
+    """Removes folders that hold whatever pods have left in them."""
+
+    async def remove(self, folder: Path, /) -> None:
+        """Returns when nothing is left of it, however long that takes. Raises OSError."""
+        ...
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """All that a node is made of beside its core."""
 
@@ -298,5 +307,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     addresses: Addresses
     containers: Containers
     groups: Groups
+    removal: Removal
     survey: Survey
     """What the machine lets us do."""

@@ -12,7 +12,6 @@ asked after a random part of the period, so that a restarted agent does not ask 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
@@ -25,8 +24,6 @@ from pilothouse.node.lifecycle.roles import Part
 STARTUP, LIVENESS, READINESS = "startupProbe", "livenessProbe", "readinessProbe"
 _PERIOD: Final = 10.0
 _TIMEOUT: Final = 1.0
-
-log = logging.getLogger(__name__)
 
 Unhealthy = Callable[[str], None]
 """Told in kubelet's words of each failure of one that is to stay."""
@@ -102,12 +99,7 @@ class Probes:
 
     async def _ask(self, kind: str, probe: Mapping[str, Any]) -> None:
         timeout = float(probe.get("timeoutSeconds") or _TIMEOUT)
-        try:
-            outcome = await handle(probe, self._target, timeout)
-        except Exception:
-            # That we could not ask says nothing about the container.
-            log.exception("%s of container %s could not be asked", kind, self._part.name)
-            return
+        outcome = await handle(probe, self._target, timeout)
         name = kind.removesuffix("Probe").capitalize()
         if not outcome.asked:
             self._warn(f"{name} probe errored and resulted in unknown state: {outcome.why}")

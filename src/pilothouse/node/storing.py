@@ -18,7 +18,8 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.node.footprints import Footprint, footprint
+from pilothouse.node.footprints import MEASURED, Footprint, footprint
+from pilothouse.node.walk_limits import Meter, WalkLimit
 
 _STORAGE: Final = "ephemeral-storage"
 
@@ -32,11 +33,11 @@ class Kept(msgspec.Struct, frozen=True):
     """Of all of them, and of the volumes."""
 
 
-def measured(folder: Path) -> Kept:
-    """Of the pod that has this folder. Looks at every file."""
-    above = folder / "containers"
-    containers = {each.name: footprint(each) for each in above.iterdir()} if above.is_dir() else {}
-    total = sum(containers.values(), footprint(folder / "volumes"))
+def measured(folder: Path, limit: WalkLimit = MEASURED) -> Kept:
+    """Of the pod that has this folder. Looks at every file. Raises OSError."""
+    meter, above = Meter(limit), folder / "containers"
+    containers = {each.name: footprint(each, meter) for each in above.iterdir()} if above.is_dir() else {}
+    total = sum(containers.values(), footprint(folder / "volumes", meter))
     return Kept({name: each.size for name, each in containers.items()}, total)
 
 
@@ -48,7 +49,13 @@ def is_limited(pod: Object) -> bool:
 def overrun(pod: Object, kept: Kept) -> str:
     """Why it has to go, in kubelet's words; empty if it keeps to its limits."""
     # Who limits some of its containers limits all of them together: their volumes are shared.
-    if is_limited(pod) and kept.total.size > (limit := _together(pod, "limits")):
+    limit = _together(pod, "limits")
+    if is_limited(pod) and kept.total.unmeasured:
+        return (
+            f"Pod ephemeral local storage usage can't be measured ({kept.total.unmeasured}), "
+            f"which counts as more than the total limit of containers {_shown(limit)}."
+        )
+    if is_limited(pod) and kept.total.size > limit:
         return f"Pod ephemeral local storage usage exceeds the total limit of containers {_shown(limit)}."
     for container in pod.spec.get("containers") or ():
         most = _amount(container, "limits")

@@ -42,6 +42,8 @@ from pilothouse.supervise.limiting import (
 CONTROLLERS = ("cpu", "memory", "pids", "io")
 """As version 2 names them; version 1 says blkio for io, and counts processor time apart, in cpuacct."""
 _V1_NAMES = {"cpu": "cpu", "memory": "memory", "pids": "pids", "io": "blkio"}
+PODS = "pods"
+"""The group that holds those of pods."""
 REMOVE_SECONDS = 10.0
 
 
@@ -164,6 +166,12 @@ class Cgroups:
         """A group by its name, which may have slashes in it. Nothing is created yet."""
         return Group(self._trees, self._unified, f"{self._base}/{name}", self.unavailable)
 
+    def remove_empty(self) -> None:
+        """Take away what is left of all groups when there is none in it."""
+        folders = {*self._trees.values(), *(() if self._unified is None else (self._unified,))}
+        for folder in folders:
+            remove_empty(folder / self._base / PODS, 2 + self._base.count("/"))
+
     def weigh(self, processors: float) -> None:
         """Let all groups together count for so many processors. Else the kernel has them all weigh as much as any one process outside."""
         parts = self._base.split("/")
@@ -202,6 +210,17 @@ def find(base: str, *, proc: Path = Path("/proc")) -> Cgroups:
     if "cpu" in trees and "cpuacct" in v1 and (tree := _writable(v1["cpuacct"], own.get("cpuacct", "/"))):
         trees["cpuacct"] = tree
     return Cgroups(base, trees, unified, unavailable)
+
+
+def remove_empty(folder: Path, levels: int) -> None:
+    """Remove a group and those above it, so many in all, up to the first that has another in it."""
+    for each in (folder, *folder.parents)[:levels]:
+        try:
+            each.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:  # Somebody else's is in it.
+            return
 
 
 def release_processors(folders: Iterable[str]) -> None:

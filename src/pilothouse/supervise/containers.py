@@ -29,7 +29,7 @@ from pilothouse.supervise import attaching, entering, records
 from pilothouse.supervise.attaching import Attached
 from pilothouse.supervise.cgroups import release_processors
 from pilothouse.supervise.entering import Entered
-from pilothouse.supervise.identifying import Gone, Handle, Identity, boot_id
+from pilothouse.supervise.identifying import Gone, Handle, Identity, boot_id, takes_signal
 from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
 from pilothouse.supervise.records import State
 from pilothouse.supervise.shim.descending import kill_below, kill_session
@@ -46,6 +46,10 @@ _FRUGAL = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "262144"}
 
 class StillRunning(Exception):
     """Killed, and yet not gone: something in it hangs in the kernel."""
+
+
+_FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
+"""Seconds between looks at whether a program has a handler for a signal yet."""
 
 
 class Container:
@@ -86,10 +90,11 @@ class Container:
     async def stop(self, number: int, grace: float) -> Exit:
         """Ask it to end; after `grace` seconds kill everything in it. Another `stop` meanwhile can only hasten it."""
         ended = asyncio.ensure_future(self.exited())
+        asking = asyncio.ensure_future(self._ask(number)) if grace > 0 else None
         try:
-            if grace > 0:
-                self.kill(number)
+            if asking is not None:
                 await asyncio.wait((ended,), timeout=grace)
+                asking.cancel()
             if not ended.done():
                 self.kill(signal.SIGKILL)
                 release_processors(records.read_launch(self.folder).cgroups)
@@ -110,6 +115,21 @@ class Container:
             return ended.result()
         finally:
             ended.cancel()
+            if asking is not None:
+                asking.cancel()
+
+    async def _ask(self, number: int) -> None:
+        """Send a signal, and again as soon as the program can take it.
+
+        The kernel drops a signal to the first process of a PID namespace for which that has no handler yet, as any program that is still starting.
+        """
+        pause = _FIRST_LOOK
+        if not takes_signal(self.pid, number):
+            self.kill(number)
+            while not takes_signal(self.pid, number):
+                await asyncio.sleep(pause)
+                pause = min(_LAST_LOOK, pause * 1.5)
+        self.kill(number)
 
     async def enter(
         self,

@@ -47,6 +47,16 @@ def start_ticks(pid: int) -> int | None:
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
+def takes_signal(pid: int, number: int) -> bool:
+    """Whether a process handles a signal, or keeps it for later. One that has ended takes any."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    masks = (line.split()[1] for line in status.splitlines() if line.startswith(("SigBlk:", "SigCgt:")))
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
 def identify(pid: int) -> Identity:
     """The identity of a running process."""
     if (ticks := start_ticks(pid)) is None:

@@ -58,3 +58,59 @@ def test_a_variable_may_be_set_twice(kinds: Any, pod: dict[str, Any]) -> None:
     pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80}, {"containerPort": 80}]
 
     assert kinds.problems(pod) == []
+
+
+NUL = "must not contain a NUL character"
+MOUNT = {"name": "v", "mountPath": "/v"}
+
+
+@pytest.mark.parametrize(
+    ("field", "fault"),
+    [
+        ("workingDir", {"workingDir": "/a\0"}),
+        ("terminationMessagePath", {"terminationMessagePath": "/a\0"}),
+        ("command[1]", {"command": ["a", "b\0c"]}),
+        ("args[0]", {"args": ["\0"]}),
+        ("env[0].value", {"env": [{"name": "A", "value": "secret\0"}]}),
+        ("volumeMounts[0].mountPath", {"volumeMounts": [{**MOUNT, "mountPath": "/v\0"}]}),
+        ("volumeMounts[0].subPath", {"volumeMounts": [{**MOUNT, "subPath": "a\0"}]}),
+        ("volumeMounts[0].subPathExpr", {"volumeMounts": [{**MOUNT, "subPathExpr": "a\0"}]}),
+        ("livenessProbe.exec.command[0]", {"livenessProbe": {"exec": {"command": ["a\0"]}}}),
+        (
+            "livenessProbe.httpGet.host",
+            {"livenessProbe": {"httpGet": {"host": "\0", "path": "/", "port": 1}}},
+        ),
+        ("livenessProbe.httpGet.path", {"livenessProbe": {"httpGet": {"path": "/\0", "port": 1}}}),
+        ("readinessProbe.tcpSocket.host", {"readinessProbe": {"tcpSocket": {"host": "\0", "port": 1}}}),
+    ],
+)
+def test_no_text_for_the_kernel_has_a_nul(
+    kinds: Any, pod: dict[str, Any], field: str, fault: dict[str, Any]
+) -> None:
+    pod["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    pod["spec"]["containers"][0].update(fault)
+    [problem] = kinds.problems(pod)
+    assert problem.startswith(f"spec.containers[0].{field}: Invalid value")
+    assert problem.endswith(NUL)
+    assert "secret" not in problem
+
+
+@pytest.mark.parametrize(
+    ("field", "source"),
+    [
+        ("configMap.items[0].path", {"configMap": {"name": "c", "items": [{"key": "k", "path": "a\0"}]}}),
+        ("secret.items[0].path", {"secret": {"secretName": "c", "items": [{"key": "k", "path": "a\0"}]}}),
+        (
+            "projected.sources[0].serviceAccountToken.path",
+            {"projected": {"sources": [{"serviceAccountToken": {"path": "a\0"}}]}},
+        ),
+        ("hostPath.path", {"hostPath": {"path": "/a\0"}}),
+    ],
+)
+def test_no_path_of_a_volume_has_a_nul(
+    kinds: Any, pod: dict[str, Any], field: str, source: dict[str, Any]
+) -> None:
+    pod["spec"]["volumes"] = [{"name": "v", **source}]
+    [problem] = kinds.problems(pod)
+    assert problem.startswith(f"spec.volumes[0].{field}: Invalid value")
+    assert problem.endswith(NUL)

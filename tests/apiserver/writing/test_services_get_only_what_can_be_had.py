@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from tests.kit.core import CoreServer
 
+from pilothouse.apiserver.addresses import MOST_NODE_PORTS
+from pilothouse.apiserver.service_ranges import NODE_PORTS
+
 SERVICES = "/api/v1/namespaces/default/services"
 
 
@@ -46,3 +49,35 @@ def test_a_node_port_has_one_service(server: CoreServer) -> None:
     assert "already allocated" in status["message"]
     again = {**first, "metadata": {"name": "a", "labels": {"x": "y"}}}
     server.send("PUT", f"{SERVICES}/a", again).expect(200)
+
+
+def many_ports(name: str, count: int) -> dict[str, Any]:
+    ports = [{"name": f"p{number}", "port": number + 1} for number in range(count)]
+    return {"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": ports}}
+
+
+def test_no_namespace_takes_the_node_ports_of_all(server: CoreServer) -> None:
+    refused = server.send("POST", SERVICES, many_ports("all", len(NODE_PORTS))).expect(422)
+    assert [cause["field"] for cause in refused["details"]["causes"]] == ["spec.ports"]
+    server.send("POST", SERVICES, many_ports("share", MOST_NODE_PORTS - 1)).expect(201)
+    server.send("POST", SERVICES, many_ports("last", 1)).expect(201)
+    asked = service("asked", {"nodePort": 31000}, type="NodePort")
+    for more in (many_ports("more", 1), asked):
+        refused = server.send("POST", SERVICES, more).expect(422)
+        assert f"one may have {MOST_NODE_PORTS} of the cluster's 2768" in refused["message"]
+    # What it has can be changed, and other namespaces have theirs.
+    label = {"metadata": {"labels": {"a": "b"}}}
+    server.send("PATCH", f"{SERVICES}/share", label, type="application/merge-patch+json").expect(200)
+    server.send("POST", "/api/v1/namespaces", {"metadata": {"name": "other"}}).expect(201)
+    server.send("POST", "/api/v1/namespaces/other/services", many_ports("more", 1)).expect(201)
+
+
+def test_when_there_is_no_node_port_left_it_is_said(server: CoreServer) -> None:
+    for number in range(4):
+        namespace = f"n{number}"
+        server.send("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}).expect(201)
+        services = f"/api/v1/namespaces/{namespace}/services"
+        server.send("POST", services, many_ports("share", MOST_NODE_PORTS)).expect(201)
+    refused = server.send("POST", SERVICES, many_ports("more", 1)).expect(422)
+    assert "failed to allocate a nodePort: all of 30000-32767 belong to services" in refused["message"]
+    assert server.send("GET", f"{SERVICES}/more").status == 404

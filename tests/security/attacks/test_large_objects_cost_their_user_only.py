@@ -15,8 +15,9 @@ from pilothouse.apiserver.exchange import User
 CORE = "/api/v1/namespaces/default"
 APPS = "/apis/apps/v1/namespaces/default"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
-JSON, STRATEGIC, APPLY = (
+JSON, YAML, STRATEGIC, APPLY = (
     "application/json",
+    "application/yaml",
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
@@ -96,6 +97,27 @@ def test_others_are_answered_while_a_large_object_is_written(server, what):
     applied, during_apply = server.beside("PATCH", at, whole, type=APPLY, read=read)
     assert applied.status == 200, applied.message
     assert min(during_create, during_patch, during_apply) >= LEAST
+
+
+SMALL = {
+    "a review": ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+    "a token request": ("POST", f"{CORE}/serviceaccounts/default/token"),
+    "a config map": ("POST", f"{CORE}/configmaps"),
+    "options of a deletion": ("DELETE", f"{CORE}/configmaps/small"),
+    "an eviction": ("POST", f"{CORE}/pods/nobody/eviction"),
+    "a binding": ("POST", f"{CORE}/pods/nobody/binding"),
+    "a scale": ("PUT", f"{APPS}/statefulsets/nobody/scale"),
+}
+"""What has a handful of fields, and is answered with a refusal of the field `kind` once it has been read."""
+
+
+@pytest.mark.parametrize("what", SMALL)
+def test_others_are_answered_while_a_body_of_yaml_is_read(server, what):
+    method, path = SMALL[what]
+    body = b"kind: Nothing\nlist: [" + b"1," * 60_000 + b"1]\n"
+    refused, answered = server.beside(method, path, body, type=YAML, read=f"{CORE}/configmaps/small")
+    assert 400 <= refused.status < 500
+    assert answered >= LEAST
 
 
 INVALID = {

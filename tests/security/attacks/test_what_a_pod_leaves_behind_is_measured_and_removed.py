@@ -14,7 +14,7 @@ import pytest
 
 from pilothouse.node.directory_handles import HELD
 from pilothouse.node.folders import ContainerFolder
-from pilothouse.node.footprints import footprint
+from pilothouse.node.footprints import MEASURED, Footprint, footprint
 from pilothouse.node.last_words import last_words
 from pilothouse.node.volumes import ownership
 from pilothouse.node.volumes.removing import remove
@@ -62,15 +62,28 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_tree_of_ten_thousand_levels_is_measured_given_and_removed(
+def test_a_tree_of_four_thousand_levels_is_measured_and_given(in_memory: Path, few_files: None) -> None:
+    volume = in_memory / "volume"
+    volume.mkdir()
+    deep(volume, MEASURED.depth - 1)
+    try:
+        assert footprint(volume) == Footprint(footprint(volume).size, MEASURED.depth)
+        ownership.give(volume, os.getgid())
+    finally:
+        remove(volume)
+    assert not volume.exists()
+
+
+def test_a_tree_of_ten_thousand_levels_counts_as_unmeasured_and_is_removed(
     in_memory: Path, few_files: None
 ) -> None:
     volume = in_memory / "volume"
     volume.mkdir()
     deep(volume)
     try:
-        assert footprint(volume).files == DEEP + 1
-        ownership.give(volume, os.getgid())
+        assert footprint(volume).unmeasured == "folders more than 4096 levels deep"
+        with pytest.raises(OSError, match="levels deep"):
+            ownership.give(volume, os.getgid())
     finally:
         remove(volume)
     assert not volume.exists()
@@ -96,7 +109,8 @@ def test_instances_go_whatever_is_in_them(in_memory: Path, outside: Path, few_fi
     assert footprint(own).size < 2 * DEEP * 4096 + (1 << 20)
     for number in (1, 2):
         container.begin(number)
-    container.prune()
+    for folder in container.outdated():
+        remove(folder)
     assert container.attempts() == [1, 2]
     assert [each.name for each in outside.iterdir()] == ["kept"]
 

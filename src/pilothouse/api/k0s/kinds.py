@@ -35,6 +35,7 @@ PLAN: Final = Kind(
     ),
     selectable={"status.state": ".status.state"},
     validate=check_plan,
+    unattended="no controller carries out Plans yet: it is stored, and no machine is updated",
 )
 CONTROL_NODE: Final = Kind(
     group=v1beta2.GROUP,
@@ -54,6 +55,7 @@ CONTROL_NODE: Final = Kind(
         ),
         _AGE,
     ),
+    unattended="no controller acts on ControlNodes yet: it is stored, and nothing comes of it",
 )
 UPDATE_CONFIG: Final = Kind(
     group=v1beta2.GROUP,
@@ -77,6 +79,7 @@ UPDATE_CONFIG: Final = Kind(
         Column(name="Server", path=".spec.updateServer", description="Whom it asks.", priority=1),
     ),
     validate=check_update_config,
+    unattended="no controller follows UpdateConfigs yet: it is stored, and no Plan comes of it",
 )
 
 

@@ -20,6 +20,7 @@ def resources() -> tuple[Resource, ...]:
         apps_v1,
         authentication_v1,
         authorization_v1,
+        batch_v1,
         certificates_v1,
         coordination_v1,
         core_v1,
@@ -33,6 +34,7 @@ def resources() -> tuple[Resource, ...]:
     groups = (
         core_v1,
         apps_v1,
+        batch_v1,
         policy_v1,
         storage_v1,
         coordination_v1,

@@ -41,6 +41,7 @@ def resources() -> tuple[Resource, ...]:
         "v1",
         "CustomResourceDefinition",
         "customresourcedefinitions",
+        status_metadata=(),
         namespaced=False,
         short_names=("crd", "crds"),
         categories=("api-extensions",),

@@ -1,9 +1,11 @@
-"""``apps/v1``: StatefulSets and the revisions of their templates."""
+"""``apps/v1``: StatefulSets and the revisions of their templates; and what is stored without a controller."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+from pilothouse.api.kubernetes import workloads
 from pilothouse.api.kubernetes.cells import AGE, NAME, NONE, column, container_images, container_names
 from pilothouse.api.kubernetes.checking import (
     Problems,
@@ -18,7 +20,7 @@ from pilothouse.api.kubernetes.pods.defaults import default_spec
 from pilothouse.api.kubernetes.pods.validation import check_template
 from pilothouse.api.kubernetes.storage import check_claim_spec
 from pilothouse.meta.fields import FieldError, element
-from pilothouse.meta.kind import Object, Resource, ScalePaths
+from pilothouse.meta.kind import Kind, Object, Resource, ScalePaths
 from pilothouse.meta.names import label
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 
@@ -65,7 +67,71 @@ def resources() -> tuple[Resource, ...]:
         columns=_REVISION_COLUMNS,
         validate=_validate_revision,
     )
-    return single(sets), single(revisions)
+    return single(sets), single(revisions), *(single(kind) for kind in _stored_only())
+
+
+def _stored_only() -> Iterator[Kind]:
+    replicated: dict[str, Any] = {
+        "categories": ("all",),
+        "status": True,
+        "generation": True,
+        "scale": ScalePaths(spec=".spec.replicas", status=".status.replicas", selector=".spec.selector"),
+    }
+    yield native(
+        "apps",
+        "v1",
+        "Deployment",
+        "deployments",
+        short_names=("deploy",),
+        columns=workloads.DEPLOYMENT_COLUMNS,
+        default=workloads.default_deployment,
+        status_metadata=("annotations",),
+        validate=workloads.validate_deployment,
+        unattended="no controller acts on Deployments yet: it is stored, and no pod comes of it",
+        **replicated,
+    )
+    yield native(
+        "apps",
+        "v1",
+        "ReplicaSet",
+        "replicasets",
+        short_names=("rs",),
+        columns=workloads.REPLICA_SET_COLUMNS,
+        selectable={"status.replicas": ".status.replicas"},
+        default=workloads.default_template,
+        prepare_create=_prepare_replicas,
+        validate=workloads.validate_replica_set,
+        unattended="no controller acts on ReplicaSets yet: it is stored, and no pod comes of it",
+        **replicated,
+    )
+    yield native(
+        "apps",
+        "v1",
+        "DaemonSet",
+        "daemonsets",
+        short_names=("ds",),
+        categories=("all",),
+        status=True,
+        generation=True,
+        columns=workloads.DAEMON_SET_COLUMNS,
+        default=workloads.default_daemon_set,
+        prepare_create=_prepare_daemons,
+        validate=workloads.validate_daemon_set,
+        unattended="no controller acts on DaemonSets yet: it is stored, and no pod comes of it",
+    )
+
+
+def _prepare_daemons(obj: Object) -> None:
+    obj["status"] = {
+        "currentNumberScheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "numberReady": 0,
+    }
+
+
+def _prepare_replicas(obj: Object) -> None:
+    obj["status"] = {"replicas": 0}
 
 
 def default_set(obj: Object) -> None:

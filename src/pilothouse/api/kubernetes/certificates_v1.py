@@ -58,6 +58,7 @@ def resources() -> tuple[Resource, ...]:
         "v1",
         "CertificateSigningRequest",
         "certificatesigningrequests",
+        status_metadata=(),
         namespaced=False,
         short_names=("csr",),
         status=True,

@@ -106,8 +106,15 @@ def _config_key(path: str, key: str) -> Problems:
         yield FieldError.invalid(entry(path, key), key, problem)
 
 
+def without_nul(path: str, value: Any) -> Problems:
+    """A text that becomes a path, an argument or a variable: the kernel's end at a NUL."""
+    if isinstance(value, str) and "\0" in value:
+        yield FieldError.invalid(path, value, "must not contain a NUL character")
+
+
 def descending_path(path: str, value: str) -> Problems:
     """A path that stays inside the folder it starts from."""
+    yield from without_nul(path, value)
     if value.startswith("/"):
         yield FieldError.invalid(path, value, "must be a relative path")
     if ".." in value.split("/"):

@@ -39,6 +39,13 @@ def validate_config_map(new: Object, old: Object | None) -> Problems:
     yield from _frozen(new, old, "data", "binaryData")
 
 
+def drop_empty_data(obj: Object) -> None:
+    """Data without keys is left out, as Kubernetes does, so that nobody owns it."""
+    for field in ("data", "binaryData"):
+        if obj.get(field) == {}:
+            del obj[field]
+
+
 def fold_string_data(secret: Object) -> None:
     """``stringData`` is for writing only: its texts become part of ``data``."""
     texts = secret.pop("stringData", None) or {}
@@ -47,6 +54,7 @@ def fold_string_data(secret: Object) -> None:
             key: b64encode(str(value).encode(errors="surrogatepass")).decode() for key, value in texts.items()
         }
         secret["data"] = {**(secret.get("data") or {}), **encoded}
+    drop_empty_data(secret)
 
 
 def validate_secret(new: Object, old: Object | None) -> Problems:

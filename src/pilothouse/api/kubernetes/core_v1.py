@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from pilothouse.api.kubernetes import configuration, events, nodes, services, storage
-from pilothouse.api.kubernetes.cells import AGE, NAME, column, count
+from pilothouse.api.kubernetes.cells import (
+    AGE,
+    NAME,
+    column,
+    container_images,
+    container_names,
+    count,
+    labels_text,
+)
 from pilothouse.api.kubernetes.declaring import CREATE_ONLY, native, single
 from pilothouse.api.kubernetes.pods import columns as pod_columns
 from pilothouse.api.kubernetes.pods import defaults as pod_defaults
-from pilothouse.api.kubernetes.pods.validation import validate_pod
+from pilothouse.api.kubernetes.pods.defaults import default_spec
+from pilothouse.api.kubernetes.pods.validation import check_template, validate_pod
 from pilothouse.meta.kind import Kind, Object, Resource, Subresource
 from pilothouse.meta.names import label, label_1035
 
@@ -58,6 +67,7 @@ def resources() -> tuple[Resource, ...]:
         single(_endpoints()),
         single(_config_maps()),
         single(_secrets()),
+        single(_pod_templates()),
         single(_service_accounts()),
         single(_claims()),
         single(_volumes()),
@@ -179,6 +189,7 @@ def _config_maps() -> Kind:
         "configmaps",
         short_names=("cm",),
         columns=(NAME, column("Data", "How many keys it has.", _data_count), AGE),
+        default=configuration.drop_empty_data,
         validate=configuration.validate_config_map,
     )
 
@@ -199,6 +210,37 @@ def _secrets() -> Kind:
         selectable={"type": ".type"},
         default=configuration.fold_string_data,
         validate=configuration.validate_secret,
+    )
+
+
+def _pod_templates() -> Kind:
+    def spec_of(obj: Object) -> Object:
+        found: Object = (obj.get("template") or {}).get("spec") or {}
+        return found
+
+    def default(obj: Object) -> None:
+        default_spec(obj.setdefault("template", {}).setdefault("spec", {}))
+
+    return native(
+        "",
+        "v1",
+        "PodTemplate",
+        "podtemplates",
+        generation=True,
+        columns=(
+            NAME,
+            column("Containers", "Names of the containers.", lambda obj, now: container_names(spec_of(obj))),
+            column("Images", "Images of the containers.", lambda obj, now: container_images(spec_of(obj))),
+            column(
+                "Pod Labels",
+                "Labels of the pods.",
+                lambda obj, now: labels_text(
+                    ((obj.get("template") or {}).get("metadata") or {}).get("labels")
+                ),
+            ),
+        ),
+        default=default,
+        validate=lambda new, old: check_template(new.get("template") or {}, "template"),
     )
 
 

@@ -38,6 +38,7 @@ def native(
     validate: Callable[[Object, Object | None], Iterable[FieldError]] = _no_problems,
     generation: bool = False,
     unconditional_update: bool = True,
+    status_metadata: tuple[str, ...] = ("labels", "annotations"),
     **traits: Any,
 ) -> Kind:
     """A kind whose fields the table knows; ``message`` only where the table has it under another version."""
@@ -66,6 +67,7 @@ def native(
         validate=check,
         generation=generation,
         unconditional_update=unconditional_update,
+        status_metadata=status_metadata,
         **traits,
     )
 

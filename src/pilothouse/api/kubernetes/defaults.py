@@ -53,6 +53,15 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
         "revisionHistoryLimit": 10,
         "persistentVolumeClaimRetentionPolicy": {},
     },
+    "api.apps.v1.DeploymentSpec": {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600},
+    "api.apps.v1.ReplicaSetSpec": {"replicas": 1},
+    "api.apps.v1.DaemonSetSpec": {"revisionHistoryLimit": 10},
+    "api.batch.v1.CronJobSpec": {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    },
     "api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy": {
         "whenDeleted": "Retain",
         "whenScaled": "Retain",

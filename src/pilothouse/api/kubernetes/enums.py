@@ -51,6 +51,13 @@ ENUMS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "api.core.v1.PersistentVolumeClaimSpec": {"volumeMode": _ACCESS},
     "api.apps.v1.StatefulSetSpec": {"podManagementPolicy": ("OrderedReady", "Parallel")},
     "api.apps.v1.StatefulSetUpdateStrategy": {"type": ("OnDelete", "RollingUpdate")},
+    "api.apps.v1.DeploymentStrategy": {"type": ("Recreate", "RollingUpdate")},
+    "api.apps.v1.DaemonSetUpdateStrategy": {"type": ("OnDelete", "RollingUpdate")},
+    "api.batch.v1.JobSpec": {
+        "completionMode": ("Indexed", "NonIndexed"),
+        "podReplacementPolicy": ("Failed", "TerminatingOrFailed"),
+    },
+    "api.batch.v1.CronJobSpec": {"concurrencyPolicy": ("Allow", "Forbid", "Replace")},
     "api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy": {
         "whenDeleted": _RETENTION,
         "whenScaled": _RETENTION,

@@ -195,7 +195,7 @@ CORE_SELECTABLE: Final = {
     },
     "reason": ".reason",
     "reportingComponent": ".reportingComponent",
-    "source": ".source.component",
+    "source": ".source.component|.reportingComponent",
     "type": ".type",
 }
 GROUPED_SELECTABLE: Final = {

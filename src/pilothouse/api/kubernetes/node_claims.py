@@ -29,7 +29,7 @@ PRIVATE: Final = tuple(
 LOOPBACK_PODS: Final = IPv4Network("127.64.0.0/11")
 """Pods of nodes without a range have their addresses from here, up to where the API server's range for services begins."""
 NETWORK_PAGE: Final = "/pilothouse/v1/network"
-"""Where a server of ours tells nodes in which ranges all ranges of pods lie (``NetworkPage``)."""
+"""Where a server of ours tells nodes in which ranges all ranges of pods, and all addresses of services, lie (``NetworkPage``)."""
 _LENGTHS: Final = {4: range(16, 31), 6: range(48, 125)}
 _ADDRESS_TYPES: Final = frozenset({"InternalIP", "ExternalIP"})
 _NAME_TYPES: Final = frozenset({"Hostname", "InternalDNS", "ExternalDNS"})
@@ -43,6 +43,8 @@ class NetworkPage(msgspec.Struct, frozen=True, rename="camel"):
     """What the control plane says of the network, as JSON at ``NETWORK_PAGE``."""
 
     cluster_cidrs: tuple[str, ...]
+    service_cidrs: tuple[str, ...] = ()
+    """Where services have their addresses; empty if that is not said."""
 
 
 class Claims(msgspec.Struct, frozen=True):

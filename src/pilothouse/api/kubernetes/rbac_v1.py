@@ -43,6 +43,9 @@ def _kind(
 
 
 def _default_subjects(obj: Object) -> None:
+    role = obj.get("roleRef")
+    if isinstance(role, dict) and not role.get("apiGroup"):
+        role["apiGroup"] = GROUP
     for subject in obj.get("subjects") or ():
         if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
             subject["apiGroup"] = GROUP

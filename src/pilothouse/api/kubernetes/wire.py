@@ -14,6 +14,7 @@ from pilothouse.meta.protobuf import decode, unwrap
 _GROUPS = {
     "": "api.core",
     "apps": "api.apps",
+    "batch": "api.batch",
     "policy": "api.policy",
     "autoscaling": "api.autoscaling",
     "storage.k8s.io": "api.storage",

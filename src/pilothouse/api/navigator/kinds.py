@@ -140,6 +140,7 @@ ELASTICSEARCH_V1ALPHA1: Final = Kind(
     protected=protected,
     validate_name=names.label,
 )
+_NO_CASSANDRA: Final = "no controller acts on CassandraClusters yet: it is stored, and no pod comes of it"
 CASSANDRA_V1BETA1: Final = Kind(
     group=GROUP,
     version=v1beta1.VERSION,
@@ -155,6 +156,7 @@ CASSANDRA_V1BETA1: Final = Kind(
     validate=_validate_cassandra_v1beta1,
     protected=protected,
     validate_name=names.label,
+    unattended=_NO_CASSANDRA,
 )
 CASSANDRA_V1ALPHA1: Final = Kind(
     group=GROUP,
@@ -173,6 +175,7 @@ CASSANDRA_V1ALPHA1: Final = Kind(
     validate=_validate_cassandra_v1alpha1,
     protected=protected,
     validate_name=names.label,
+    unattended=_NO_CASSANDRA,
 )
 
 _PILOT_CONDITIONS: Final = (

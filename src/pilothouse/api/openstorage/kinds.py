@@ -48,6 +48,7 @@ RULE: Final = Kind(
     ),
     selectable={"spec.enforcement": ".spec.enforcement"},
     validate=check_rule,
+    unattended="no controller evaluates AutopilotRules yet: it is stored, and nothing is measured or done",
 )
 RULE_OBJECT: Final = Kind(
     group=v1alpha1.GROUP,
@@ -65,6 +66,7 @@ RULE_OBJECT: Final = Kind(
         _AGE,
     ),
     selectable={"status.state": ".status.state"},
+    unattended="no controller acts on AutopilotRuleObjects yet: it is stored, and nothing comes of it",
 )
 APPROVAL: Final = Kind(
     group=v1alpha1.GROUP,
@@ -87,6 +89,7 @@ APPROVAL: Final = Kind(
     ),
     selectable={"spec.approvalState": ".spec.approvalState"},
     validate=check_approval,
+    unattended="no controller acts on ActionApprovals yet: it is stored, and nothing comes of it",
 )
 APPLICATION_POLICY: Final = Kind(
     group=v1alpha1.GROUP,
@@ -115,6 +118,7 @@ APPLICATION_POLICY: Final = Kind(
     ),
     selectable={"spec.application": ".spec.application"},
     validate=check_application_policy,
+    unattended="no controller expands ApplicationPolicies yet: it is stored, and no AutopilotRule comes of it",
 )
 APPLICATION_ACTION: Final = Kind(
     group=v1alpha1.GROUP,
@@ -144,6 +148,7 @@ APPLICATION_ACTION: Final = Kind(
     ),
     selectable={"spec.rule": ".spec.rule", "status.phase": ".status.phase"},
     validate=check_application_action,
+    unattended="no controller carries out ApplicationActions yet: it is stored, and nothing is done",
 )
 
 

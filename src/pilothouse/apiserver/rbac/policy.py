@@ -120,7 +120,12 @@ def _people() -> Iterable[Object]:
         verbs("create", "pods/eviction"),
         verbs(EDIT, "configmaps events persistentvolumeclaims secrets serviceaccounts services"),
         verbs("create", "serviceaccounts/token"),
-        verbs(EDIT, "statefulsets statefulsets/scale", "apps"),
+        verbs(
+            EDIT,
+            "daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale",
+            "apps",
+        ),
+        verbs(EDIT, "cronjobs jobs", "batch"),
         verbs(EDIT, "poddisruptionbudgets", "policy"),
         verbs(EDIT + VIEW, "leases", "coordination.k8s.io"),
         labels=[EDIT_LABEL],
@@ -135,7 +140,13 @@ def _people() -> Iterable[Object]:
         verbs(VIEW, "bindings events namespaces/status pods/log pods/status"),
         verbs(VIEW, "namespaces"),
         verbs(VIEW, "endpointslices", "discovery.k8s.io"),
-        verbs(VIEW, "controllerrevisions statefulsets statefulsets/scale statefulsets/status", "apps"),
+        verbs(
+            VIEW,
+            "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
+            "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
+            "apps",
+        ),
+        verbs(VIEW, "cronjobs cronjobs/status jobs jobs/status", "batch"),
         verbs(VIEW, "poddisruptionbudgets poddisruptionbudgets/status", "policy"),
         labels=[VIEW_LABEL],
     )

@@ -13,13 +13,15 @@ token of it that is not bound to a pilot's pod is worth nothing.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pilothouse.apiserver.authorization import MASTERS, NO_OPINION, Attributes, Decision
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import User
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.restriction.clusters import Pilots
-from pilothouse.apiserver.restriction.identity import Bound, Node, identify
+from pilothouse.apiserver.restriction.identity import Bound, Joining, Node, identify
 from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.restriction.node_claims import NodeClaims
 from pilothouse.apiserver.restriction.node_scope import NodeScope
@@ -52,7 +54,7 @@ class Restriction:
         identity = identify(user)
         if identity is None or MASTERS in user.groups:
             return False
-        return isinstance(identity, Node) or self._is_pilot(identity)
+        return isinstance(identity, Node) or (isinstance(identity, Bound) and self._is_pilot(identity))
 
     def decide(self, user: User, attributes: Attributes) -> Decision:
         identity = identify(user)
@@ -60,6 +62,8 @@ class Restriction:
             return NO_OPINION
         if isinstance(identity, Node):
             return self._node_scope.decide(identity.name, attributes)
+        if isinstance(identity, Joining):
+            return self._node_scope.decide_joining(identity.user, attributes)
         if not self._is_pilot(identity):
             return NO_OPINION
         pilot = self._pilots.find(identity.namespace, identity.pod)
@@ -72,14 +76,14 @@ class Restriction:
             return
         if isinstance(identity, Node):
             self._node_writes.check(identity.name, call, new, old)
-        elif self._is_pilot(identity):
+        elif isinstance(identity, Bound) and self._is_pilot(identity):
             self._pilot_writes.check(identity, call, new, old)
 
-    def check_token_request(self, call: Call) -> None:
-        """403 for a token that a node may not have."""
+    def check_token_request(self, call: Call, request: Any) -> None:
+        """403 for a token that a node may not have. ``request`` is the decoded body."""
         identity = identify(call.request.user)
         if isinstance(identity, Node) and MASTERS not in call.request.user.groups:
-            self._node_writes.check_token_request(identity.name, call)
+            self._node_writes.check_token_request(identity.name, call, request)
 
     def _is_pilot(self, identity: Bound) -> bool:
         """With a Pilot of its pod's name, or a pod that waits for one."""

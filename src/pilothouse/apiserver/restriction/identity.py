@@ -1,7 +1,8 @@
-"""Who is restricted: nodes, and whoever bears a token that is bound to a pod.
+"""Who is restricted: nodes, machines that want to become one, and whoever bears a token that is bound to a pod.
 
     identify(User("system:node:n1", groups=("system:nodes",)))      # Node("n1")
     identify(User("system:serviceaccount:t:db", extra={POD_NAME: ("db-0",)}))     # Bound("t", "db", "db-0")
+    identify(User("system:bootstrap:abcdef", groups=("system:bootstrappers",)))   # Joining("system:bootstrap:abcdef")
     identify(User("alice"))                                         # None
 
 A node has the name *and* the group. The name alone is a user like any other; the group alone, or with a name that no node can
@@ -18,7 +19,9 @@ from pilothouse.base.node_names import is_node_name
 
 NODES = "system:nodes"
 POD_NAME = "authentication.kubernetes.io/pod-name"
+BOOTSTRAPPERS = "system:bootstrappers"
 _NODE = "system:node:"
+_BOOTSTRAP = "system:bootstrap:"
 _ACCOUNT = "system:serviceaccount:"
 
 
@@ -26,6 +29,12 @@ class Node(msgspec.Struct, frozen=True):
     """A machine. Without a name it is nobody, and may do nothing."""
 
     name: str
+
+
+class Joining(msgspec.Struct, frozen=True):
+    """A machine with a bootstrap token."""
+
+    user: str
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -36,7 +45,7 @@ class Bound(msgspec.Struct, frozen=True):
     pod: str
 
 
-Identity = Node | Bound
+Identity = Node | Joining | Bound
 
 
 def identify(user: User) -> Identity | None:
@@ -44,6 +53,8 @@ def identify(user: User) -> Identity | None:
     if NODES in user.groups:
         name = user.name[len(_NODE) :] if user.name.startswith(_NODE) else ""
         return Node(name if is_node_name(name) else "")
+    if user.name.startswith(_BOOTSTRAP) and BOOTSTRAPPERS in user.groups:
+        return Joining(user.name)
     if user.extra and (pods := user.extra.get(POD_NAME)) and user.name.startswith(_ACCOUNT):
         namespace, _, account = user.name[len(_ACCOUNT) :].partition(":")
         return Bound(namespace, account, pods[0])

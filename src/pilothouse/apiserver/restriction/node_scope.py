@@ -28,7 +28,7 @@ from collections.abc import Callable
 import msgspec
 
 from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE
-from pilothouse.apiserver.authorization import Attributes, Decision
+from pilothouse.apiserver.authorization import NO_OPINION, Attributes, Decision
 from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.catalog import ROOT
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
@@ -69,6 +69,14 @@ class NodeScope:
             return decision
         rule = _RULES.get((asked.group, asked.resource, asked.subresource))
         return rule(self, node, asked) if rule is not None else _BEYOND
+
+    def decide_joining(self, user: str, asked: Attributes) -> Decision:
+        """What the bearer of a bootstrap token may not do, whatever its roles say: read requests of others."""
+        if (asked.group, asked.resource) != ("certificates.k8s.io", "certificatesigningrequests"):
+            return NO_OPINION
+        if asked.verb not in READS or self._requested_by(asked.name) == user:
+            return NO_OPINION
+        return denied("a bootstrap token reads the certificate requests that were made with it, by name")
 
     def _node(self, node: str, asked: Attributes) -> Decision:
         if asked.verb == "create":
@@ -152,10 +160,14 @@ class NodeScope:
             return _YES
         if asked.verb not in READS:
             return _NO_VERB
-        item = self._cache.get(REQUESTS, f"{ROOT}{REQUESTS}/{asked.name}") if asked.name else None
-        if item is not None and _request.decode(item.value).spec.username == f"system:node:{node}":
+        if self._requested_by(asked.name) == f"system:node:{node}":
             return _YES
         return denied("node: may see the certificate requests that it made itself, by name")
+
+    def _requested_by(self, name: str) -> str:
+        """Who made a certificate request; empty if there is none of that name."""
+        item = self._cache.get(REQUESTS, f"{ROOT}{REQUESTS}/{name}") if name else None
+        return "" if item is None else _request.decode(item.value).spec.username
 
     def _readable(self, node: str, asked: Attributes) -> Decision:
         return _YES if asked.verb in READS else _NO_VERB

@@ -14,9 +14,8 @@ Everything else is refused, whatever let it come this far.
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from pilothouse.apiserver import decoding
 from pilothouse.apiserver.authentication import AUDIENCE
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.restriction.bound_pods import BoundPods
@@ -76,13 +75,16 @@ class NodeWrites:
             case "", "nodes", "status":
                 if call.name != node:
                     _refuse(call, new, f"node '{node}' may write its own status only")
+                _check_node(node, call, new, old)
                 self._check_claims(node, call, new, old)
             case "", "pods", "status":
                 if old is None or (old.get("spec") or {}).get("nodeName") != node:
                     _refuse(call, new, f"node '{node}' may write the status of pods that run on it")
+                _check_metadata_kept(call, new, old)
                 if problem := self._claims.pod_problem(node, new, old):
                     _refuse(call, new, problem)
             case "", "persistentvolumeclaims", "status":
+                _check_metadata_kept(call, new, old)
                 _check_claim(call, new, old)
             case "", "persistentvolumes", "":
                 if wrong := self._volumes.check(node, new, old):
@@ -101,9 +103,8 @@ class NodeWrites:
         if problem := self._claims.problem(node, new, old, peer=request.peer, alone=request.claims_alone):
             _refuse(call, new, problem)
 
-    def check_token_request(self, node: str, call: Call) -> None:
+    def check_token_request(self, node: str, call: Call, request: Any) -> None:
         """403 unless the token is bound to a pod of the node that runs under the account."""
-        request = decoding.read(call.request, native=True).value
         spec = request.get("spec") if isinstance(request, dict) else None
         if not isinstance(spec, dict):
             spec = {}  # What is wrong with it is for the mint to say; as it stands it is bound to nothing.
@@ -139,6 +140,14 @@ def _check_node(node: str, call: Call, new: Object, old: Object | None) -> None:
     forbidden = sorted(filter(_is_reserved, changed))
     if forbidden:
         _refuse(call, new, f"metadata.labels: a node may not set or change {', '.join(forbidden)}")
+
+
+def _check_metadata_kept(call: Call, new: Object, old: Object | None) -> None:
+    """A write of a status can set labels too; a node could draw the traffic of a Service to a pod of its own."""
+    before = old["metadata"] if old is not None else {}
+    for field in ("labels", "annotations"):
+        if (new["metadata"].get(field) or None) != (before.get(field) or None):
+            _refuse(call, new, f"metadata.{field}: a node may not change it with the status")
 
 
 def _is_reserved(label: str) -> bool:

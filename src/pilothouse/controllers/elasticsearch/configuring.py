@@ -21,6 +21,7 @@ from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.asking import Pool, discovery_name, pools_of, roles_of, set_name
 from pilothouse.meta.versions import Version
 
+_HEAP_OF_NOTHING_SAID = 512
 _MEGABYTE = 1024 * 1024
 
 
@@ -54,8 +55,8 @@ def wanted_spec(cluster: Object, pool: Pool, *, version: str, initial: Sequence[
     if Version.parse(version).major < 7:
         settings[MINIMUM_MASTERS] = majority
     configuration: Tree = {"version": version, "settings": settings}
-    if heap := heap_megabytes(pool):
-        configuration["environment"] = {"ES_JAVA_OPTS": f"-Xms{heap}m -Xmx{heap}m"}
+    heap = heap_megabytes(pool)
+    configuration["environment"] = {"ES_JAVA_OPTS": f"-Xms{heap}m -Xmx{heap}m"}
     return {
         "application": "elasticsearch",
         "configuration": configuration,
@@ -93,12 +94,19 @@ def minimum_masters(cluster: Object, masters: int) -> int:
 
 
 def heap_megabytes(pool: Pool) -> int:
-    """The heap: what the pool says, else half of its memory limit; 0 leaves it to Elasticsearch."""
+    """The heap: what the pool says, else half of its memory limit, else half of its memory request, else 512 MiB.
+
+    Left to itself, Elasticsearch takes half of the machine, and touches all of it: two nodes on one machine would kill each other.
+    """
     said = pool.spec.get("heapSize")
     if said is not None:
         return max(1, parse_quantity(said).to_int() // _MEGABYTE)
-    limit = ((pool.spec.get("resources") or {}).get("limits") or {}).get("memory")
-    return max(1, parse_quantity(limit).to_int() // (2 * _MEGABYTE)) if limit else 0
+    resources = pool.spec.get("resources") or {}
+    memory = next(
+        (found for part in ("limits", "requests") if (found := (resources.get(part) or {}).get("memory"))),
+        None,
+    )
+    return max(1, parse_quantity(memory).to_int() // (2 * _MEGABYTE)) if memory else _HEAP_OF_NOTHING_SAID
 
 
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Tree:

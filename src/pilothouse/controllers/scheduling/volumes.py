@@ -11,11 +11,12 @@ is bound once the scheduler has written into it which node was chosen; until the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object
+from pilothouse.api.topologies import allows
 from pilothouse.controllers.scheduling.places import Place, claims_of
 from pilothouse.controllers.storage.matching import (
     NO_PROVISIONER,
@@ -97,12 +98,4 @@ class Volumes:
         storage_class = self._classes[claim.name]
         if storage_class is None or storage_class.get("provisioner") == NO_PROVISIONER:
             return False
-        topologies = storage_class.get("allowedTopologies") or ()
-        return not topologies or any(_within(one, node) for one in topologies)
-
-
-def _within(topology: Mapping[str, Any], node: Object) -> bool:
-    return all(
-        node.labels.get(one.get("key", "")) in (one.get("values") or ())
-        for one in topology.get("matchLabelExpressions") or ()
-    )
+        return allows(storage_class, node.labels)

@@ -1,8 +1,9 @@
-"""In which ranges those of all nodes lie, as the control plane says.
+"""In which ranges those of all nodes, and the addresses of services, lie, as the control plane says.
 
     cluster = ClusterRanges(api, clock)
     await cluster.refresh()
     cluster.known            # (IPv4Network("10.44.0.0/16"),); () at a Kubernetes, which does not say; None if not known yet
+    cluster.services         # (IPv4Network("127.96.0.0/16"),); () if not known, or not said
 
 Asked for now and then: an API server may be started anew with others. What was said stays until something else is.
 """
@@ -10,6 +11,7 @@ Asked for now and then: an API server may be started anew with others. What was 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from ipaddress import IPv4Network
 from typing import Final
 
@@ -37,24 +39,29 @@ class ClusterRanges:
         self._clock = clock
         self._asked = float("-inf")
         self.known: tuple[IPv4Network, ...] | None = None
+        self.services: tuple[IPv4Network, ...] = ()
 
     async def refresh(self) -> None:
         """Ask if it is time."""
         if self.known is not None and self._clock.now() - self._asked < INTERVAL:
             return
         try:
-            self.known = await self._told()
+            page = await self._told()
+            self.known, self.services = _networks(page.cluster_cidrs), _networks(page.service_cidrs)
         except (StatusError, TransportError, AccessError, ValueError) as problem:
             log.warning("where the ranges of nodes lie can't be asked: %s", problem)
         else:
             self._asked = self._clock.now()
 
-    async def _told(self) -> tuple[IPv4Network, ...]:
+    async def _told(self) -> NetworkPage:
         try:
             body = await self._api.fetch(NETWORK_PAGE, deadline=_PATIENCE)
         except StatusError as refusal:
             if refusal.code in (403, 404):
-                return ()  # A Kubernetes has no such page; its controllers give ranges to nodes.
+                return NetworkPage(())  # A Kubernetes has no such page; its controllers give ranges to nodes.
             raise
-        page = msgspec.json.decode(body, type=NetworkPage)
-        return tuple(IPv4Network(each) for each in page.cluster_cidrs)
+        return msgspec.json.decode(body, type=NetworkPage)
+
+
+def _networks(texts: Iterable[str]) -> tuple[IPv4Network, ...]:
+    return tuple(map(IPv4Network, texts))

@@ -10,8 +10,8 @@ is left behind by one. It takes CAP_NET_ADMIN; without it, the kernel's refusal 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -31,39 +31,41 @@ class _Route(msgspec.Struct):
     gateway: str = ""
 
 
+class Change(NamedTuple):
+    """One call of ``ip``, and the range it is about."""
+
+    network: str
+    words: tuple[str, ...]
+
+
+class RouteProblem(NamedTuple):
+    """A range that the tables don't have as planned, and why."""
+
+    network: str
+    message: str
+
+
 _routes = msgspec.json.Decoder(list[_Route])
 
 
 class IpRoute:
     """Routes of this network namespace."""
 
-    async def settle(self, plan: Plan) -> list[str]:
-        """Have the tables be as planned. Returns what could not be done, each as a sentence."""
+    async def settle(self, plan: Plan) -> list[RouteProblem]:
+        """Have the tables be as planned. Returns what could not be done."""
         try:
             routes = await self._listed("main")
             local = await self._listed("local")
         except IpFailed as problem:
             # Nothing to do, and nobody to do it: a machine without `ip` is fine on loopback.
-            return [str(problem)] if plan.routes or plan.local else []
-        problems: list[str] = []
-        for words in changes(plan, routes, local):
-            try:
-                await _ip(*words)
-            except IpFailed as problem:
-                problems.append(str(problem))
-        return problems
+            return [RouteProblem(each, str(problem)) for each in sorted({*plan.local, *plan.routes})]
+        return await _changed(changes(plan, routes, local))
 
-    async def add(self, plan: Plan) -> list[str]:
+    async def add(self, plan: Plan) -> list[RouteProblem]:
         """Have what is planned, and leave everything else as it is."""
-        problems: list[str] = []
-        for words in changes(plan, {}, {}):
-            try:
-                await _ip(*words)
-            except IpFailed as problem:
-                problems.append(str(problem))
-        return problems
+        return await _changed(changes(plan, {}, {}))
 
-    async def clear(self) -> list[str]:
+    async def clear(self) -> list[RouteProblem]:
         """Take out all that is ours."""
         return await self.settle(Plan())
 
@@ -73,19 +75,30 @@ class IpRoute:
         return {_network(route.dst): route.gateway for route in found}
 
 
-def changes(plan: Plan, routes: Mapping[str, str], local: Mapping[str, str]) -> list[tuple[str, ...]]:
+def changes(plan: Plan, routes: Mapping[str, str], local: Mapping[str, str]) -> list[Change]:
     """The calls of ``ip`` that lead from what there is to what is planned."""
-    words: list[tuple[str, ...]] = []
-    for network in sorted(local.keys() - plan.local):
-        words.append(("route", "del", "local", network, "dev", "lo", "table", "local", "proto", PROTOCOL))
+    made: list[Change] = []
+    here = ("dev", "lo", "table", "local", "proto", PROTOCOL)
+    for network in sorted(local.keys() - plan.local - plan.left):
+        made.append(Change(network, ("route", "del", "local", network, *here)))
     for network in sorted(routes.keys() - plan.routes.keys()):
-        words.append(("route", "del", network, "proto", PROTOCOL))
+        made.append(Change(network, ("route", "del", network, "proto", PROTOCOL)))
     for network in sorted(plan.local - local.keys()):
-        words.append(("route", "replace", "local", network, "dev", "lo", "table", "local", "proto", PROTOCOL))
+        made.append(Change(network, ("route", "replace", "local", network, *here)))
     for network, via in sorted(plan.routes.items()):
         if routes.get(network) != via:
-            words.append(("route", "replace", network, "via", via, "proto", PROTOCOL))
-    return words
+            made.append(Change(network, ("route", "replace", network, "via", via, "proto", PROTOCOL)))
+    return made
+
+
+async def _changed(made: Iterable[Change]) -> list[RouteProblem]:
+    problems: list[RouteProblem] = []
+    for network, words in made:
+        try:
+            await _ip(*words)
+        except IpFailed as problem:
+            problems.append(RouteProblem(network, str(problem)))
+    return problems
 
 
 def _network(text: str) -> str:

@@ -11,10 +11,14 @@ A file that can't be read stops the agent rather than having it give out address
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from pilothouse.pki.files import write_private
+
+LEDGER: Final = "addresses.json"
+"""The file's name in the node's data folder."""
 
 
 class BadLedger(Exception):

@@ -8,16 +8,17 @@
 What is not known is not undone: as long as a cache has not been filled, the files, routes and listening places of before stay. The
 kernel's routes and a pod's files outlive the agent; the forwarding of services does not, and begins again with the next.
 
-Everything that is wrong is in ``problems``, for people; what keeps pods of other machines from being reached is the Node's condition
-``NetworkUnavailable``.
+Everything that is wrong is in ``problems``, for people; what keeps this node's own range from answering is the Node's condition
+``NetworkUnavailable``. What other nodes claim never is: each could keep pods from all others, and so draw them to itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from random import Random
 from typing import Final
 from urllib.parse import urlsplit
@@ -33,16 +34,18 @@ from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
 from pilothouse.node.addresses.cluster_ranges import ClusterRanges
 from pilothouse.node.addresses.host_ports import conflict, occupied, ports_of
-from pilothouse.node.addresses.iproute import IpRoute
-from pilothouse.node.addresses.ledger import Entry, Ledger
+from pilothouse.node.addresses.iproute import IpRoute, RouteProblem
+from pilothouse.node.addresses.ledger import LEDGER, Entry, Ledger
 from pilothouse.node.addresses.names import HEADLESS, names_of
 from pilothouse.node.addresses.pod_files import PodFiles
 from pilothouse.node.addresses.ranges import LoopbackBlock, answers, is_ipv4, next_free, pod_range
 from pilothouse.node.addresses.routes import Plan, internal_address, planned
 from pilothouse.node.parts import AddressNotReady
-from pilothouse.node.services.backends import backends, reachable, unserved
+from pilothouse.node.services.backends import At, backends, misplaced, reachable, service_places, unserved
 from pilothouse.node.services.budget import Budget
+from pilothouse.node.services.listening_sockets import listening_sockets, users_at
 from pilothouse.node.services.proxy import Proxy
+from pilothouse.node.services.socket_store import SocketStore
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.telling import Events
 from pilothouse.runtime.telling import Teller
@@ -50,7 +53,6 @@ from pilothouse.supervise.launching import Mount
 
 COMPONENT: Final = "kube-proxy"
 """By whom events are told: people look for this name."""
-LEDGER: Final = "addresses.json"
 AGAIN: Final = 10.0
 """Seconds after which routes and places that could not be had are looked at again, whether or not anything changed."""
 TOGETHER: Final = 0.05
@@ -74,8 +76,9 @@ class Network:
         *,
         block: LoopbackBlock | None,
         ledger: Ledger,
+        store: SocketStore | None = None,
     ) -> None:
-        """``block`` holds the network on loopback; None for a range of the node's own."""
+        """``block`` holds the network on loopback; None for a range of the node's own. ``store`` keeps services' places over agents."""
         self._settings = settings
         self._network = network
         self._block = block
@@ -83,7 +86,7 @@ class Network:
         self._files = PodFiles(settings.pods)
         self._ip = IpRoute()
         self._cluster = ClusterRanges(api, clock)
-        self._proxy = Proxy(clock, rng, Budget.of_this_process())
+        self._proxy = Proxy(clock, rng, Budget.of_this_process(), store)
         self._events = Events(api, Teller(component=COMPONENT, host=settings.name), clock)
         self._informers = Informers(api, rng, clock)
         self._services = self._informers.get(Service)
@@ -95,13 +98,17 @@ class Network:
         self._changed = asyncio.Event()
         self._plan = Plan()
         self._settled_plan: Plan | None = None
-        self._route_problems: list[str] = []
+        self._route_problems: list[RouteProblem] = []
         self._unserved: list[tuple[Object, str]] = []
+        self._occupied: dict[tuple[str, str], tuple[Object, str]] = {}
+        """Services that somebody else answers for on this machine, by namespace and name, each with a sentence about it."""
         self._settle_problem = ""
         self._told: set[str] = set()
 
     @classmethod
-    def open(cls, settings: NodeSettings, api: Api, clock: Clock, rng: Random) -> Network:
+    def open(
+        cls, settings: NodeSettings, api: Api, clock: Clock, rng: Random, store: SocketStore | None = None
+    ) -> Network:
         """Raises ``BadRange``, ``BadLedger`` or ``NoBlock``."""
         ledger = Ledger.read(settings.data / LEDGER)
         for uid in tuple(ledger.entries):
@@ -113,7 +120,7 @@ class Network:
         else:
             block = LoopbackBlock.claim(preferred=ledger.network, data=settings.data)
             network = block.network
-        return cls(settings, api, network, clock, rng, block=block, ledger=ledger)
+        return cls(settings, api, network, clock, rng, block=block, ledger=ledger, store=store)
 
     # What pods have
 
@@ -171,7 +178,7 @@ class Network:
         self._settled_plan = None
         await self._route()
         if not answers(address):
-            why = "; ".join(self._route_problems) or f"{address} is no address of this machine"
+            why = "; ".join(self._own_route_problems()) or f"{address} is no address of this machine"
             raise AddressNotReady("NoAddress", why)
 
     async def _names_known(self) -> None:
@@ -202,13 +209,19 @@ class Network:
 
     def condition(self) -> Mapping[str, str]:
         """The Node's condition ``NetworkUnavailable``, without times."""
-        wrong = [*self._plan.problems, *self._route_problems]
+        wrong = [*self._plan.problems, *self._own_route_problems()]
         return {
             "type": "NetworkUnavailable",
             "status": "True" if wrong else "False",
             "reason": "NoRoutes" if wrong else "RoutesCreated",
             "message": "; ".join(wrong) if wrong else f"pods have addresses of {self._network}",
         }
+
+    def _own_route_problems(self) -> list[str]:
+        """Why what should answer here does not. Routes to other machines are as those say, and no matter of this one."""
+        return list(
+            dict.fromkeys(each.message for each in self._route_problems if each.network in self._plan.local)
+        )
 
     # How it follows the API
 
@@ -248,9 +261,10 @@ class Network:
             self._block.close()
 
     async def _settle(self) -> None:
-        await self._name()
         await self._route()
         await self._serve()
+        # Last: no name is to lead to a place that somebody else has.
+        await self._name()
         self._tell()
 
     def _tell(self) -> None:
@@ -260,30 +274,40 @@ class Network:
             if problem not in self._told:
                 log.warning("%s", problem)
                 if about is not None:
-                    self._events.tell(about, "NotForwarded", problem, warning=True)
+                    reason = "NotRouted" if about.kind == Node.kind else "NotForwarded"
+                    self._events.tell(about, reason, problem, warning=True)
         self._told = set(complaints)
 
     def _complaints(self) -> Iterator[tuple[str, Object | None]]:
         """Each problem as a sentence, and whom it concerns."""
-        for problem in (*self._plan.problems, *self._route_problems, *self._plan.refused):
+        for problem in (*self._plan.problems, *self._own_route_problems()):
             yield problem, None
+        for each in self._plan.warnings:
+            yield each.message, self._nodes.cache.get("", each.node)
+        for network, problem in self._route_problems:
+            if network not in self._plan.local:
+                yield problem, self._nodes.cache.get("", self._plan.owners.get(network, ""))
         if self._settle_problem:
             yield self._settle_problem, None
         pods = {pod.key: pod for pod in self._pods.values()}
-        for owner, message in self._proxy.problems.values():
+        for owner, message, _ in self._proxy.problems.values():
             place = (owner.namespace, owner.name)
             yield message, self._services.cache.get(*place) if owner.kind == "Service" else pods.get(place)
-        for service, message in self._unserved:
+        for service, message in (*self._unserved, *self._misplaced(), *self._occupied.values()):
             yield message, service
-        for each in (self._services, self._slices, self._nodes):
-            if each.problem:
-                yield f"names, services and routes may be behind: {each.noun.resource}: {each.problem}", None
+        for informer in (self._services, self._slices, self._nodes):
+            if informer.problem:
+                yield (
+                    f"names, services and routes may be behind: {informer.noun.resource}: {informer.problem}",
+                    None,
+                )
 
     async def _name(self) -> None:
         """Have every pod's hosts file say what is known."""
         if not _filled(self._services, self._slices):
             return
-        if self._files.know(names_of(self._services.cache.list(), self._reachable_slices())):
+        named = [one for one in self._forwarded() if one.key not in self._occupied]
+        if self._files.know(names_of(named, self._reachable_slices())):
             self._behind |= self._pods.keys()
         while self._behind:
             uid = self._behind.pop()
@@ -305,7 +329,7 @@ class Network:
             self._plan = Plan(local=frozenset({str(own)}))
             self._route_problems = await self._ip.add(self._plan)
             return
-        addresses = {str(one.spec.get("clusterIP") or "") for one in self._services.cache.list()}
+        addresses = {str(one.spec.get("clusterIP") or "") for one in self._forwarded()}
         plan = planned(
             self._nodes.cache.list(),
             me=self._settings.name,
@@ -324,7 +348,7 @@ class Network:
     async def _serve(self) -> None:
         if not _filled(self._services, self._slices):
             return
-        services = self._services.cache.list()
+        services = self._forwarded()
         addresses = list(dict.fromkeys((self._settings.address, "127.0.0.1")))
         table = backends(
             services,
@@ -335,6 +359,37 @@ class Network:
         )
         await self._proxy.settle(table)
         self._unserved = unserved(services)
+        self._occupied = await self._occupied_services(services)
+
+    def _forwarded(self) -> list[Object]:
+        """Services with addresses that a service can have, and those without any."""
+        wrong = {service.key for service, _ in self._misplaced()}
+        return [one for one in self._services.cache.list() if one.key not in wrong]
+
+    def _misplaced(self) -> list[tuple[Object, str]]:
+        own = (self._settings.address, "127.0.0.1")
+        return misplaced(
+            self._services.cache.list(),
+            ranges=self._cluster.services,
+            taken=(self._network, *(IPv4Network(IPv4Address(each)) for each in own if is_ipv4(each))),
+        )
+
+    async def _occupied_services(
+        self, services: Sequence[Object]
+    ) -> dict[tuple[str, str], tuple[Object, str]]:
+        """Those that a program of another user answers for, on one of their ports. Root's are not meant, nor this user's: another
+        agent does the same as this one."""
+        ours, in_use = self._proxy.listening, self._proxy.in_use
+        places = {at: one for one in services for at in service_places(one) if at not in ours}
+        if not places:
+            return {}
+        sockets = await asyncio.to_thread(listening_sockets)
+        trusted = {0, os.geteuid()}
+        return {
+            service.key: (service, _occupied(service, at))
+            for at, service in places.items()
+            if not (users := users_at(*at, sockets)) <= trusted or (not users and at in in_use)
+        }
 
     def _reachable_slices(self) -> list[Object]:
         elsewhere = {
@@ -343,6 +398,14 @@ class Network:
             if node.name != self._settings.name and internal_address(node) != self._settings.address
         }
         return reachable(self._slices.cache.list(), elsewhere=elsewhere)
+
+
+def _occupied(service: Object, at: At) -> str:
+    return (
+        f"service {service.namespace}/{service.name}: a program of another user has {at.address}:{at.port}, or that port of all "
+        f"addresses (0.0.0.0), so the name is left out of pods' /etc/hosts; end that program, have it listen on its pod's address, "
+        f"or give the service another port"
+    )
 
 
 def _filled(*informers: Informer) -> bool:

@@ -57,7 +57,11 @@ class PodFiles:
         """Have both files, with what is known."""
         hosts = self.hosts(pod.uid)
         hosts.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(hosts, _FLAGS | os.O_CREAT, 0o644))
+        file = os.open(hosts, _FLAGS | os.O_CREAT, 0o644)
+        try:
+            os.fchmod(file, 0o644)  # Whatever the umask: a pod's users are others than the agent's.
+        finally:
+            os.close(file)
         if self._names is not None or not hosts.stat().st_size:
             self.revise(pod, address)
         text = resolver_text(pod, _text(self._etc / RESOLVER))
@@ -66,6 +70,7 @@ class PodFiles:
         content = text.encode()
         file = os.open(resolver, _FLAGS | os.O_CREAT, 0o644)
         try:
+            os.fchmod(file, 0o644)
             if os.pread(file, len(content) + 1, 0) != content:
                 os.ftruncate(file, 0)
                 os.pwrite(file, content, 0)

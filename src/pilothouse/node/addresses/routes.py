@@ -3,15 +3,17 @@
     plan = planned(nodes, me="m1", address="10.0.0.1", own=IPv4Network("10.44.1.0/24"), cluster=[IPv4Network("10.44.0.0/16")])
     plan.routes        # {"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}
     plan.local         # {"10.44.1.0/24"}: all of it answers here
-    plan.problem       # "" or what keeps pods of other machines from being reached
+    plan.problem       # "" or what is wrong with this node's own range
+    plan.warnings      # (NodeWarning("m4", "node m4 has the range 10.44.4.0/24 and no InternalIP to route it to"),)
 
 A node says its range in ``spec.podCIDRs`` and where it is reached in ``status.addresses`` (InternalIP). A range is routed whether or not its
-node is well: whether packets arrive is not for us to judge. Nodes at our own address share our machine, and need no route.
+node is well: whether packets arrive is not for us to judge. Nodes at our own address share our machine, and need no route: each of them
+has its own range answer there, and what a Node says of its address is not enough to have a range answer here.
 A range that overlaps one that is routed already, or our own, is left out and told: of two nodes, the older one counts.
 
 Other nodes are not trusted with the routes of this machine. A range that no node can have (``api.kubernetes.node_claims``), that lies outside of
-the cluster's ranges, or that holds the address of a node, of a service or of the API server, is refused, whatever the API server took. That is logged, and no problem of this node: one
-bad Node must not keep all others from taking pods.
+the cluster's ranges, or that holds the address of a node, of a service or of the API server, is refused, whatever the API server took. That is a warning
+about that Node, and no problem of this one: whatever a Node says, it must not keep all others from taking pods.
 """
 
 from __future__ import annotations
@@ -19,9 +21,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, ip_address
+from typing import Final, NamedTuple
 
 from pilothouse.api.kubernetes.node_claims import PodRangeError, parse_pod_range
 from pilothouse.api.objects import Object
+
+_MOST_NAMED: Final = 5
+
+
+class NodeWarning(NamedTuple):
+    """What is wrong with a node, which is no reason for this one to take no pods."""
+
+    node: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -32,9 +44,14 @@ class Plan:
     """Ranges of other machines, and the address each is behind."""
     local: frozenset[str] = frozenset()
     """Ranges and addresses that answer here."""
+    left: frozenset[str] = frozenset()
+    """Ranges of nodes that say they share this machine: what answers here for them is theirs to make and to take away."""
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """Whose the routed ranges are."""
     problems: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    """Ranges that other nodes can't have, and why."""
+    """What is wrong with this node, by its own account."""
+    warnings: tuple[NodeWarning, ...] = ()
+    """What others claim and can't have, or what follows from it."""
 
     @property
     def problem(self) -> str:
@@ -68,8 +85,10 @@ def planned(
     if own is not None:
         local.add(str(own))
         settled.append((own, me))
+    left: set[str] = set()
+    owners: dict[str, str] = {}
     strangers: list[str] = []
-    refused: list[str] = []
+    warnings: list[NodeWarning] = []
     for node in sorted(nodes, key=lambda one: (one.created, one.name)):
         if node.name == me:
             told = list(ranges_of(node))
@@ -84,37 +103,48 @@ def planned(
         for network in ranges_of(node):
             why = _why_refused(network, protected, cluster)
             if why:
-                refused.append(f"the range {network} of node {node.name} is not routed: {why}")
+                warnings.append(
+                    NodeWarning(node.name, f"the range {network} of node {node.name} is not routed: {why}")
+                )
             else:
                 sound.append(network)
         if where == address:
-            local |= set(map(str, sound))
+            left |= set(map(str, sound))
             continue
         if own is None and where and not IPv4Address(where).is_loopback:
             strangers.append(node.name)
         for network in sound:
             other = next((name for known, name in settled if known.overlaps(network)), None)
+            wrong = f"node {node.name} has the range {network}"
             if other is not None:
-                problems.append(
-                    f"node {node.name} has the range {network}, which overlaps that of node {other}; "
-                    f"give each node a --pod-cidr of its own"
-                )
+                wrong += f", which overlaps that of node {other}; give each node a --pod-cidr of its own"
             elif not where:
-                problems.append(f"node {node.name} has the range {network} and no InternalIP to route it to")
+                wrong += " and no InternalIP to route it to"
             elif IPv4Address(where).is_loopback:
-                problems.append(
-                    f"node {node.name} has the range {network} and says it is at {where}, where no other machine reaches it; "
-                    f"start it with --node-ip"
+                wrong += (
+                    f" and says it is at {where}, where no other machine reaches it; start it with --node-ip"
                 )
             else:
                 settled.append((network, node.name))
                 routes[str(network)] = where
+                owners[str(network)] = node.name
+                continue
+            warnings.append(NodeWarning(node.name, wrong))
     if strangers:
-        problems.append(
-            f"pods here have loopback addresses, which other machines ({', '.join(strangers)}) can't reach; "
-            f"start this node with --pod-cidr"
+        # A warning too: that there are other machines is what others say.
+        unreached = (
+            f"pods here have loopback addresses, which other machines ({', '.join(strangers[:_MOST_NAMED])}"
+            f"{', …' if strangers[_MOST_NAMED:] else ''}) can't reach; start this node with --pod-cidr"
         )
-    return Plan(routes, frozenset(local), tuple(problems), tuple(refused))
+        warnings.append(NodeWarning(me, unreached))
+    return Plan(
+        routes,
+        frozenset(local),
+        left=frozenset(left - local),
+        owners=owners,
+        problems=tuple(problems),
+        warnings=tuple(warnings),
+    )
 
 
 def _why_refused(network: IPv4Network, protected: Mapping[str, str], cluster: Sequence[IPv4Network]) -> str:

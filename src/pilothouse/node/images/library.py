@@ -138,7 +138,10 @@ class Library:
         with self.turn():
             self._sweep()
             incoming = self._folder / "incoming" / new_uid()
-            incoming.mkdir(parents=True, mode=0o755)
+            incoming.mkdir(parents=True)
+            incoming.chmod(
+                0o755
+            )  # Whatever the umask: it is the image's top, and pods' users are others than ours.
             try:
                 unpacked, said = fill(incoming)
                 manifest = settled(said, wanted, has_bin=(incoming / "bin").is_dir())

@@ -5,4 +5,6 @@ budget      how many places are listened at, and whose
 balancing   which endpoint a connection gets
 forwarding  bytes from one connection to the other
 proxy       listens where ``backends`` says, and nowhere else
+socket_store  keeps them open while an agent is started again
+listening_sockets  who else listens on this machine
 """

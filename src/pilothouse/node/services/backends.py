@@ -7,12 +7,14 @@ A service's own address leads to its endpoints, its node ports do so at the node
 pod. Endpoints are those that are ready; when none is, those that are about to go and still serve. A policy ``Local`` keeps to
 the endpoints on this node. What has no endpoint is not in the table: nobody listens there, and who calls is refused at once.
 
-TCP is forwarded. Ports of other protocols are told by ``unserved``.
+TCP is forwarded. Ports of other protocols are told by ``unserved``, and services with addresses that none can have by ``misplaced``:
+the agent listens as root, perhaps, and does not do so wherever a Service says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from typing import Any, Final, NamedTuple
 
 from pilothouse.api.objects import Object
@@ -99,6 +101,17 @@ def _reachable(slice: Object, elsewhere: Container[str]) -> Object:
     return slice if len(left) == len(endpoints) else Object.of({**slice.tree, "endpoints": left})
 
 
+def service_places(service: Object) -> list[At]:
+    """A service's own address with each of its ports."""
+    if not _has_address(service):
+        return []
+    return [
+        At(service.spec["clusterIP"], int(port["port"]))
+        for port in service.spec.get("ports") or ()
+        if port.get("protocol", "TCP") == "TCP"
+    ]
+
+
 def unserved(services: Iterable[Object]) -> list[tuple[Object, str]]:
     """Services with ports that are not forwarded here, each with a sentence about one."""
     return [
@@ -111,6 +124,33 @@ def unserved(services: Iterable[Object]) -> list[tuple[Object, str]]:
         for port in service.spec.get("ports") or ()
         if port.get("protocol", "TCP") != "TCP"
     ]
+
+
+def misplaced(
+    services: Iterable[Object], *, ranges: Collection[IPv4Network], taken: Collection[IPv4Network]
+) -> list[tuple[Object, str]]:
+    """Services at whose address nobody is to listen, each with a sentence about it. ``ranges`` are those of services, any if there
+    are none; ``taken`` is what belongs to the node and its pods."""
+    found = []
+    for service in services:
+        if _has_address(service) and (why := _why_misplaced(service.spec["clusterIP"], ranges, taken)):
+            found.append((service, f"service {service.namespace}/{service.name} is not forwarded: {why}"))
+    return found
+
+
+def _why_misplaced(text: str, ranges: Collection[IPv4Network], taken: Collection[IPv4Network]) -> str:
+    try:
+        # The system would read more than this as an address of IPv4, such as ::ffff:127.0.0.1.
+        address = IPv4Address(text)
+    except AddressValueError:
+        return f"its address, {text[:80]!r}, is none of IPv4"
+    if ranges and not any(address in each for each in ranges):
+        return f"its address, {text}, is not in the range of services, {', '.join(map(str, ranges))}"
+    if address.is_unspecified or address.is_multicast or address.is_reserved or address.is_link_local:
+        return f"its address, {text}, is none that a service can have"
+    if any(address in each for each in taken):
+        return f"its address, {text}, belongs to the node"
+    return ""
 
 
 def _has_address(service: Object) -> bool:

@@ -28,6 +28,7 @@ from pilothouse.node.services.backends import At, Backend, Owner
 from pilothouse.node.services.balancing import Balance
 from pilothouse.node.services.budget import Budget, within_budget
 from pilothouse.node.services.forwarding import Incoming, Side, reset
+from pilothouse.node.services.socket_store import SocketStore
 
 CONNECTING: Final = 5.0
 """Seconds for an endpoint to answer, before the next is tried."""
@@ -41,13 +42,18 @@ class Problem(NamedTuple):
 
     owner: Owner
     message: str
+    in_use: bool = False
+    """Whether another program has it."""
 
 
 class Proxy:
     """The listening places of one node."""
 
-    def __init__(self, clock: Clock, rng: Random, budget: Budget) -> None:
+    def __init__(self, clock: Clock, rng: Random, budget: Budget, store: SocketStore | None = None) -> None:
+        """``store`` keeps listening sockets for the next agent; those of the one before are taken from it."""
         self._budget = budget
+        self._store = store
+        self._inherited = store.take() if store is not None else {}
         self._balance = Balance(clock, rng)
         self._table: dict[At, Backend] = {}
         self._servers: dict[At, asyncio.Server] = {}
@@ -68,12 +74,18 @@ class Proxy:
         """Open at this time."""
         return len(self._live)
 
+    @property
+    def in_use(self) -> frozenset[At]:
+        """What another program has."""
+        return frozenset(at for at, problem in self.problems.items() if problem.in_use)
+
     async def settle(self, table: Mapping[At, Backend]) -> None:
         """Listen at the places of this table and no others."""
         self._table = dict(table)
         served = within_budget(table, self._budget.listeners, self._servers.keys())
+        before = dict(self._servers)
         for at in self._servers.keys() - served:
-            self._servers.pop(at).close()
+            _end(self._servers.pop(at))
         for at in self.problems.keys() - table.keys():
             del self.problems[at]
         for at, backend in table.items():
@@ -81,10 +93,20 @@ class Proxy:
                 self.problems[at] = Problem(backend.owner, self._beyond(backend.owner))
             elif at not in self._servers:
                 await self._listen(at, backend)
+        unwanted = tuple(self._inherited.values())
+        self._inherited.clear()
+        for each in unwanted:
+            each.shutdown(socket.SHUT_RD)
+            each.close()
+        if self._store is not None and (unwanted or self._servers != before):
+            self._store.keep(each.fileno() for server in self._servers.values() for each in server.sockets)
 
     async def close(self) -> None:
-        """Listen nowhere, and end what is open."""
-        await self.settle({})
+        """Listen nowhere, and end what is open. What is in the store stays there, for the next agent."""
+        self._table = {}
+        self.problems.clear()
+        while self._servers:
+            self._servers.popitem()[1].close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -96,14 +118,14 @@ class Proxy:
             server = await self._server(at, backend.owner.namespace)
         except OSError as problem:
             said = f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
-            self.problems[at] = Problem(backend.owner, said)
+            self.problems[at] = Problem(backend.owner, said, problem.errno == errno.EADDRINUSE)
             return
         self.problems.pop(at, None)
         self._servers[at] = server
 
     async def _server(self, at: At, namespace: str) -> asyncio.Server:
         """Raises ``OSError`` if the place can't be had."""
-        listening = _bound(at)
+        listening = self._inherited.pop(at, None) or _bound(at)
         try:
             return await asyncio.get_running_loop().create_server(
                 lambda: Incoming(
@@ -157,6 +179,13 @@ class Proxy:
             self._balance.settled(backend, client, endpoint)
             return side
         raise ConnectionRefusedError(f"no endpoint of {at} answers")
+
+
+def _end(server: asyncio.Server) -> None:
+    """Listen no longer, in the copy of a store either: until that is gone, who connects there would wait."""
+    for each in server.sockets:
+        each.shutdown(socket.SHUT_RD)
+    server.close()
 
 
 def _bound(at: At) -> socket.socket:

@@ -39,6 +39,8 @@ HEARTBEAT_SECONDS = 30.0
 SHUTDOWN_SECONDS = 2.0
 BACKLOG = 128
 LONGEST_MESSAGE = 4 * 1024 * 1024
+MAX_LINE = 256 * 1024
+"""Bytes of a request's first line, in which the arguments of a program come: what an API server takes, each character as an escape."""
 TEXT = "text/plain; charset=utf-8"
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 SPDY = "SPDY/3.1"
@@ -67,7 +69,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: Rooms) -> AsyncIterator[None]:
+async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: Rooms) -> AsyncIterator[Listener]:
     """Answer whoever knocks, within the context."""
     known: list[Listener] = []
 
@@ -80,13 +82,14 @@ async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: Rooms) -> Asy
         access_log=None,
         handler_cancellation=True,
         shutdown_timeout=SHUTDOWN_SECONDS,
+        max_line_size=MAX_LINE,
     )
     await runner.setup()
     assert runner.server is not None
     try:
         async with Listener(door, tls, runner.server) as listener:
             known.append(listener)
-            yield
+            yield listener
     finally:
         await runner.cleanup()
 

@@ -9,7 +9,6 @@ keeper of ours made is mounted by it; another one of the kinds ``local`` and ``h
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.local_volumes import NODE, PROVISIONED_BY
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.api.objects import Object
@@ -29,6 +29,7 @@ from pilothouse.node.volumes.throttles import ThrottleError, throttle
 from pilothouse.supervise.limiting import Throttle
 
 _FAILED: Final = "FailedMount"
+_GIVING: Final = 4
 
 
 class InUse(msgspec.Struct, frozen=True):
@@ -57,6 +58,8 @@ class Claims:
         self._tiers = tiers
         self._root = root
         self._used: dict[str, dict[str, InUse]] = {}
+        self.giving = DaemonThreads("fsGroup", _GIVING)
+        """Where the files of volumes are given to groups, which takes as long as there are files."""
 
     def grew(self, volume: str, capacity: str) -> None:
         """A volume has become larger."""
@@ -92,7 +95,7 @@ class Claims:
         if self._root and (group := ownership.group_of(pod)) is not None and not read_only:
             policy = (pod.spec.get("securityContext") or {}).get("fsGroupChangePolicy")
             once = policy == "OnRootMismatch"
-            await asyncio.to_thread(ownership.give, path, group, only_on_mismatch=once)
+            await self.giving.run(lambda: ownership.give(path, group, only_on_mismatch=once))
         capacity = str(volume.at("spec", "capacity", "storage", default=""))
         throttle = await self._throttle(volume, path, keeper)
         used = InUse(volume.name, pod.namespace, name, path, keeper, capacity, throttle)

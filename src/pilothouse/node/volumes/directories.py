@@ -28,9 +28,14 @@ class Directories:
 
     async def bring(self, folder: Path) -> Path:
         inner = folder / self.inner
+        try:
+            set_mode(folder, 0o700, own=True)
+        except FileNotFoundError:
+            raise KeepingError(f"{inner}, where its files were, is gone from this node") from None
+        except OSError as problem:
+            raise KeepingError(f"{folder}: {problem.strerror}") from None
         if inner.is_symlink() or not inner.is_dir():
             raise KeepingError(f"{inner}, where its files were, is gone from this node")
-        set_mode(folder, 0o700)
         return inner
 
     async def grow(self, folder: Path, size: int) -> None:
@@ -45,6 +50,6 @@ class Directories:
 
 def _make(inner: Path) -> None:
     # Closed to all others on the machine: a pod's files belong to real users there, and may be set-user-id.
-    make_directory(inner.parent, 0o700)
+    make_directory(inner.parent, 0o700, own=True)
     # Whoever runs in the pod may write, as in an emptyDir; what is in it is for those alone who have it mounted.
     make_directory(inner, 0o777)

@@ -40,7 +40,12 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 def checked(source: Tree, volume: str, private: PrivateFolders) -> Path:
     """The path, if it is of the type that is asked for. Raises VolumeNotReady."""
     path, kind = Path(source["path"]), source.get("type") or ""
-    if private.hold(path):
+    try:
+        held = private.hold(path)
+    except OSError as problem:
+        # A link on the way was exchanged while it was read.
+        raise _failed(volume, f"{problem.filename or path}: {problem.strerror}") from None
+    if held:
         raise VolumeNotReady(
             "FailedMount",
             f'volume "{volume}": {path} is in a folder of the node itself, which no pod sees; name another path',

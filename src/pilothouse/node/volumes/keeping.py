@@ -17,6 +17,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from pilothouse.node.directory_handles import open_directory
+
 _RECORD: Final = "volume.json"
 
 
@@ -74,8 +76,14 @@ class Keeper(Protocol):
 
 
 def read_record(folder: Path) -> Record | None:
-    """None if the volume is not whole, or not there."""
+    """None if the volume is not whole, or not there. What another user has put there is no volume. Raises KeepingError."""
     try:
+        with open_directory(folder) as handle:
+            owner = os.fstat(handle).st_uid
+        if owner != os.geteuid():
+            raise KeepingError(
+                f"{folder} was made by user {owner}, not by the node: remove it", elsewhere=True
+            )
         return msgspec.json.decode((folder / _RECORD).read_bytes(), type=Record)
     except FileNotFoundError:
         return None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from pilothouse.aio.commands import CommandError, available, run
-from pilothouse.node.directory_handles import set_mode
+from pilothouse.node.directory_handles import make_directory, set_mode
 from pilothouse.node.volumes.filesystems import KNOWN, FilesystemError, chosen
 from pilothouse.node.volumes.keeping import KeepingError, amount_text, free_bytes
 from pilothouse.node.volumes.machine import at, mounts, unmount
@@ -96,7 +96,7 @@ class Loops:
 
     async def _mounted_now(self, folder: Path) -> Path:
         target = folder / self.inner
-        set_mode(folder, 0o700)
+        set_mode(folder, 0o700, own=True)
         if at(mounts(), target) is not None:
             return target
         target.mkdir(exist_ok=True)
@@ -152,7 +152,7 @@ class Loops:
 
 
 def _made(inner: Path) -> None:
-    inner.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(inner.parent, 0o700, own=True)
     inner.mkdir(exist_ok=True)
 
 

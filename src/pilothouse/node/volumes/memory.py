@@ -69,7 +69,7 @@ class Memory:
         with self._turn:
             self._made()
             folder = self._top / pod_uid
-            folder.mkdir(exist_ok=True, mode=0o755)
+            folder.mkdir(exist_ok=True, mode=0o700)
         return folder
 
     def sized(self, pod_uid: str, name: str, size: int | None) -> Path:
@@ -85,10 +85,11 @@ class Memory:
     def release(self, pod_uid: str) -> None:
         """Let go of all that a pod has in memory; with the last pod, of the memory itself."""
         self._secrets.pop(pod_uid, None)
+        if not self._mounts and not is_own(self._top):
+            return
+        # Not in turn: a pod's emptyDir may have any number of files, and others wait for theirs.
+        remove(self._top / pod_uid)
         with self._turn:
-            if not self._mounts and not is_own(self._top):
-                return
-            remove(self._top / pod_uid)
             if self._top.exists() and not any(self._top.iterdir()):
                 remove(self._top)
 
@@ -96,9 +97,9 @@ class Memory:
         if not self._mounts:
             self._make_own()
             return
-        self._top.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self._top.mkdir(parents=True, exist_ok=True, mode=0o700)
         if at(mounts(), self._top) is None:
-            mount("tmpfs", self._top, "tmpfs", NO_SUID | NO_DEVICES, "mode=755")
+            mount("tmpfs", self._top, "tmpfs", NO_SUID | NO_DEVICES, "mode=700")
 
     def _make_own(self) -> None:
         """A folder beside those of other users."""

@@ -7,6 +7,7 @@ process of the pod is the agent's user, whose the volumes are anyway.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -15,9 +16,12 @@ from typing import Any, Final
 
 from pilothouse.api.objects import Object
 from pilothouse.node.directory_handles import ANY, change_mode, change_owner, open_directory, walk
+from pilothouse.node.walk_limits import Meter, WalkLimit, WalkTooLong
 
 _FILE: Final = 0o660
 _FOLDER: Final = 0o2770
+_GIVEN: Final = WalkLimit(depth=4096, entries=10_000_000)
+"""Beyond this the files are moved about so as to keep us busy."""
 
 
 def group_of(pod: Object) -> int | None:
@@ -41,15 +45,22 @@ def _user(container: Mapping[str, Any], context: Mapping[str, Any]) -> int | Non
 
 
 def give(volume: Path, group: int, *, only_on_mismatch: bool = False) -> None:
-    """Have a volume's files belong to a group. Raises OSError.
+    """Have a volume's files belong to a group. Raises OSError; for a tree without an end too (ELOOP).
 
     The volume is its pod's to write, also while this runs: files are changed by their handles, and no link is followed.
     """
+    try:
+        _give_all(volume, group, only_on_mismatch=only_on_mismatch)
+    except WalkTooLong as problem:
+        raise OSError(errno.ELOOP, f"its files can't be given to fsGroup: {problem}", str(volume)) from None
+
+
+def _give_all(volume: Path, group: int, *, only_on_mismatch: bool) -> None:
     with open_directory(volume, follow=True) as top:
         found = os.fstat(top)
         if only_on_mismatch and found.st_gid == group and found.st_mode & _FOLDER == _FOLDER:
             return
-        for entry in walk(top):
+        for entry in walk(top, meter=Meter(_GIVEN)):
             try:
                 handle = os.open(entry.name, ANY, dir_fd=entry.folder)
             except FileNotFoundError:

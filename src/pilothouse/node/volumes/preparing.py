@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.aio.together import together
 from pilothouse.api.nouns import ConfigMap, Pod, Secret
 from pilothouse.api.objects import Object, Tree
@@ -37,15 +38,16 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.node import parts
 from pilothouse.node.directory_handles import open_directory
 from pilothouse.node.environment import CONFIG_MAP, Source
-from pilothouse.node.footprints import Footprint, footprint, size_of
+from pilothouse.node.footprints import Footprint
 from pilothouse.node.parts import VolumeNotReady
-from pilothouse.node.storing import is_limited, measured, overrun
+from pilothouse.node.path_names import component
 from pilothouse.node.volumes import host_paths, mounting, ownership
 from pilothouse.node.volumes.atomic_folder import Owner, replace
 from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.memory import Memory
 from pilothouse.node.volumes.mounting import Prepared
 from pilothouse.node.volumes.payloads import KINDS, File, needed, payload, sources_of, tokens_needed
+from pilothouse.node.volumes.pod_usage import PodUsage
 from pilothouse.node.volumes.private_folders import PrivateFolders
 from pilothouse.node.volumes.removing import remove
 from pilothouse.node.volumes.tokens import Tokens
@@ -54,6 +56,8 @@ from pilothouse.supervise.launching import Mount
 from pilothouse.supervise.limiting import Throttle
 
 REFRESH: Final = 20.0
+_REMOVING: Final = 8
+"""Pods whose files are removed at the same time."""
 _FAILED: Final = "FailedMount"
 Fetch = Callable[[str, Source], Awaitable[Object | None]]
 """The config map or secret of a namespace."""
@@ -98,8 +102,9 @@ class Volumes:
         self._clock = clock
         self._keeping = keeping
         self._pods: dict[str, Object] = {}
-        self._excesses: dict[str, str] = {}
+        self._usage = PodUsage(settings.pods)
         self._gauge = Gauge(clock)
+        self._removing = DaemonThreads("removing", _REMOVING)
         self._exchanges = 0
 
     async def prepare(self, pod: Object) -> dict[str, Prepared]:
@@ -126,24 +131,26 @@ class Volumes:
         env: Mapping[str, str] = {},
     ) -> Sequence[Mount]:
         """Where a container sees them; ``env`` is its environment, for ``subPathExpr``. Raises VolumeNotReady."""
-        held = self._settings.pods / pod.uid / "subpaths" / container["name"] if self._settings.root else None
+        held = (
+            self._folder(pod.uid) / "subpaths" / component(container["name"]) if self._settings.root else None
+        )
         return mounting.mounts(container, prepared, env, held, self._settings.private)
 
     async def release(self, pod_uid: str) -> None:
         """The pod's containers have ended. Raises OSError if something can't be let go; then it is asked again."""
         self._pods.pop(pod_uid, None)
-        self._excesses.pop(pod_uid, None)
+        self._usage.forget(pod_uid)
         self._tokens.forget(pod_uid)
-        await asyncio.to_thread(self._remove, pod_uid)
+        await self._removing.run(lambda: self._remove(pod_uid))
         await self._claims.release(pod_uid)
 
     def excess(self, pod_uid: str) -> str:
         """Why a pod has to go: an emptyDir holds more than it may, or all of it together does. Empty if neither is so."""
-        return self._excesses.get(pod_uid, "")
+        return self._usage.excess(pod_uid)
 
-    async def freed(self, pod_uid: str) -> Footprint:
-        """What ``release`` would free on the disk. Logs stay, to be read until the pod is deleted."""
-        return await asyncio.to_thread(footprint, self._settings.pods / pod_uid / "volumes")
+    async def disk_usage(self, pod_uid: str) -> Footprint:
+        """All that a pod has on the disk beside its claims. Raises OSError."""
+        return await self._usage.disk_usage(pod_uid)
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
         """How much a pod may read from its volumes and write to them."""
@@ -155,12 +162,24 @@ class Volumes:
 
     async def run(self) -> None:
         """Keep everything up to date until cancelled."""
-        await together({"claims": self._keeping(), "files": self._follow()})
+        await together({"claims": self._keeping(), "files": self._follow(), "sizes": self._follow_sizes()})
 
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(self._settings.refresh)
             await self.refresh()
+
+    async def _follow_sizes(self) -> None:
+        """Apart from files and tokens, and each pod by itself: a pod decides how long it takes to measure it."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(self._settings.refresh)
+                for pod in tuple(self._pods.values()):
+                    group.create_task(self._measure(pod))
+
+    async def measure(self) -> None:
+        """Look once at what all pods keep on the disk."""
+        await asyncio.gather(*(self._measure(pod) for pod in tuple(self._pods.values())))
 
     async def refresh(self) -> None:
         """Look once at all that may have changed. What can't be read stays as it is until the next time."""
@@ -186,32 +205,27 @@ class Volumes:
                             self._write(pod, volume, files)
             except (StatusError, TransportError, AccessError, VolumeNotReady, OSError) as problem:
                 log.warning("the volumes of pod %s/%s stay as they are: %s", pod.namespace, pod.name, problem)
-            await self._measure(pod)
 
     async def _newest(self, pod: Object) -> Object:
         found = await self._api.find(Pod, pod.name, pod.namespace)
         return found if found is not None and found.uid == pod.uid else pod
 
     async def _measure(self, pod: Object) -> None:
-        for volume in pod.spec.get("volumes") or ():
-            limit = (volume.get("emptyDir") or {}).get("sizeLimit")
-            if not limit or pod.uid not in self._pods:
-                continue
-            used = await asyncio.to_thread(size_of, self._empty_dir(pod, volume))
-            if used > parse_quantity(limit).to_int() and pod.uid in self._pods:
-                text = f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{limit}".'
-                self._excesses[pod.uid] = text
-        if is_limited(pod) and pod.uid in self._pods:
-            kept = await asyncio.to_thread(measured, self._settings.pods / pod.uid)
-            if (text := overrun(pod, kept)) and pod.uid in self._pods:
-                self._excesses[pod.uid] = text
+        if pod.uid not in self._pods:
+            return
+        limited = {
+            volume["name"]: self._empty_dir(pod, volume)
+            for volume in pod.spec.get("volumes") or ()
+            if (volume.get("emptyDir") or {}).get("sizeLimit")
+        }
+        await self._usage.measure(pod, limited)
 
     async def _one(self, pod: Object, volume: Tree) -> Prepared:
         group = ownership.group_of(pod) if self._settings.root else None
         if volume.get("emptyDir") is not None:
             path = self._empty_dir(pod, volume, make=True)
             if group is not None:
-                await asyncio.to_thread(ownership.give, path, group, only_on_mismatch=True)
+                await self._claims.giving.run(lambda: ownership.give(path, group, only_on_mismatch=True))
             return Prepared(path)
         if volume.get("hostPath") is not None:
             path = host_paths.checked(volume["hostPath"], volume["name"], self._settings.private)
@@ -227,9 +241,9 @@ class Volumes:
         source, name = volume["emptyDir"], volume["name"]
         limit = parse_quantity(source["sizeLimit"]).to_int() if source.get("sizeLimit") else None
         if source.get("medium") == "Memory":
-            path = self._memory.sized(pod.uid, name, limit)
+            path = self._memory.sized(component(pod.uid), component(name), limit)
         else:
-            path = self._settings.pods / pod.uid / "volumes" / name
+            path = self._folder(pod.uid) / "volumes" / component(name)
         if make:
             path.mkdir(parents=True, exist_ok=True)
             with open_directory(path) as handle:
@@ -247,18 +261,23 @@ class Volumes:
         secret = any(kind in ("secret", "serviceAccountToken") for kind, _ in sources_of(volume))
         if secret:
             self._memory.reserve(pod.uid, volume["name"], (len(file.content) for file in files.values()))
-        above = self._memory.folder(pod.uid) if secret else self._settings.pods / pod.uid / "volumes"
+        above = self._memory.folder(component(pod.uid)) if secret else self._folder(pod.uid) / "volumes"
+        folder = above / component(volume["name"])
         owner = Owner(ownership.user_of(pod), ownership.group_of(pod)) if self._settings.root else Owner()
         self._exchanges += 1
         stamp = f"{self._clock.now():.6f}.{self._exchanges}"
-        replace(above / volume["name"], files, owner, stamp)
-        return Prepared(above / volume["name"], read_only=True)
+        replace(folder, files, owner, stamp)
+        return Prepared(folder, read_only=True)
 
     async def _fetched(self, namespace: str, source: Source) -> Object | None:
         kind, name = source
         return await self._api.find(ConfigMap if kind == CONFIG_MAP else Secret, name, namespace)
 
+    def _folder(self, pod_uid: str) -> Path:
+        return self._settings.pods / component(pod_uid)
+
     def _remove(self, pod_uid: str) -> None:
+        folder = self._folder(pod_uid)
         self._memory.release(pod_uid)
-        remove(self._settings.pods / pod_uid / "subpaths")
-        remove(self._settings.pods / pod_uid / "volumes")
+        remove(folder / "subpaths")
+        remove(folder / "volumes")

@@ -24,10 +24,12 @@ from pilothouse.api.nouns import (
     VolumeAttributesClass,
 )
 from pilothouse.api.objects import Object, Tree
+from pilothouse.api.topologies import allows
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
+from pilothouse.node.path_names import is_uid
 from pilothouse.node.volumes import claim_statuses
 from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.errands import (
@@ -82,10 +84,16 @@ class Runner:
                 return await self._grow(errand)
             case Modify():
                 return await self._modify(errand)
-            case Reclaim(volume):
-                return await self._reclaim(volume)
-            case Part(volume):
-                return await self._let_go(volume)
+            case Reclaim(volume) | Part(volume):
+                try:
+                    return await (
+                        self._reclaim(volume) if isinstance(errand, Reclaim) else self._let_go(volume)
+                    )
+                except StatusError as refusal:
+                    # Somebody else was faster: what is gone can't be deleted, nor is it this node's any more.
+                    if refusal.code in (403, 404, 409) and await self._is_gone(volume):
+                        return []
+                    raise
 
     async def complain(self, errand: Errand, problem: Exception) -> list[Object]:
         """Say on the claim, and in an event, what is wrong."""
@@ -102,13 +110,24 @@ class Runner:
                 self._tell(claim, "VolumeModifyFailed", message, True)
                 fields = claim_statuses.not_modified(claim.status, attributes, message, now)
             case Reclaim(volume) | Part(volume):
-                self._tell(volume, "VolumeFailedDelete", message, True)
+                # That somebody else wrote at the same moment is no failure: it is done again.
+                if not (isinstance(problem, StatusError) and problem.code == 409):
+                    self._tell(volume, "VolumeFailedDelete", message, True)
                 return []
         return [] if claim_statuses.says_so(claim.status, fields) else [await self._say(claim, fields)]
 
     async def _make(self, errand: Make) -> list[Object]:
         claim = errand.claim
+        if not is_uid(claim.uid):
+            raise KeepingError(f"metadata.uid: {claim.uid[:80]!r} is none that a folder could be named after")
         storage_class = await self._class(claim)
+        provisioner = self._provisioner(storage_class)
+        node = await self._api.get(Node, self._node)
+        if not allows(storage_class, node.labels):
+            raise KeepingError(
+                f"class {storage_class.name} has no volumes on this node: its allowedTopologies are elsewhere",
+                elsewhere=True,
+            )
         parameters = storage_class.get("parameters") or {}
         if claim.spec.get("volumeMode") == "Block":
             raise KeepingError(
@@ -117,16 +136,17 @@ class Runner:
         if claim.spec.get("dataSource") or claim.spec.get("dataSourceRef"):
             raise KeepingError("it asks for a copy (dataSource), and our volumes begin empty")
         folder = self._tier(parameters) / volume_name(claim.uid)
-        keeper = self._keepers[errand.provisioner]
+        keeper = self._keepers[provisioner]
         if obstacle := keeper.obstacle():
             raise KeepingError(obstacle, elsewhere=True)
         record = await asyncio.to_thread(read_record, folder)
         if record is None:
             size = parse_quantity(claim.at("spec", "resources", "requests", "storage")).to_int()
             filesystem = await keeper.make(folder, size, parameters)
-            record = Record(folder.name, errand.provisioner, claim.uid, size, filesystem)
+            record = Record(folder.name, provisioner, claim.uid, size, filesystem)
             await asyncio.to_thread(write_record, folder, record)
-        volume = await self._announced(claim, storage_class, folder / keeper.inner, record)
+        path = folder / self._keepers[record.provisioner].inner
+        volume = await self._announced(claim, storage_class, node, path, record)
         await asyncio.to_thread(mark, folder)
         self._tell(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
         fields = claim_statuses.provisioned(claim.status)
@@ -168,9 +188,19 @@ class Runner:
             )
         return self._tiers[name]
 
-    async def _announced(self, claim: Object, storage_class: Object, path: Path, record: Record) -> Object:
+    def _provisioner(self, storage_class: Object) -> str:
+        """The class decides: what a claim says of it in an annotation, whoever made the claim could have written."""
+        provisioner = str(storage_class.get("provisioner") or "")
+        if provisioner not in self._keepers:
+            raise KeepingError(
+                f"class {storage_class.name} is of {provisioner}, not of this node's provisioners"
+            )
+        return provisioner
+
+    async def _announced(
+        self, claim: Object, storage_class: Object, node: Object, path: Path, record: Record
+    ) -> Object:
         """The volume's object, made now or by somebody before us."""
-        node = await self._api.get(Node, self._node)
         body = persistent_volume(
             claim,
             storage_class,
@@ -252,6 +282,10 @@ class Runner:
         await asyncio.to_thread(remove, folder)
         await self._api.delete(PersistentVolume, volume.name, uid=volume.uid)
         return await self._let_go(volume)
+
+    async def _is_gone(self, volume: Object) -> bool:
+        fresh = await self._api.find(PersistentVolume, volume.name)
+        return fresh is None or fresh.uid != volume.uid
 
     async def _let_go(self, volume: Object) -> list[Object]:
         """Take our finalizer away."""

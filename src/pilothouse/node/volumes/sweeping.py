@@ -8,6 +8,8 @@ the mark, without a PersistentVolume and without the claim that it was made for 
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -17,10 +19,18 @@ _PREFIX: Final = "pvc-"
 
 
 def folders(tiers: Iterable[Path]) -> Iterator[Path]:
-    """The folders of volumes, whole or not."""
+    """The folders of volumes, whole or not. Those of other users are none: others may be able to make folders there."""
     for tier in tiers:
         if tier.is_dir():
-            yield from (one for one in tier.iterdir() if one.name.startswith(_PREFIX) and one.is_dir())
+            yield from (one for one in tier.iterdir() if one.name.startswith(_PREFIX) and _is_own(one))
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def mark(folder: Path) -> None:

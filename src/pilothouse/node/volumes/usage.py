@@ -9,6 +9,7 @@ disk has left if that is less.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -16,14 +17,19 @@ from typing import Final
 
 import msgspec
 
+from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.local_volumes import DIRECTORY
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.node.footprints import size_of
+from pilothouse.node.footprints import footprint
 from pilothouse.node.volumes.claims import InUse
+from pilothouse.node.walk_limits import Meter, WalkLimit
 
 _COUNTING: Final = 60.0
 """Seconds for which a count of a directory is good."""
+_PATIENCE: Final = 5.0
+"""Seconds for which a count is waited for."""
+_COUNTED: Final = WalkLimit(depth=4096, entries=10_000_000, seconds=120.0)
 
 log = logging.getLogger(__name__)
 
@@ -53,31 +59,47 @@ METRICS = {
 
 
 class Gauge:
-    """Measures volumes. To count a directory takes a look at each of its files, so it is done once a minute at most."""
+    """Measures volumes. To count a directory takes a look at each of its files, so it is done once a minute at most, in one thread for
+    all of them. Who asks meanwhile gets the count before that, and waits ``_PATIENCE`` seconds at most.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._counted: dict[str, tuple[float, VolumeUsage]] = {}
+        self._counted: dict[str, tuple[float, VolumeUsage | None]] = {}
+        """When it was begun, and what came of it; None if it could not be counted."""
+        self._counting: dict[str, asyncio.Task[None]] = {}
+        self._threads = DaemonThreads("counting", 1)
 
     async def measure(self, volumes: Iterable[InUse]) -> list[VolumeUsage]:
-        """Those that can be measured; one that can't be is none that a pod could use either, and is logged."""
-        found = []
-        for volume in volumes:
-            try:
-                found.append(await self._one(volume))
-            except OSError as problem:
-                log.warning("how full %s is can't be told: %s", volume.path, problem.strerror)
-        return found
+        """Those that can be measured. One that can't be is logged: it is none that a pod could use either, or its files have no end."""
+        found = await asyncio.gather(*(self._one(volume) for volume in volumes))
+        return [one for one in found if one is not None]
 
-    async def _one(self, volume: InUse) -> VolumeUsage:
+    async def _one(self, volume: InUse) -> VolumeUsage | None:
         if volume.keeper != DIRECTORY:
-            return measured(volume)
-        now = self._clock.monotonic()
+            return _measured(volume)
         at, known = self._counted.get(volume.volume, (-_COUNTING, None))
-        if known is None or now - at >= _COUNTING:
-            known = await asyncio.to_thread(measured, volume)
-            self._counted[volume.volume] = now, known
+        if self._clock.monotonic() - at >= _COUNTING:
+            counting = self._counting.get(volume.volume)
+            if counting is None:
+                counting = asyncio.get_running_loop().create_task(self._count(volume))
+                self._counting[volume.volume] = counting
+                counting.add_done_callback(lambda _: self._counting.pop(volume.volume))
+            await asyncio.wait([counting], timeout=_PATIENCE)
+            _, known = self._counted.get(volume.volume, (at, known))
         return known
+
+    async def _count(self, volume: InUse) -> None:
+        now = self._clock.monotonic()
+        self._counted[volume.volume] = now, await self._threads.run(lambda: _measured(volume))
+
+
+def _measured(volume: InUse) -> VolumeUsage | None:
+    try:
+        return measured(volume)
+    except OSError as problem:
+        log.warning("how full %s is can't be told: %s", volume.path, problem.strerror)
+        return None
 
 
 def measured(volume: InUse) -> VolumeUsage:
@@ -86,7 +108,10 @@ def measured(volume: InUse) -> VolumeUsage:
     capacity, available = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     used = capacity - found.f_bfree * found.f_frsize
     if volume.keeper == DIRECTORY and volume.capacity:
-        used = size_of(volume.path)
+        counted = footprint(volume.path, Meter(_COUNTED))
+        if counted.unmeasured:
+            raise OSError(errno.EFBIG, counted.unmeasured, str(volume.path))
+        used = counted.size
         capacity = parse_quantity(volume.capacity).to_int()
         available = max(0, min(available, capacity - used))
     return VolumeUsage(

@@ -19,11 +19,15 @@ from pilothouse.pilot.driving import Figure, Hook, HookFailed, Observation, Phas
 
 PORT: Final = 6379
 _SECONDS: Final = 3.0
+_LONGEST: Final = 256 * 1024
+"""Bytes of an answer. While Redis is down another program may listen in its place, and send anything."""
 _FIGURES: Final = {
     "used_memory": ("redis_memory_used_bytes", "Memory that Redis has allocated."),
     "connected_clients": ("redis_connected_clients", "Clients that are connected."),
     "total_commands_processed": ("redis_commands_processed", "Commands since the start."),
 }
+_SAID: Final = 300
+"""Characters of an error that are reported."""
 
 
 class Redis:
@@ -52,24 +56,25 @@ class Redis:
         try:
             async with asyncio.timeout(_SECONDS):
                 info = parsed(await self._info())
-        except (OSError, TimeoutError, asyncio.IncompleteReadError) as problem:
+            keys = sum(
+                int(text.partition("keys=")[2].partition(",")[0])
+                for name, text in info.items()
+                if is_database(name)
+            )
+            figures = tuple(
+                Figure(name, help, float(info[key])) for key, (name, help) in _FIGURES.items() if key in info
+            )
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as problem:
             return Observation(
-                ready=False, message=f"Redis does not answer: {str(problem) or 'it takes too long'}"
+                ready=False, message=f"Redis does not answer: {str(problem)[:_SAID] or 'it takes too long'}"
             )
         loading = info.get("loading") == "1"
-        keys = sum(
-            int(text.partition("keys=")[2].partition(",")[0])
-            for name, text in info.items()
-            if is_database(name)
-        )
         return Observation(
             ready=not loading,
             message="Redis is still loading its data" if loading else "",
             version=info.get("redis_version", ""),
             left=f"{keys} keys are left" if keys else "",
-            figures=tuple(
-                Figure(name, help, float(info[key])) for key, (name, help) in _FIGURES.items() if key in info
-            ),
+            figures=figures,
         )
 
     def stands(self, wish: Wish) -> bool:
@@ -94,7 +99,10 @@ class Redis:
             head = (await reader.readline()).decode()
             if not head.startswith("$"):
                 raise ConnectionError(head.strip() or "the connection was closed")
-            return (await reader.readexactly(int(head[1:]))).decode()
+            length = int(head[1:])
+            if not 0 <= length <= _LONGEST:
+                raise ConnectionError(f"an answer to INFO of {length} bytes; at most {_LONGEST} are read")
+            return (await reader.readexactly(length)).decode()
         finally:
             writer.close()
 

@@ -160,6 +160,16 @@ def _open_part(source: str, part: str) -> int:
     return held
 
 
+def _make_folders(path: str) -> None:
+    """As `os.makedirs`, which calls itself for each folder above: a path may have a thousand."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        os.mkdir(folder, 0o755)
+
+
 class _HiddenFolders:
     """Folders that must not be seen, wherever something above them is shown."""
 
@@ -242,7 +252,7 @@ class _Tree:
         """While there is no volume yet: what is made and given away is the container's own."""
         path = home["path"]
         if self._whose(path) == OURS and not os.path.lexists(path):
-            os.makedirs(path, 0o755)
+            _make_folders(path)
             os.chown(path, home["uid"], home["gid"], follow_symlinks=False)
 
     def prepare(self, mounts: list[MountShape], sources: list[int]) -> None:
@@ -307,7 +317,7 @@ class _Tree:
             ancestor = os.path.dirname(ancestor)
         if self._whose(ancestor) == MACHINES:
             self._cover(ancestor)
-        os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+        _make_folders(os.path.dirname(target))
         if is_file:
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
         else:

@@ -6,7 +6,15 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.checking import Problems, amount, descending_path, dns_label, port, port_name
+from pilothouse.api.kubernetes.checking import (
+    Problems,
+    amount,
+    descending_path,
+    dns_label,
+    port,
+    port_name,
+    without_nul,
+)
 from pilothouse.api.kubernetes.pods.probes import check_handler, check_probe
 from pilothouse.api.kubernetes.pods.volumes import check_resource_field
 from pilothouse.meta.fields import FieldError, element, entry
@@ -87,6 +95,11 @@ def _check(container: Container, volumes: Collection[str], path: str) -> Problem
         yield FieldError.required(f"{path}.image")
     elif image != image.strip():
         yield FieldError.invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
+    for field in ("workingDir", "terminationMessagePath"):
+        yield from without_nul(f"{path}.{field}", container.get(field))
+    for field in ("command", "args"):
+        for index, word in enumerate(container.get(field) or ()):
+            yield from without_nul(element(f"{path}.{field}", index), word)
     yield from _check_ports(container, f"{path}.ports")
     yield from _check_environment(container, path)
     yield from _check_mounts(container, volumes, path)
@@ -138,6 +151,9 @@ def _check_environment(container: Container, path: str) -> Problems:
                 name,
                 "a valid environment variable name must consist only of printable ASCII characters other than '='",
             )
+        if "\0" in (variable.get("value") or ""):
+            # It is not quoted: many a password is in a variable.
+            yield FieldError.invalid(f"{at}.value", "", "must not contain a NUL character")
         if variable.get("valueFrom") is not None:
             yield from _check_value_from(variable, f"{at}.valueFrom")
     for index, source in enumerate(container.get("envFrom") or ()):
@@ -194,6 +210,7 @@ def _check_mounts(container: Container, volumes: Collection[str], path: str) -> 
         elif place in places:
             yield FieldError.invalid(f"{at}.mountPath", place, "must be unique")
         places.add(place)
+        yield from without_nul(f"{at}.mountPath", place)
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
                 yield from descending_path(f"{at}.{field}", mount[field])

@@ -77,7 +77,7 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             timestamps=_flag(params, "timestamps"),
             tail=tail,
             limit=limit,
-            since=now - seconds if seconds is not None else moment,
+            since=max(0.0, now - seconds) if seconds is not None else moment,
             stream=stream,
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pilothouse.api.kubernetes.checking import Problems, not_negative, port, port_or_name
-from pilothouse.meta.fields import FieldError
+from pilothouse.api.kubernetes.checking import Problems, not_negative, port, port_or_name, without_nul
+from pilothouse.meta.fields import FieldError, element
 
 _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
@@ -37,11 +37,16 @@ def check_handler(handler: Mapping[str, Any], path: str) -> Problems:
         case "exec":
             if not action.get("command"):
                 yield FieldError.required(f"{at}.command")
+            for index, word in enumerate(action.get("command") or ()):
+                yield from without_nul(element(f"{at}.command", index), word)
         case "httpGet":
             if not action.get("path"):
                 yield FieldError.required(f"{at}.path")
             yield from port_or_name(f"{at}.port", action.get("port", 0))
+            for field in ("host", "path"):
+                yield from without_nul(f"{at}.{field}", action.get(field))
         case "tcpSocket":
+            yield from without_nul(f"{at}.host", action.get("host"))
             yield from port_or_name(f"{at}.port", action.get("port", 0))
         case "grpc":
             yield from port(f"{at}.port", action.get("port", 0))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from pilothouse.api.kubernetes.checking import Problems, amount, descending_path, dns_label
+from pilothouse.api.kubernetes.checking import Problems, amount, descending_path, dns_label, without_nul
 from pilothouse.api.kubernetes.table import schema
 from pilothouse.meta.fields import FieldError, element
 
@@ -61,6 +61,7 @@ def _check_source(volume: Mapping[str, Any], path: str) -> Problems:
         yield FieldError.required(f"{at}.{needed}")
     match sources[0]:
         case "hostPath":
+            yield from without_nul(f"{at}.path", source.get("path"))
             if ".." in (source.get("path") or "").split("/"):
                 yield FieldError.invalid(f"{at}.path", source["path"], "must not contain '..'")
         case "emptyDir":
@@ -145,6 +146,7 @@ def _check_projections(source: Mapping[str, Any], path: str) -> Problems:
             case "serviceAccountToken":
                 if not inner.get("path"):
                     yield FieldError.required(f"{inner_path}.path")
+                yield from without_nul(f"{inner_path}.path", inner.get("path"))
                 if inner.get("expirationSeconds", 3600) < 600:
                     yield FieldError.invalid(
                         f"{inner_path}.expirationSeconds",

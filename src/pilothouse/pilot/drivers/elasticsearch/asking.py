@@ -25,8 +25,12 @@ from pilothouse.pilot.driving import HookFailed
 
 PORT: Final = 9200
 SECONDS: Final = 10.0
-_LONGEST: Final = 2**28
-"""Bytes of an answer: of a large cluster the list of all shards takes some."""
+_LONGEST: Final = 2**23
+"""Bytes of an answer: the list of 100,000 shards has about as many. While the node is down another program may listen in its place, and
+what it sends is kept in memory that is the node's."""
+
+_SAID: Final = 2000
+"""Characters of an error that are reported."""
 
 
 class Unanswered(Exception):
@@ -73,7 +77,7 @@ class Node:
             if answer.status >= 300:
                 raise Unanswered(f"{method} {path}: {answer.status}: {_reason(answer.body)}", answer.status)
             found: Any = msgspec.json.decode(answer.body) if answer.body else {}
-        except (OSError, TimeoutError, Malformed, HookFailed, msgspec.DecodeError) as problem:
+        except (OSError, TimeoutError, Malformed, HookFailed, msgspec.DecodeError, RecursionError) as problem:
             raise Unanswered(f"{method} {path}: {str(problem) or 'no answer in time'}") from None
         return found if isinstance(found, dict) else {}
 
@@ -108,6 +112,6 @@ def _reason(text: bytes) -> str:
     try:
         error = msgspec.json.decode(text).get("error")
         said = error.get("reason") if isinstance(error, dict) else error
-    except (msgspec.DecodeError, AttributeError):
+    except (msgspec.DecodeError, AttributeError, RecursionError):
         said = None
-    return str(said or text[:200].decode(errors="replace"))
+    return str(said or text[:200].decode(errors="replace"))[:_SAID]

@@ -1,0 +1,244 @@
+"""Deployments, ReplicaSets and DaemonSets: defaults, validation and columns, as Kubernetes has them.
+
+They are stored, and no controller acts on them; each says so in a condition.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pilothouse.api.kubernetes.cells import (
+    AGE,
+    NAME,
+    at,
+    column,
+    container_images,
+    container_names,
+    labels_text,
+    selector_text,
+)
+from pilothouse.api.kubernetes.checking import (
+    Problems,
+    count_or_percent,
+    label_selector,
+    not_negative,
+    unchanged,
+)
+from pilothouse.api.kubernetes.pods.defaults import default_spec
+from pilothouse.api.kubernetes.pods.validation import check_template
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Column, Object
+from pilothouse.meta.selectors import LabelSelector, SelectorError
+
+_COUNTED: Final = ("updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
+_NUMBERS: Final = (
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+)
+
+
+def default_deployment(obj: Object) -> None:
+    strategy = obj["spec"].setdefault("strategy", {})
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+    default_template(obj)
+
+
+def default_daemon_set(obj: Object) -> None:
+    strategy = obj["spec"].setdefault("updateStrategy", {})
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+    default_template(obj)
+
+
+def default_template(obj: Object) -> None:
+    """What pods of the template get that leave it out."""
+    default_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
+
+
+def validate_deployment(new: Object, old: Object | None) -> Problems:
+    yield from _check_counts(new, old, ("replicas", *_COUNTED))
+    if old is not None and new["spec"] == old["spec"]:
+        return
+    spec = new["spec"]
+    yield from _check_spec(spec, old, "deployment", "ReplicaSet")
+    yield from _check_rolling(spec["strategy"], "spec.strategy", "strategy", "RollingUpdate")
+    for field in ("revisionHistoryLimit", "progressDeadlineSeconds"):
+        yield from not_negative(f"spec.{field}", spec.get(field))
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
+        yield FieldError.invalid(
+            "spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"
+        )
+
+
+def validate_replica_set(new: Object, old: Object | None) -> Problems:
+    yield from _check_counts(new, old, ("replicas", "fullyLabeledReplicas", *_COUNTED))
+    if old is None or new["spec"] != old["spec"]:
+        yield from _check_spec(new["spec"], old, "deployment", "ReplicaSet")
+
+
+def validate_daemon_set(new: Object, old: Object | None) -> Problems:
+    yield from _check_counts(new, old, _NUMBERS)
+    if old is not None and new["spec"] == old["spec"]:
+        return
+    spec = new["spec"]
+    yield from _check_spec(spec, old, "daemonset", "DaemonSet")
+    yield from not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
+    yield from _check_rolling(
+        spec["updateStrategy"], "spec.updateStrategy", "updateStrategy", "RollingUpdate"
+    )
+
+
+def _check_counts(new: Object, old: Object | None, fields: tuple[str, ...]) -> Problems:
+    status = new.get("status") or {}
+    if old is not None and status != old.get("status"):
+        for field in (*fields, "observedGeneration", "collisionCount"):
+            yield from not_negative(f"status.{field}", status.get(field))
+
+
+def _check_spec(spec: Object, old: Object | None, noun: str, of_template: str) -> Problems:
+    for field in ("replicas", "minReadySeconds"):
+        yield from not_negative(f"spec.{field}", spec.get(field))
+    selector = spec.get("selector") or {}
+    yield from check_selector(spec, noun)
+    template = spec["template"]
+    if old is None or template != old["spec"].get("template"):
+        yield from check_template(template, "spec.template")
+    policy = template["spec"].get("restartPolicy")
+    if policy != "Always":
+        yield FieldError.not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
+    if template["spec"].get("activeDeadlineSeconds") is not None:
+        yield FieldError.forbidden(
+            "spec.template.spec.activeDeadlineSeconds",
+            f"activeDeadlineSeconds in {of_template} is not Supported",
+        )
+    if old is not None:
+        yield from unchanged("spec.selector", selector, old["spec"].get("selector") or {})
+
+
+def check_selector(spec: Object, noun: str) -> Problems:
+    """A selector that selects something, and the template's pods."""
+    selector = spec.get("selector") or {}
+    problems = list(label_selector(selector, "spec.selector"))
+    yield from problems
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        yield FieldError.invalid("spec.selector", selector, f"empty selector is invalid for {noun}")
+        return
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    try:
+        fits = bool(problems) or LabelSelector.from_object(selector).matches(labels)
+    except SelectorError as error:
+        yield FieldError.invalid("spec.selector", selector, str(error))
+        return
+    if not fits:
+        yield FieldError.invalid(
+            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+        )
+
+
+def _check_rolling(strategy: Object, path: str, noun: str, kind: str) -> Problems:
+    rolling = strategy.get("rollingUpdate")
+    if strategy.get("type") != kind:
+        if rolling is not None:
+            yield FieldError.forbidden(
+                f"{path}.rollingUpdate",
+                f"may not be specified when {noun} `type` is '{strategy.get('type')}'",
+            )
+        return
+    rolling = rolling or {}
+    for field in ("maxUnavailable", "maxSurge"):
+        if rolling.get(field) is not None:
+            yield from count_or_percent(f"{path}.rollingUpdate.{field}", rolling[field])
+    if all(rolling.get(field) in (0, "0%") for field in ("maxUnavailable", "maxSurge")):
+        yield FieldError.invalid(
+            f"{path}.rollingUpdate.maxUnavailable",
+            rolling.get("maxUnavailable"),
+            "may not be 0 when `maxSurge` is 0",
+        )
+
+
+def template_of(obj: Object) -> Any:
+    """The specification of the pods that an object's template makes."""
+    return ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+
+
+def _number(name: str, description: str, *way: str, type: str = "integer") -> Column:
+    return column(name, description, at(*way, missing=0), type=type)
+
+
+def wide_columns(
+    template: Any = template_of, selector: Any = at("spec", "selector", missing=None)
+) -> tuple[Column, ...]:
+    """Containers, images and selector, which ``-o wide`` adds."""
+    return (
+        column(
+            "Containers",
+            "Names of the containers.",
+            lambda obj, now: container_names(template(obj)),
+            wide=True,
+        ),
+        column(
+            "Images", "Images of the containers.", lambda obj, now: container_images(template(obj)), wide=True
+        ),
+        column(
+            "Selector", "Which pods count.", lambda obj, now: selector_text(selector(obj, now)), wide=True
+        ),
+    )
+
+
+def _ready(obj: Object, now: float) -> str:
+    ready = (obj.get("status") or {}).get("readyReplicas", 0)
+    return f"{ready}/{(obj.get('spec') or {}).get('replicas', 0)}"
+
+
+DEPLOYMENT_COLUMNS: Final = (
+    NAME,
+    column("Ready", "Pods that are ready, of those wanted.", _ready),
+    _number("Up-to-date", "Pods made from the current template.", "status", "updatedReplicas", type="string"),
+    _number(
+        "Available",
+        "Pods that have been ready for long enough.",
+        "status",
+        "availableReplicas",
+        type="string",
+    ),
+    AGE,
+    *wide_columns(),
+)
+REPLICA_SET_COLUMNS: Final = (
+    NAME,
+    _number("Desired", "Pods that are wanted.", "spec", "replicas"),
+    _number("Current", "Pods that there are.", "status", "replicas"),
+    _number("Ready", "Pods that are ready.", "status", "readyReplicas"),
+    AGE,
+    *wide_columns(),
+)
+DAEMON_SET_COLUMNS: Final = (
+    NAME,
+    _number("Desired", "Nodes that should run the pod.", "status", "desiredNumberScheduled"),
+    _number("Current", "Nodes that run it, and should.", "status", "currentNumberScheduled"),
+    _number("Ready", "Nodes whose pod is ready.", "status", "numberReady"),
+    _number("Up-to-date", "Nodes whose pod is of the current template.", "status", "updatedNumberScheduled"),
+    _number("Available", "Nodes whose pod has been ready for long enough.", "status", "numberAvailable"),
+    column(
+        "Node Selector",
+        "Labels of the nodes that should run it.",
+        lambda obj, now: labels_text(template_of(obj).get("nodeSelector")),
+    ),
+    AGE,
+    *wide_columns(),
+)

@@ -1,0 +1,24 @@
+"""Where the volumes of a storage class may be: its ``allowedTopologies``.
+
+allows(storage_class, node.labels)      # True, if the class names no topologies, or one of them has these labels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.api.objects import Object
+
+
+def allows(storage_class: Object, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels may have volumes of a class."""
+    topologies = storage_class.get("allowedTopologies") or ()
+    return not topologies or any(_within(one, labels) for one in topologies)
+
+
+def _within(topology: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    return all(
+        labels.get(one.get("key", "")) in (one.get("values") or ())
+        for one in topology.get("matchLabelExpressions") or ()
+    )
