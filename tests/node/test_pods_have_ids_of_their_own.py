@@ -144,7 +144,7 @@ def test_the_claims_of_agents_whose_data_is_gone_do_not_stay_for_ever(place: Pla
     for number in range(4):
         clear(place.pod(str(number), "gone"))
     agent = place.agent()
-    assert not [each for each in place.claims.iterdir() if each.name.isdigit()], (
+    assert [each.name for each in place.claims.iterdir()] == ["latest"], (
         "and not only once there are no others"
     )
     assert agent.claim(place.pod("1")).count == SIZE

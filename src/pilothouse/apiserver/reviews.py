@@ -10,8 +10,8 @@ from pilothouse.apiserver.authentication import AUDIENCE, Authenticator, Untrust
 from pilothouse.apiserver.authorization import Attributes, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.exchange import Response, User
-from pilothouse.apiserver.negotiation import Endpoint, negotiate, transformed
 from pilothouse.apiserver.large_writes import LargeWrites
+from pilothouse.apiserver.negotiation import Endpoint, negotiate, transformed
 from pilothouse.apiserver.rbac.rules import Rule
 from pilothouse.apiserver.review_selectors import fields_asked, labels_asked
 from pilothouse.base.clock import Clock
