@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.network.objects import pod
 
@@ -32,6 +32,7 @@ def said(content: bytes) -> list[str]:
     return [line.rstrip() for line in content.decode().splitlines() if not line.startswith("#")]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # On a busy machine.
 @given(some.lists(lines, min_size=1, max_size=6))
 def test_no_reader_sees_a_broken_line_or_misses_a_name_that_stays(versions: list[list[str]]) -> None:
     content = b""
