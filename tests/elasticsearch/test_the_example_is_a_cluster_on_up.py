@@ -63,7 +63,9 @@ async def test_a_version_that_no_node_has_is_told_with_what_brings_it(tmp_path: 
             pilotImage={"repository": "quay.io/jetstack/navigator-pilot-elasticsearch", "tag": "v0.1.0"},
         )
         seen = await old.until(lambda seen: seen.reason("Degraded") == "ErrImageNeverPull")
-        assert "leave spec.pilotImage out" in seen.message("Degraded")
+        assert "pilothouse image import" in seen.message("Degraded"), (
+            "any pilot's image is here, the database's is not"
+        )
 
         ours = await harbour.cluster(
             "ours",

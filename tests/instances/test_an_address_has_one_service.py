@@ -82,8 +82,8 @@ async def test_a_range_is_given_out_to_its_end_and_no_further(both):
     refused = [answer for answer in answers if answer.status != 201]
     counted = await given(both[1])
     assert set(counted.values()) == {1}
-    assert {answer.status for answer in refused} == {500}
-    assert all("is full" in answer.message for answer in refused)
+    assert {answer.status for answer in refused} == {422}
+    assert all("belong to services" in answer.message for answer in refused)
     assert len(made) == ADDRESSES
 
 

@@ -159,7 +159,9 @@ def test_every_controller_writes_in_some_run() -> None:
     recorded = {
         path.rpartition("/decisions/")[2].partition(".")[0] for path in paths if "/decisions/" in path
     }
-    assert {one.name for one in all_controllers("")} <= recorded
+    # It deletes requests that are an hour old, and no run takes that long.
+    patient = {"certificate-request-cleaner"}
+    assert {one.name for one in all_controllers("")} - patient <= recorded
 
 
 @pytest.mark.parametrize("name", RUNS)

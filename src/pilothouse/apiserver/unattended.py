@@ -2,7 +2,7 @@
 
     mark(kind, obj)         # status.conditions: Reconciled is False, NoController
 
-The condition is written with each write of the object, and it is no client's: nobody manages it. An object whose status
+The condition is written when the object is made and when its spec changes, and it is no client's: nobody manages it. An object whose status
 somebody else has written is attended after all, and is left alone. The type is one that neither ``kubectl rollout status``
 nor anything else takes for progress.
 """

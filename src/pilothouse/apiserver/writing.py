@@ -172,7 +172,9 @@ class Writer:
             self._track(call, live, new, chosen)
         if call.subresource in ("", "scale"):
             on_loop(kind.complete, new, live)
-            unattended.mark(kind, new)
+            if new.get("spec") != live.get("spec"):
+                # Whoever writes back what was read changes nothing.
+                unattended.mark(kind, new)
             lifecycle.advance(kind, new, live)
         self._check(call, new, live, None)
         return Removal(new) if lifecycle.ends(kind, new, live) else new

@@ -84,6 +84,8 @@ def _namespaces() -> Kind:
         namespaced=False,
         short_names=("ns",),
         status=True,
+        # Its labels decide what its pods may do, and are not for who may write its status alone.
+        status_metadata=("annotations",),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         subresources=(_FINALIZE,),
         columns=nodes.NAMESPACE_COLUMNS,

@@ -54,6 +54,7 @@ class Elasticsearch:
         self._found: tuple[Path, Build] | None = None
         self._copied: Path | None = None
         self._attendance = leading.Attendance()
+        self._drain = leading.Drain()
         self._inquiry = explaining.Inquiry()
         self._figures: tuple[Figure, ...] = ()
         """Of the whole cluster, as they were when it was last led."""
@@ -149,6 +150,10 @@ class Elasticsearch:
                     raise HookFailed("the cluster is left to another pilot, which leads by now")
                 await self._carry_out(act)
             health = await self._node.get("/_cluster/health")
+            moving = bool(health.get("relocating_shards") or health.get("initializing_shards"))
+            left = leading.shards_left(peers, state, settings)
+            if self._drain.stands_still(left, moving=moving, now=time.monotonic()) and leads():
+                await self._node.post("/_cluster/reroute", retry_failed="true", filter_path="acknowledged")
         except Unanswered as problem:
             raise HookFailed(f"the cluster can't be looked after: {problem}") from None
         held_back = bool(held) or settings.get(leading.ALLOCATION, "all") != "all"

@@ -33,6 +33,9 @@ ALL_IN: Final = 5.0
 MISSED: Final = 120.0
 """Seconds after which a node that is missed is not waited for any longer: copies of what it has are better built elsewhere."""
 
+STILL: Final = 15.0
+"""Seconds in which no shard moves off a node that is to go, before Elasticsearch is asked to look again."""
+
 UNSEEN: Final = 30.0
 """Seconds between two looks after which nothing is known of the time between them: somebody else led, or the cluster did not answer."""
 
@@ -125,6 +128,34 @@ class Attendance:
             self._seen, self._since = (all_in, held), now
         self._looked = now
         return now - self._since >= (ALL_IN if all_in else MISSED)
+
+
+class Drain:
+    """Whether shards that are to leave their nodes have stopped moving, so that Elasticsearch has to be asked to look again.
+
+    It moves shards when the cluster's state changes, and under load it may miss the last of these changes: shards then stay, though they may move.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Mapping[str, int] = {}
+        self._since = 0.0
+
+    def stands_still(self, left: Mapping[str, int], *, moving: bool, now: float) -> bool:
+        """True once every ``STILL`` seconds in which nothing moves. ``left`` is how many shards each node that is to go has."""
+        if not left or moving or left != self._seen:
+            self._seen, self._since = dict(left), now
+            return False
+        if now - self._since < STILL:
+            return False
+        self._since = now
+        return True
+
+
+def shards_left(pilots: Sequence[Object], state: State, settings: Mapping[str, Any]) -> dict[str, int]:
+    """How many shards the nodes have that are to go, of those that have some."""
+    going = _going(pilots, settings)
+    found = {name: state.shards.get(id, 0) for id, name in state.names.items() if name in going}
+    return {name: count for name, count in found.items() if count}
 
 
 def gives_vote_away(id: str, masters: Collection[str], state: State) -> bool:
