@@ -226,6 +226,7 @@ def _concerns(atom: Rule, served: set[tuple[str, str]]) -> bool:
         "exec",
         "portforward",
         "proxy",
+        "rollback",  # In the roles still, and in no version of Deployments that Kubernetes serves.
     )
 
 

@@ -29,7 +29,7 @@ from pilothouse.supervise import attaching, entering, records
 from pilothouse.supervise.attaching import Attached
 from pilothouse.supervise.cgroups import release_processors
 from pilothouse.supervise.entering import Entered
-from pilothouse.supervise.identifying import Gone, Handle, Identity, boot_id, takes_signal
+from pilothouse.supervise.identifying import Gone, Handle, Identity, SignalState, boot_id, signal_state
 from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
 from pilothouse.supervise.records import State
 from pilothouse.supervise.shim.descending import kill_below, kill_session
@@ -119,17 +119,25 @@ class Container:
                 asking.cancel()
 
     async def _ask(self, number: int) -> None:
-        """Send a signal, and again as soon as the program can take it.
+        """Send a signal, and again as soon as the program has a handler, if it was lost until then.
 
-        The kernel drops a signal to the first process of a PID namespace for which that has no handler yet, as any program that is still starting.
+        The kernel drops a signal to the first process of a PID namespace for which that has no handler, as any program that is still
+        starting; also one that was blocked for a moment and comes out then. A program that keeps it blocked reads it in another way.
         """
-        pause = _FIRST_LOOK
-        if not takes_signal(self.pid, number):
+        pause, waits = _FIRST_LOOK, False
+        asked = False
+        while (state := signal_state(self.pid, number)) is not SignalState.HANDLED:
+            if state is SignalState.ENDED:
+                return
+            if state is SignalState.BLOCKED or not asked:
+                if not waits:
+                    self.kill(number)
+                asked = True
+            waits = state is SignalState.BLOCKED
+            await asyncio.sleep(pause)
+            pause = min(_LAST_LOOK, pause * 1.5)
+        if not waits:
             self.kill(number)
-            while not takes_signal(self.pid, number):
-                await asyncio.sleep(pause)
-                pause = min(_LAST_LOOK, pause * 1.5)
-        self.kill(number)
 
     async def enter(
         self,

@@ -12,6 +12,7 @@ a restart of whoever wrote it; a recycled pid and a pid of an earlier boot are b
 from __future__ import annotations
 
 import asyncio
+import enum
 import os
 import select
 import signal
@@ -47,14 +48,31 @@ def start_ticks(pid: int) -> int | None:
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
-def takes_signal(pid: int, number: int) -> bool:
-    """Whether a process handles a signal, or keeps it for later. One that has ended takes any."""
+class SignalState(enum.Enum):
+    """What becomes of a signal that is sent to a process."""
+
+    HANDLED = enum.auto()
+    BLOCKED = enum.auto()
+    """It waits until the process unblocks it, or reads it from a descriptor."""
+    DEFAULT = enum.auto()
+    """Its default action, or nothing: the first process of a PID namespace never gets it."""
+    ENDED = enum.auto()
+    """There is no such process any more."""
+
+
+def signal_state(pid: int, number: int) -> SignalState:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return True
-    masks = (line.split()[1] for line in status.splitlines() if line.startswith(("SigBlk:", "SigCgt:")))
-    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+        return SignalState.ENDED
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+
+    def has(name: str) -> bool:
+        return bool(int(fields[name], 16) >> (number - 1) & 1)
+
+    if has("SigCgt"):
+        return SignalState.HANDLED
+    return SignalState.BLOCKED if has("SigBlk") or has("ShdPnd") or has("SigPnd") else SignalState.DEFAULT
 
 
 def identify(pid: int) -> Identity:
