@@ -35,7 +35,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "disruption-controller": (
         verbs(VIEW, "poddisruptionbudgets", "policy"),
-        verbs(VIEW, "statefulsets", "apps"),
+        verbs(VIEW, "deployments replicasets statefulsets", "apps"),
         verbs("update", "poddisruptionbudgets/status", "policy"),
         verbs("patch update", "pods/status"),
         verbs("get", "*/scale", "*"),

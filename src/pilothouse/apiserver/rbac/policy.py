@@ -217,7 +217,7 @@ def _components() -> Iterable[Object]:
         verbs("delete " + VIEW, "pods"),
         verbs("create", "bindings pods/binding"),
         verbs("patch update", "pods/status"),
-        verbs(VIEW, "statefulsets", "apps"),
+        verbs(VIEW, "replicasets statefulsets", "apps"),
         verbs(VIEW, "poddisruptionbudgets", "policy"),
         *reviews,
     )
