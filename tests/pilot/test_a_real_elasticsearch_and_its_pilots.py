@@ -48,6 +48,8 @@ def is_as_in_the_seed(pilot: Object, seed: Tree) -> bool:
     """Whether its status has the plugins and the conditions of the manifest, but for the times and the message of what is left."""
     for told in seed["status"]["conditions"]:
         found = pilot.condition(told["type"]) or {}
+        if told["type"] == "Decommissioned" and found.get("status") == "True":
+            continue  # A small node may be empty before its restart for the plugin is over.
         names = ("status", "reason", "message") if told["message"] else ("status", "reason")
         if any(found.get(name) != told[name] for name in names):
             return False
