@@ -3,25 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import resource
-from collections.abc import Iterator
 
+from tests.kit.open_files import no_more_files
 from tests.node.stage import Stage, app, phase
-
-
-@contextlib.contextmanager
-def no_more_files() -> Iterator[None]:
-    """Nothing can be opened within the context."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.open("/dev/null", os.O_RDONLY)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_an_agent_without_open_files_goes_on_and_starts_pods_when_there_are_some(stage: Stage) -> None:

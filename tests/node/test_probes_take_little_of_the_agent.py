@@ -7,16 +7,16 @@ import base64
 import contextlib
 import os
 import random
-import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import trustme
 from tests.kit.certificates import Authority
+from tests.kit.open_files import no_more_files
 from tests.node.stage import Stage, app, is_ready
 
 from pilothouse.node.folders import PodFolder
@@ -203,19 +203,6 @@ async def test_nothing_is_smuggled_into_a_request(get: dict[str, Any]) -> None:
     async with Server(b"HTTP/1.1 204 No Content\r\n\r\n").listening() as server:
         await asked(server, **get)
     assert not any(line.startswith(b"X-Evil") for each in server.requests for line in each.split(b"\r\n"))
-
-
-@contextlib.contextmanager
-def no_more_files() -> Iterator[None]:
-    """Nothing can be opened within the context."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.open("/dev/null", os.O_RDONLY)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])

@@ -11,7 +11,6 @@ from pilothouse.api.kubernetes.checking import (
     Problems,
     count_or_percent,
     dns_label,
-    label_selector,
     not_negative,
     unchanged,
 )
@@ -22,7 +21,6 @@ from pilothouse.api.kubernetes.storage import check_claim_spec
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Kind, Object, Resource, ScalePaths
 from pilothouse.meta.names import label
-from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 _CHANGEABLE: Final = (
     "replicas",
@@ -186,7 +184,7 @@ def _check_set_spec(spec: Object, old: Object | None) -> Problems:
     yield from not_negative("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
     if old is None and spec.get("serviceName"):
         yield from dns_label("spec.serviceName", spec["serviceName"])
-    yield from _check_selector(spec)
+    yield from workloads.check_selector(spec, "statefulset")
     yield from _check_claims(spec)
     template = spec["template"]
     if old is None or template != old["spec"].get("template"):
@@ -222,25 +220,6 @@ def _check_strategy(strategy: Object, path: str) -> Problems:
         yield from count_or_percent(f"{path}.rollingUpdate.maxUnavailable", most)
         if most in (0, "0%"):
             yield FieldError.invalid(f"{path}.rollingUpdate.maxUnavailable", most, "cannot be 0")
-
-
-def _check_selector(spec: Object) -> Problems:
-    selector = spec.get("selector") or {}
-    problems = list(label_selector(selector, "spec.selector"))
-    yield from problems
-    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        yield FieldError.invalid("spec.selector", selector, "empty selector is invalid for statefulset")
-        return
-    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    try:
-        fits = bool(problems) or LabelSelector.from_object(selector).matches(labels)
-    except SelectorError as error:
-        yield FieldError.invalid("spec.selector", selector, str(error))
-        return
-    if not fits:
-        yield FieldError.invalid(
-            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
-        )
 
 
 def _check_claims(spec: Object) -> Problems:
