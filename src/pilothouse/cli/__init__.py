@@ -26,6 +26,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 
 @click.group(context_settings=_HELP)
+@click.version_option(pilothouse.__version__, message="pilothouse %(version)s", help="Print the version.")
 def main() -> None:
     """A control plane for stateful applications behind one Kubernetes-style API."""
 
