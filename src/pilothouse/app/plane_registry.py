@@ -25,7 +25,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from pilothouse.supervise.identifying import Identity
 
 Role = Literal["up", "apiserver", "node"]
 
@@ -42,6 +45,8 @@ class Entry:
     data: Path
     role: Role
     running: bool
+    process: Identity | None = None
+    """The process that runs, or ran, there."""
 
 
 def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -87,13 +92,21 @@ def _entry(data: Path, role: Role) -> Iterator[None]:
             return
         try:
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps({"data": str(data), "role": role}).encode(), 0)
+            os.pwrite(descriptor, _content(data, role), 0)
             yield
         finally:
             # While it is still locked: nobody else's is removed.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory)
             os.close(descriptor)
+
+
+def _content(data: Path, role: Role) -> bytes:
+    from pilothouse.supervise.identifying import identify
+
+    me = identify(os.getpid())
+    told = {"data": str(data), "role": role, "boot": me.boot, "pid": me.pid, "ticks": me.ticks}
+    return json.dumps(told).encode()
 
 
 def entries() -> list[Entry]:
@@ -151,7 +164,10 @@ def _read(directory: int, name: str) -> Entry | None:
         told = json.loads(os.pread(descriptor, _LARGEST, 0))
         if told["role"] not in ("up", "apiserver", "node") or not os.path.isabs(told["data"]):
             return None
-        return Entry(Path(told["data"]), told["role"], _is_held(descriptor))
+        from pilothouse.supervise.identifying import Identity
+
+        process = Identity(str(told["boot"]), int(told["pid"]), int(told["ticks"]))
+        return Entry(Path(told["data"]), told["role"], _is_held(descriptor), process)
     except (OSError, ValueError, LookupError, TypeError):
         return None
     finally:

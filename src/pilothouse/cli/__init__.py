@@ -14,6 +14,7 @@ from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.image import image
 from pilothouse.cli.join import join
+from pilothouse.cli.leave import leave
 from pilothouse.cli.node import node
 from pilothouse.cli.pilot import pilot
 from pilothouse.cli.prometheus import prometheus_config
@@ -47,6 +48,7 @@ for command in (
     down,
     encryption,
     join,
+    leave,
     image,
     node,
     pilot,
