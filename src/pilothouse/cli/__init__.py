@@ -13,6 +13,7 @@ from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.image import image
+from pilothouse.cli.install_service import install_service
 from pilothouse.cli.join import join
 from pilothouse.cli.leave import leave
 from pilothouse.cli.node import node
@@ -47,9 +48,10 @@ for command in (
     crds,
     down,
     encryption,
+    image,
+    install_service,
     join,
     leave,
-    image,
     node,
     pilot,
     prometheus_config,
