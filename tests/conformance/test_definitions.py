@@ -202,3 +202,22 @@ async def test_groups_that_only_look_like_it_need_none(http: Http, domain: str) 
     await defined(http, crd)
     assert await condition(http, crd["metadata"]["name"], "KubernetesAPIApprovalPolicyConformant") == ""
     (await http.delete(f"{CRDS}/{crd['metadata']['name']}")).expect(200)
+
+
+async def test_a_kind_that_keeps_all_fields_is_an_object_to_old_clients_and_no_more(
+    http: Http, group: str
+) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    only = version("v1", {}, storage=True, schema={"openAPIV3Schema": schema})
+    await defined(http, definition(group, "things", "Thing", only))
+    name = ".".join((*reversed(group.split(".")), "v1", "Thing"))
+
+    async def found() -> Json | None:
+        document = (await http.get("/openapi/v2")).expect(200)
+        definition: Json | None = document["definitions"].get(name)
+        return definition
+
+    assert await eventually(found) == {
+        "type": "object",
+        "x-kubernetes-group-version-kind": [{"group": group, "version": "v1", "kind": "Thing"}],
+    }
