@@ -7,7 +7,7 @@ WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup setup-tests up demo test test-tools test-static test-long kubernetes conformance simulate soak bench check clean
+.PHONY: help setup setup-tests up demo test test-tools test-static test-long kubernetes conformance conformance-kubernetes simulate soak bench check clean
 
 help:
 	@echo "make up           start a whole control plane with this machine as its node, data in ./.data"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
 	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"
 	@echo "make conformance  the protocol cases against a real kube-apiserver, and those of controllers against its own, built here"
+	@echo "make conformance-kubernetes  Kubernetes' own conformance suite against \`up\`: those of FOCUS=, a regular expression, or all of API, nodes and storage"
 	@echo "make simulate     fleets in a bottle: SEEDS=1000 of them, from FIRST=0 on, of one SCENARIO= or all in turn"
 	@echo "make soak         the long tests with their full counts"
 	@echo "make bench        measurements beside a real kube-apiserver and etcd"
@@ -66,6 +67,13 @@ kubernetes: setup-tests
 
 conformance: setup-tests kubernetes
 	PILOTHOUSE_TARGET=kube $(PYTEST) -n auto tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py
+
+# The table at the end says what failed, and what was left out and why; reports and logs are kept in OUTPUT=, if it is given.
+conformance-kubernetes: setup
+	@command -v busybox >/dev/null || scripts/tools/debian busybox-static
+	@$(WITH_GO) scripts/tools/kubectl
+	@$(WITH_GO) scripts/tools/e2e
+	@$(BIN)/python scripts/conformance-kubernetes $(if $(FOCUS),--focus '$(FOCUS)') $(if $(OUTPUT),--output '$(OUTPUT)')
 
 simulate: setup
 	@$(BIN)/python -m pilothouse.sim --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0) $(if $(SCENARIO),--scenario $(SCENARIO))

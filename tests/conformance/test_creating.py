@@ -52,6 +52,21 @@ async def test_case_13_each_duplicate_and_unknown_field_has_a_warning_of_its_own
     assert answer.expect(201)["spec"]["engine"] == "pg"
 
 
+async def test_what_is_wrong_with_a_built_in_kinds_fields_is_said_in_the_order_of_the_document(
+    ns: str, http: Http
+) -> None:
+    body = b"""{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+      "spec": {"zap": 1, "type": "ClusterIP", "type": "ClusterIP", "ports": [{"port": 1, "q": 2}], "clusterIP": "None", "clusterIP": "None"}}"""
+
+    answer = await http.post(f"/api/v1/namespaces/{ns}/services", body, fieldValidation="Strict")
+
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message.endswith(
+        'strict decoding error: unknown field "spec.zap", duplicate field "spec.type", '
+        'unknown field "spec.ports[0].q", duplicate field "spec.clusterIP"'
+    )
+
+
 async def test_case_14_a_taken_name_is_409(dbs: Databases, http: Http) -> None:
     await dbs.create("a")
 

@@ -202,3 +202,41 @@ async def test_groups_that_only_look_like_it_need_none(http: Http, domain: str) 
     await defined(http, crd)
     assert await condition(http, crd["metadata"]["name"], "KubernetesAPIApprovalPolicyConformant") == ""
     (await http.delete(f"{CRDS}/{crd['metadata']['name']}")).expect(200)
+
+
+async def test_a_kind_that_keeps_all_fields_is_an_object_to_old_clients_and_no_more(
+    http: Http, group: str
+) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    only = version("v1", {}, storage=True, schema={"openAPIV3Schema": schema})
+    await defined(http, definition(group, "things", "Thing", only))
+    name = ".".join((*reversed(group.split(".")), "v1", "Thing"))
+
+    async def found() -> Json | None:
+        document = (await http.get("/openapi/v2")).expect(200)
+        definition: Json | None = document["definitions"].get(name)
+        return definition
+
+    assert await eventually(found) == {
+        "type": "object",
+        "x-kubernetes-group-version-kind": [{"group": group, "version": "v1", "kind": "Thing"}],
+    }
+
+
+async def test_fields_that_every_kind_has_are_described_in_the_words_that_are_looked_for(
+    http: Http, group: str
+) -> None:
+    await defined(http, definition(group, "things", "Thing", version("v1", {}, storage=True)))
+    name = ".".join((*reversed(group.split(".")), "v1", "Thing"))
+
+    async def found() -> Json | None:
+        answer = await http.get(f"/openapi/v3/apis/{group}/v1")
+        schemas: Json = answer.json["components"]["schemas"] if answer.status == 200 else {}
+        return schemas if name in schemas else None
+
+    schemas = await eventually(found)
+    fields = schemas[name]["properties"]
+    assert fields["apiVersion"]["description"].startswith("APIVersion defines")
+    assert fields["metadata"]["description"].startswith("Standard object's metadata")
+    meta = schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]
+    assert meta["creationTimestamp"]["description"].startswith("CreationTimestamp is a timestamp")

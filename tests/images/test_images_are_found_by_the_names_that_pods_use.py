@@ -165,6 +165,7 @@ def test_a_name_that_is_imported_again_means_the_new_files(library: Library, sou
         (Manifest(mount_at="relative"), "no absolute path"),
         (Manifest(mount_at="/opt/../etc"), "no absolute path"),
         (Manifest(mount_at="/usr"), "would hide the node's own files"),
+        (Manifest(mount_at="/"), "the image's /bin would hide what every pod has there"),
         (Manifest(working_dir="data"), "workingDir"),
     ],
 )

@@ -305,6 +305,16 @@ def test_the_view_has_image_message_file_and_host_name() -> None:
     assert targets["/tmp/last"].source == "/nodes/pods/u-1/containers/app/3/termination-log"
 
 
+def test_an_image_at_the_root_has_each_of_its_files_beside_the_machines(tmp_path: Path) -> None:
+    (tmp_path / "agnhost").write_text("#!/bin/sh\n")
+    (tmp_path / "uploads").mkdir()
+    (tmp_path / "image.json").write_text("{}")
+    view = launched({}, PlainImage(root=tmp_path, mount_at="/")).view
+    assert view is not None
+    seen = {mount.target: mount.source for mount in view.mounts if mount.read_only}
+    assert seen == {"/agnhost": f"{tmp_path}/agnhost", "/uploads": f"{tmp_path}/uploads"}
+
+
 def test_the_log_is_in_the_folder_of_the_instance() -> None:
     assert launched({}).log.path == "/nodes/pods/u-1/containers/app/3/log"
 

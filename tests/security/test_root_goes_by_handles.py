@@ -184,6 +184,12 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "images": {
+        "node/composing": {
+            "_image_mounts": ("os.listdir",),
+        },
+        "node/images/airgap": {
+            "_is_here": ("os.listdir",),
+        },
         "node/images/library": {
             "Library._sweep": ("Path.glob",),
             "Library._write": (
@@ -195,6 +201,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.chmod",
                 "Path.mkdir",
                 "Path.rename",
+                "os.listdir",
             ),
             "Library.list": ("Path.glob",),
             "Library.remove": ("Path.unlink",),

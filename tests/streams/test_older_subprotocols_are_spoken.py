@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,7 +12,9 @@ import aiohttp
 import pytest
 from multidict import CIMultiDict
 from tests.kit.http import PATIENCE, Http
+from tests.kit.rights import bind, place
 from tests.kit.stream_node import Plane, StreamNode
+from tests.kit.waiting import eventually
 
 from pilothouse.apiserver.websockets import take_token
 
@@ -138,6 +141,31 @@ async def test_a_page_of_another_site_can_not_use_the_certificate_of_its_reader(
             async with http.websocket(path, origin=origin, protocols=protocols):
                 pass
         assert refused.value.status == 403
+
+
+async def test_a_client_that_sends_its_token_as_a_header_is_no_page(
+    plane: Plane, http: Http, node: StreamNode
+) -> None:
+    await node.start("web", "sleep 1000")
+    rights = bind("", "bob-rules", "ClusterRole/cluster-admin", "User/bob")
+    (await http.post(place(rights), rights)).expect(201)
+    access = plane.server.target.access
+    trust = ssl.create_default_context(cafile=str(access.ca))
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer bob-token"}) as session:
+        await eventually(lambda: may_list(session, http.url(PODS, {}), trust))
+        for path in (
+            "/api/v1/pods?watch=true",
+            f"{PODS}/web/log",
+            f"{PODS}/web/exec?command=true&stdout=true",
+        ):
+            async with session.ws_connect(http.url(path, {}), origin="http://localhost", ssl=trust) as socket:
+                assert not socket.closed
+    (await http.delete(f"{place(rights)}/bob-rules")).expect(200)
+
+
+async def may_list(session: aiohttp.ClientSession, url: str, trust: ssl.SSLContext) -> bool:
+    async with session.get(url, ssl=trust) as answer:
+        return answer.status == 200
 
 
 async def test_a_token_goes_neither_to_a_node_nor_into_a_log(

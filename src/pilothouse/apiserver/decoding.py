@@ -34,6 +34,8 @@ class Body(msgspec.Struct):
 
     value: Any
     duplicates: list[str] = []
+    document: bytes = b""
+    """The JSON, where a key was given more than once: it says in which order things come."""
 
 
 def media_type(headers: Mapping[str, str]) -> str:
@@ -64,7 +66,15 @@ def read_json(data: bytes) -> Body:
         raise errors.bad_request(f"the body is not valid JSON: {problem}") from None
     _check_depth(value, data)
     _check_count(value, data)
-    return Body(value, _repeated_keys(data, value))
+    repeated = _repeated_keys(data, value)
+    return Body(value, repeated, data if repeated else b"")
+
+
+def field_order(document: bytes) -> dict[str, int]:
+    """Where each field stands in a JSON document, by its path: a repeated one where it is repeated. Of overlong paths nothing is said."""
+    order: dict[str, int] = {}
+    _number(json.loads(document, object_pairs_hook=_Pairs), "", order)
+    return order
 
 
 def read_yaml(data: bytes) -> Body:
@@ -150,6 +160,19 @@ def _walk(value: Any, way: list[str | int], found: list[str]) -> None:
             way.append(index)
             _walk(inner, way, found)
             way.pop()
+
+
+def _number(value: Any, path: str, order: dict[str, int]) -> None:
+    if len(path) > yaml_bodies.LONGEST_PATH:
+        return
+    if isinstance(value, _Pairs):
+        for name, inner in value:
+            below = child(path, name)
+            order[below] = len(order)
+            _number(inner, below, order)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _number(inner, element(path, index), order)
 
 
 def _spelled(way: list[str | int]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.decoding import Body
+from pilothouse.apiserver.decoding import Body, field_order
 from pilothouse.apiserver.options import IGNORE, STRICT
 from pilothouse.meta import errors
 from pilothouse.meta.fields import MOST_PROBLEMS, TYPE_INVALID, WITHHELD, FieldError
@@ -35,7 +35,7 @@ def take(kind: Kind, body: Body, validation: str, warnings: list[str]) -> Object
     """The object in a body, pruned and defaulted. 400 if it is not one of ``kind``, 422 for each misfit."""
     obj = identify(kind, body.value)
     try:
-        conform(kind, obj, validation, warnings, repeated=body.duplicates)
+        conform(kind, obj, validation, warnings, repeated=body.duplicates, document=body.document)
     except StrictError as strict:
         raise unhandled(kind, f"strict decoding error: {strict}") from None
     return obj
@@ -80,6 +80,7 @@ def conform(
     warnings: list[str],
     *,
     repeated: list[str] | None = None,
+    document: bytes = b"",
     keep_nulls: bool = False,
 ) -> None:
     """Prune what is unknown, fill in defaults, refuse what is misshapen. Changes ``obj`` in place.
@@ -92,6 +93,10 @@ def conform(
     unknown = [] if fits else shape.prune(obj)
     if (repeated or unknown) and validation != IGNORE:
         problems = [*repeated, *(f'unknown field "{path}"' for path in unknown)]
+        if kind.native and document and unknown:
+            # Kubernetes finds both in one go, where a kind is its own, and prunes definitions' kinds afterwards.
+            order = field_order(document)
+            problems.sort(key=lambda problem: order.get(problem.split('"')[1], len(order)))
         if validation == STRICT:
             raise StrictError(problems)
         warnings.extend(problems)

@@ -18,7 +18,7 @@ from pilothouse.apiserver.exchange import TEXT, Answer, Response, Streaming
 from pilothouse.apiserver.node_calls import Nodes
 from pilothouse.apiserver.node_endpoints import Endpoint, container_of, endpoint_of, no_node, refuse_ended
 from pilothouse.apiserver.objects import Objects
-from pilothouse.apiserver.websockets import log_over_websocket, upgrade_of
+from pilothouse.apiserver.websockets import is_of_other_site, log_over_websocket, upgrade_of
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
@@ -95,8 +95,8 @@ class PodStreams:
 
 def refuse_other_sites(call: Call) -> None:
     """Raise a 403 for what a page of another site has a browser ask. It would ask with the certificate of whoever looks at it."""
-    origin, host = call.request.headers.get("Origin", ""), call.request.headers.get("Host", "")
-    if origin and origin.partition("://")[2] != host:
+    if is_of_other_site(call.request.headers):
+        origin, host = call.request.headers["Origin"], call.request.headers.get("Host", "")
         raise errors.forbidden(
             f"pods/{call.subresource}", "", call.name, f"a page of {origin} may not do that at {host}"
         )

@@ -79,9 +79,17 @@ def upgrade_of(request: Request) -> Upgrade | None:
 
 def refuse_other_sites(headers: Mapping[str, str]) -> None:
     """Raise a 403 for what a page of another site has a browser ask: it would ask with the certificate of its user."""
-    origin, host = headers.get("Origin", ""), headers.get("Host", "")
-    if origin and origin.partition("://")[2].removesuffix("/") != host:
+    if is_of_other_site(headers):
+        origin, host = headers["Origin"], headers.get("Host", "")
         raise errors.forbidden("", "", "", f"a page of {origin} may not open a WebSocket at {host}")
+
+
+def is_of_other_site(headers: Mapping[str, str]) -> bool:
+    """Whether a page of another site may be behind it. No page can have a browser send a token as a header with a WebSocket."""
+    origin, host = headers.get("Origin", ""), headers.get("Host", "")
+    if headers.get("Authorization", "").lower().startswith("bearer "):
+        return False
+    return bool(origin) and origin.partition("://")[2].removesuffix("/") != host
 
 
 def take_token(headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:

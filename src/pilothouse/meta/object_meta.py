@@ -71,7 +71,9 @@ class ObjectMeta(Fields):
         doc("Changes with every write; opaque to clients, who send it back to detect conflicting writes."),
     ] = ""
     generation: Annotated[int, doc("Counts the changes of the desired state; kept by the server.")] = 0
-    creation_timestamp: Annotated[Time | None, doc("When the object was created.")] = None
+    creation_timestamp: Annotated[
+        Time | None, doc("CreationTimestamp is a timestamp of when the server created the object.")
+    ] = None
     deletion_timestamp: Annotated[
         Time | None, doc("When the object was asked to go; it goes when its last finalizer is removed.")
     ] = None
@@ -125,11 +127,13 @@ class ListMeta(Fields):
 class ApiObject(Fields):
     """The base of a kind written as a Struct."""
 
-    api_version: Annotated[str, doc("Group and version of the schema that this object follows.")] = ""
+    api_version: Annotated[
+        str, doc("APIVersion defines the group and version whose schema this object follows.")
+    ] = ""
     kind: Annotated[str, doc("What this object is.")] = ""
-    metadata: Annotated[ObjectMeta, doc("Name, labels and the server's own bookkeeping.")] = field(
-        default_factory=ObjectMeta
-    )
+    metadata: Annotated[
+        ObjectMeta, doc("Standard object's metadata: name, labels and the server's own bookkeeping.")
+    ] = field(default_factory=ObjectMeta)
 
 
 OBJECT_META: Final = schema_of(ObjectMeta)

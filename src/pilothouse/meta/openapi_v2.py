@@ -4,7 +4,7 @@
 
 It is the v3 documents joined and rewritten in the older form. What v2 can't say (``anyOf``, ``oneOf``, ``not``, null) is left out, so
 it promises less, and nothing wrong: a value that may be null, or an object that keeps fields it doesn't know, has no type at
-all. kubectl reads the document strictly: no array without items, and neither type nor properties beside a ``$ref``, or it
+all; of a kind that does so, the type is all that is said. kubectl reads the document strictly: no array without items, and neither type nor properties beside a ``$ref``, or it
 refuses the whole.
 """
 
@@ -19,6 +19,8 @@ _OLD_PREFIX: Final = "#/components/schemas/"
 _PREFIX: Final = "#/definitions/"
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 _UNKNOWN: Final = ("nullable", "anyOf", "oneOf", "not")
+_KIND: Final = "x-kubernetes-group-version-kind"
+_KEEPS_ALL: Final = "x-kubernetes-preserve-unknown-fields"
 _TYPING: Final = ("type", "format", "properties", "required", "items", "additionalProperties")
 
 
@@ -30,7 +32,7 @@ def openapi_v2(documents: Iterable[Json]) -> Json:
         for path, item in document["paths"].items():
             paths[path] = _path(item)
         for name, schema in document["components"]["schemas"].items():
-            definitions[name] = _schema(schema)
+            definitions[name] = _definition(schema)
     return {
         "swagger": "2.0",
         "info": {"title": "Pilothouse", "version": "v1"},
@@ -39,6 +41,13 @@ def openapi_v2(documents: Iterable[Json]) -> Json:
         "securityDefinitions": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}},
         "security": [{"BearerToken": []}],
     }
+
+
+def _definition(schema: Json) -> Json:
+    # kubectl would take the properties that are named for all that there may be. An object is all that is known, then.
+    if schema.get(_KIND) and schema.get(_KEEPS_ALL):
+        return {"type": "object", _KIND: schema[_KIND]}
+    return _schema(schema)
 
 
 def _path(item: Json) -> Json:
@@ -92,7 +101,7 @@ def _schema(schema: Json) -> Json:
         if not schema.get("nullable"):
             said["$ref"] = every[0]["$ref"].replace(_OLD_PREFIX, _PREFIX)
         return said
-    if schema.get("nullable") or schema.get("x-kubernetes-preserve-unknown-fields"):
+    if schema.get("nullable") or schema.get(_KEEPS_ALL):
         return {key: value for key, value in said.items() if key not in _TYPING}
     if said.get("type") == "array" and "items" not in said:
         del said["type"]

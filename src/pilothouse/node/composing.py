@@ -3,7 +3,8 @@
     launch = compose(pod, container, image, env, setting, folder, attempt)
 
 The command is the container's, else the image's entrypoint; arguments likewise, except that the image's arguments belong to the image's
-entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, and its seccomp profiles.
+entrypoint. Variables in both are expanded. Pure but for the names of this machine's users, its seccomp profiles, and what is
+at the top of an image that is seen at ``/``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.node import security
 from pilothouse.node.environment import MOST_IN_ALL, expanded, hostname
 from pilothouse.node.folders import ContainerFolder
+from pilothouse.node.images.bundles import MANIFEST
 from pilothouse.node.parts import Image, NotYet
 from pilothouse.node.seccomp import seccomp_filter
 from pilothouse.node.whereabouts import LOG
@@ -68,10 +70,7 @@ def compose(
     user = security.user(pod, container, image.user, setting.agent)
     _check_range(user, setting.ids)
     env = {"HOME": _home(setting.agent.uid if user is None else user.uid), **env}
-    mounts = []
-    if image.root is not None and image.mount_at:
-        mounts.append(Mount(str(image.root), image.mount_at, read_only=True))
-    mounts += [*setting.mounts, *volumes]
+    mounts = [*_image_mounts(image), *setting.mounts, *volumes]
     message_path = container.get("terminationMessagePath") or MESSAGE_PATH
     mounts.append(Mount(str(folder.last_words(attempt)), message_path, is_file=True, mapped=True))
     own = container.get("securityContext") or {}
@@ -104,6 +103,17 @@ def compose(
         ),
         log=LogPolicy(str(folder.attempt(attempt) / LOG)),
     )
+
+
+def _image_mounts(image: Image) -> Iterator[Mount]:
+    if image.root is None or not image.mount_at:
+        return
+    if image.mount_at != "/":
+        yield Mount(str(image.root), image.mount_at, read_only=True)
+        return
+    for name in sorted(os.listdir(image.root)):
+        if name != MANIFEST:
+            yield Mount(str(image.root / name), f"/{name}", read_only=True)
 
 
 def _check_range(user: User | None, ids: IdRange | None) -> None:

@@ -74,7 +74,7 @@ class Image(Protocol):
 
     @property
     def mount_at(self) -> str:
-        """Where the files are seen inside a container; empty if nowhere."""
+        """Where the files are seen inside a container; empty if nowhere. At ``/`` they are beside what is there anyway."""
         ...
 
     @property

@@ -504,6 +504,18 @@ SPEC_FAULTS: list[tuple[dict[str, Any], str]] = [
         "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value",
     ),
     (
+        {"securityContext": {"sysctls": [{"name": "net.a", "value": "1"}, {"name": "bar..", "value": "1"}]}},
+        'spec.securityContext.sysctls[1].name: Invalid value: "bar..": must be',
+    ),
+    (
+        {"securityContext": {"sysctls": [{"name": "net.a", "value": "1"}, {"name": "net.a", "value": "1"}]}},
+        'spec.securityContext.sysctls[1].name: Duplicate value: "net.a"',
+    ),
+    (
+        {"securityContext": {"sysctls": [{"name": "", "value": "1"}]}},
+        "spec.securityContext.sysctls[0].name: Required value",
+    ),
+    (
         {"hostAliases": [{"ip": "nine"}]},
         'spec.hostAliases[0].ip: Invalid value: "nine": must be a valid IP address',
     ),

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 _OBJECT: Final = {
-    "apiVersion": "Group and version of the schema that this object follows.",
+    "apiVersion": "APIVersion defines the group and version whose schema this object follows.",
     "kind": "What this object is.",
-    "metadata": "Name, labels and the server's own bookkeeping.",
+    "metadata": "Standard object's metadata: name, labels and the server's own bookkeeping.",
     "spec": "What is wanted.",
     "status": "What was last seen; written by whoever looks after the object.",
 }

@@ -193,7 +193,7 @@ def _read_index(first: Entry | None) -> Index:
         try:
             if importable(listed.name).full != listed.name:
                 raise ReferenceError(f"{listed.name!r} has no tag")
-            settled(listed.manifest, reference(listed.name), has_bin=False)
+            settled(listed.manifest, reference(listed.name), ())
         except (ReferenceError, ManifestError) as problem:
             raise UnpackError(f"{INDEX}: images[{number}]: {problem}") from None
     if len({listed.name for listed in index.images}) < len(index.images):
@@ -212,7 +212,7 @@ def _is_here(listed: Listed, library: Library, *, replace: bool) -> bool:
     assert root is not None  # It is no program of the host.
     # What came in an archive has the digest of that: then the files tell.
     same_files = record.digest == listed.digest or folder_digest(root) == listed.digest
-    said = settled(listed.manifest, reference(listed.name), has_bin=(root / "bin").is_dir())
+    said = settled(listed.manifest, reference(listed.name), os.listdir(root))
     if same_files and record.manifest == said:
         return True
     if replace:

@@ -5,12 +5,13 @@ An archive or folder says the latter in a file ``image.json`` at its top; whoeve
     {"entrypoint": ["bin/redis-server"], "cmd": ["/etc/redis.conf"], "env": {"LANG": "C.UTF-8"},
      "user": "999:999", "workingDir": "/data", "mountAt": "/opt/redis"}
 
-A pod sees the files of the image at ``mountAt``, over the files of the node: by default ``/opt/NAME``. A program in ``entrypoint`` that is
-given by a relative path is one of the image's files.
+A pod sees the files of the image at ``mountAt``, over the files of the node: by default ``/opt/NAME``. With ``/`` it sees each file and folder at
+the image's top beside those of the node. A program in ``entrypoint`` that is given by a relative path is one of the image's files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -18,11 +19,12 @@ import msgspec
 
 from pilothouse.node.environment import PATH
 from pilothouse.node.images.references import Reference
+from pilothouse.supervise.shim.rootfs import DISK, FOLDERS, PROGRAMS
 
 MANIFEST: Final = "image.json"
-_RESERVED: Final = frozenset(
-    {"/", "/dev", "/etc", "/proc", "/sys", "/bin", "/sbin", "/lib", "/lib64", "/usr"}
-)
+_RESERVED: Final = frozenset(f"/{name}" for name in ("dev", "etc", "proc", "sys", *PROGRAMS))
+_TAKEN: Final = _RESERVED.union(f"/{name}" for name, _ in (*FOLDERS, *DISK))
+"""What every container has at its root."""
 
 
 class ManifestError(ValueError):
@@ -68,12 +70,16 @@ def read_manifest(content: bytes, where: str) -> Manifest:
         raise ManifestError(f"{where} can't be read: {problem}; it may have {known}") from None
 
 
-def settled(manifest: Manifest, reference: Reference, *, has_bin: bool) -> Manifest:
-    """The manifest with all that follows from it spelt out. Raises ManifestError."""
+def settled(manifest: Manifest, reference: Reference, top: Collection[str]) -> Manifest:
+    """The manifest with all that follows from it spelt out; ``top`` names what is at the image's top. Raises ManifestError."""
     at = manifest.mount_at or f"/opt/{reference.name.rpartition('/')[2]}"
     folder = PurePosixPath(at)
     if not folder.is_absolute() or ".." in folder.parts:
         raise ManifestError(f"mountAt: {at!r} is no absolute path without '..'")
+    if str(folder) == "/" and (taken := _TAKEN.intersection(f"/{name}" for name in top)):
+        raise ManifestError(
+            f"mountAt: at '/' the image's {min(taken)} would hide what every pod has there; leave it out, or give a folder, as /opt/redis"
+        )
     if str(folder) in _RESERVED:
         raise ManifestError(
             f"mountAt: {at!r} would hide the node's own files from the pod; give a folder of its own, as /opt/redis"
@@ -84,6 +90,6 @@ def settled(manifest: Manifest, reference: Reference, *, has_bin: bool) -> Manif
     if entrypoint and "/" in entrypoint[0] and not entrypoint[0].startswith("/"):
         entrypoint = (str(folder / entrypoint[0]), *entrypoint[1:])
     env = dict(manifest.env)
-    if has_bin:
+    if "bin" in top:
         env.setdefault("PATH", f"{folder}/bin:{PATH}")
     return msgspec.structs.replace(manifest, mount_at=str(folder), entrypoint=entrypoint, env=env)

@@ -144,7 +144,7 @@ class Library:
             )  # Whatever the umask: it is the image's top, and pods' users are others than ours.
             try:
                 unpacked, said = fill(incoming)
-                manifest = settled(said, wanted, has_bin=(incoming / "bin").is_dir())
+                manifest = settled(said, wanted, os.listdir(incoming))
             except BaseException:
                 _remove(incoming)
                 raise

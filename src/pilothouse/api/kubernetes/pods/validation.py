@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from pilothouse.api.kubernetes.checking import (
@@ -25,6 +26,8 @@ MOST_SCHEDULING_TERMS: Final = 100
 MOST_SCHEDULING_TEXT: Final = 16 * 1024
 """Characters of all selectors among them."""
 _LARGEST_INT32: Final = 2**31 - 1
+_LONGEST_SYSCTL: Final = 253
+_SYSCTL_PART: Final = re.compile(r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?").fullmatch
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -65,6 +68,8 @@ def check_spec(spec: Mapping[str, Any], path: str, claims: Collection[str] = ())
             yield from named(f"{path}.{field}", spec[field])
     yield from validate_labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     yield from check_ids(spec.get("securityContext") or {}, f"{path}.securityContext")
+    sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
+    yield from _check_sysctls(sysctls, f"{path}.securityContext.sysctls")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         yield from address(f"{element(f'{path}.hostAliases', index)}.ip", alias.get("ip", ""))
     if spec.get("dnsPolicy") == "None":
@@ -76,6 +81,24 @@ def check_spec(spec: Mapping[str, Any], path: str, claims: Collection[str] = ())
     yield from _check_affinity(spec.get("affinity") or {}, f"{path}.affinity")
     for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         yield from _check_spread(constraint, element(f"{path}.topologySpreadConstraints", index))
+
+
+def _check_sysctls(sysctls: Sequence[Mapping[str, Any]], path: str) -> Problems:
+    """Their names, though no node of ours sets any: who mistypes one is told that, too."""
+    seen = set()
+    for index, sysctl in enumerate(sysctls):
+        name, at = sysctl.get("name") or "", f"{element(path, index)}.name"
+        if not name:
+            yield FieldError.required(at, "")
+        elif len(name) > _LONGEST_SYSCTL or not all(map(_SYSCTL_PART, re.split("[./]", name))):
+            yield FieldError.invalid(
+                at,
+                name,
+                "must be parts of a-z, 0-9, '-' and '_' with '.' or '/' between them, of at most 253 characters",
+            )
+        elif name in seen:
+            yield FieldError.duplicate(at, name)
+        seen.add(name)
 
 
 def _check_counts(spec: Mapping[str, Any], path: str) -> Problems:
