@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.objects import Object
+from pilothouse.base.error_lines import error_lines
 
 WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
 """The reason of PodScheduled=False while a node is chosen and the volumes are being made there."""
@@ -194,7 +195,9 @@ def _remedy(pod: Object, reason: str, message: str) -> str:
 
 
 def _end(terminated: Mapping[str, Any]) -> str:
-    said = _words(terminated.get("reason"), str(terminated.get("message") or "").strip())
+    reason, message = terminated.get("reason"), error_lines(str(terminated.get("message") or "").splitlines())
+    # That an end with a code is an error needs no word beside the program's own.
+    said = _words(None if message and reason == "Error" else reason, message)
     return f"exited with code {terminated.get('exitCode', 0)}{said and f': {said}'}"
 
 
