@@ -88,7 +88,7 @@ def test_each_of_elasticsearchs_watermarks_is_degraded_and_says_what_helps(
     status, found, message = degraded(fill(sea, test, 20, percent))
     assert (status, found) == ("True", reason)
     assert f"volume {CLAIM} is" in message
-    assert f"{percent} % full" in message
+    assert f"full, to {percent} %" in message
     assert effect in message
     assert "raise persistence.size of pool data (the claim has 10Gi)" in message
 
@@ -137,7 +137,7 @@ def test_indices_that_take_no_writes_come_before_all_else() -> None:
     status, reason, message = degraded(fill(sea, test, 20, 97))
     assert (status, reason) == ("True", "IndicesReadOnly")
     assert message.startswith("5 indices take no writes (a, b, c and 2 more), since a disk was nearly full")
-    assert f"volume {CLAIM} is 97 % full" in message
+    assert f"volume {CLAIM} is full to 97 %" in message
     # A version that is refused at the same time does not hide it, nor is it hidden.
     sea.edit(sea.of(ElasticsearchCluster, "test"), version="6.0.0")
     sea.sail(test)

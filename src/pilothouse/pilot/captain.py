@@ -139,7 +139,10 @@ class Captain:
     @property
     def exit_message(self) -> str:
         """Why the database ended other than in order; empty if it did not."""
-        return self._exit.sentence if self._exit is not None and not self._exit.clean else ""
+        if self._exit is None or self._exit.clean:
+            return ""
+        # The code is the container's too, which is reported beside this.
+        return self._exit.message if self._exit.message and not self._exit.signal else self._exit.sentence
 
     def liveness(self) -> str:
         """Why the whole container should be started anew; empty if it should not."""

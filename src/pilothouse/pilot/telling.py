@@ -188,7 +188,7 @@ def _conditions(pilot: Object, known: Known, usage: DiskUsage | None, now: float
         say("Started", False, life.standing, known.trouble or "The database is about to be started.")
     if known.exit is not None and not life.is_running:
         reason = "Stopped" if known.exit.clean else "Crashed"
-        say("Stopped", True, reason, f"The database is down: {known.exit.sentence}.")
+        say("Stopped", True, reason, f"The database is down: {known.exit.sentence}")
     elif life.is_running:
         say("Stopped", False, "Running", "")
     ready = life.is_running and not life.stopping and seen is not None and seen.ready
@@ -251,7 +251,10 @@ def _degraded(known: Known, usage: DiskUsage | None) -> tuple[str, str] | None:
     if usage is None or not usage.watermark:
         return None
     reason = "VolumeFull" if usage.watermark == "FloodStage" else "VolumeNearlyFull"
-    return reason, f"The volume of its data, at {known.folder}, is {usage}: make it larger, or delete data."
+    return (
+        reason,
+        f"The volume of its data, at {known.folder}, is {usage} full: make it larger, or delete data.",
+    )
 
 
 def _leaves(status: Mapping[str, Any]) -> bool:

@@ -73,7 +73,7 @@ class DiskUsage(msgspec.Struct, frozen=True):
         return {"usedBytes": self.used, "capacityBytes": self.capacity, "usedPercent": self.percent}
 
     def __str__(self) -> str:
-        return f"{self.percent} % full ({_size(self.used)} of {_size(self.capacity)})"
+        return f"{self.percent} % ({_size(self.used)} of {_size(self.capacity)})"
 
 
 def _size(count: int) -> str:

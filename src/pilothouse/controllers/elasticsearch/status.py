@@ -112,10 +112,14 @@ def _available(scene: Scene) -> _Told:
     health = scene.latest.health
     if health in ("Green", "Yellow") and (closed := _closed(scene)):
         return "Available", "False", "NoNodeReady", f"The cluster's health is {health}, but {closed}."
+    refusing = ""
+    if (short := shortage(scene)) is not None and short.reason == READ_ONLY:
+        refusing = f", but {short.gist}"
     if health == "Green":
-        return "Available", "True", "HealthGreen", "The cluster's health is Green."
+        return "Available", "True", "HealthGreen", f"The cluster's health is Green{refusing}."
     if health == "Yellow":
-        return "Available", "True", "HealthYellow", f"The cluster's health is Yellow: {_lacking(scene)}."
+        message = f"The cluster's health is Yellow: {_lacking(scene)}{refusing}."
+        return "Available", "True", "HealthYellow", message
     if health == "Red":
         message = f"The cluster's health is Red, some data can't be reached: {_lacking(scene)}."
         return "Available", "False", "HealthRed", message
@@ -155,6 +159,8 @@ def _progressing(scene: Scene, step: Step | None, problem: str, *, paused: bool)
         return "Progressing", "False", AS_ASKED, message
     if step is None and (outdated := _uncounted(scene)):
         return "Progressing", "True", "HealthOutdated", f"All nodes are as asked, but {outdated}."
+    if step is None and (short := shortage(scene)) is not None:
+        return "Progressing", "False", AS_ASKED, f"All nodes are as asked, but {short.gist}."
     if step is None:
         return "Progressing", "False", AS_ASKED, "Everything is as asked."
     return "Progressing", "False" if step.refused else "True", step.reason, step.message
@@ -230,10 +236,8 @@ def _ailing(node: Node, now: float) -> tuple[str, str] | None:
             return why.reason, _bringing(pod, why.sentence)
         if crash and why.reason in (*_EXITED, "PodNotReady"):
             # The database's own last words say more than that its container has ended.
-            return why.reason if why.reason in _EXITED else "DatabaseEnded", (
-                f"{node.name} does not get up: {crash}; its last lines: kubectl get pilot {node.name} "
-                f"-n {pod.namespace} -o jsonpath='{{.status.lastExit.log}}'"
-            )
+            lines = f"kubectl get pilot {node.name} -n {pod.namespace} -o jsonpath='{{.status.lastExit.log}}'"
+            return "DatabaseEnded", f"{node.name} does not get up: {crash}; its last lines: {lines}"
         if why.reason == "PodNotReady":
             # A node takes its time to start, and there is nothing amiss while it does.
             if node.down_for(now) >= _LONG or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):

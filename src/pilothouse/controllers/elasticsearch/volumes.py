@@ -80,7 +80,7 @@ def shortage(scene: Scene) -> Shortage | None:
     first = short[0]
     full = first.usage.watermark == "FloodStage"
     gist = f"{first.name} is {'full' if full else 'nearly full'}"
-    return Shortage(FULL if full else NEARLY_FULL, gist, f"{gist}: {_state(scene, short)}")
+    return Shortage(FULL if full else NEARLY_FULL, gist, f"{gist}, to {_state(scene, short)}")
 
 
 def _read_only(scene: Scene, found: Mapping[str, Any], short: list[Volume]) -> Shortage:
@@ -96,7 +96,7 @@ def _read_only(scene: Scene, found: Mapping[str, Any], short: list[Volume]) -> S
     why = f"{gist}{listed}, since a disk was nearly full (read_only_allow_delete)"
     if not short:
         return Shortage(READ_ONLY, gist, f"{why}; there is room by now: if the block stays, {_UNBLOCK}")
-    said = f"{why}: {short[0].name} is {_state(scene, short)}. Once there is room and the block stays, {_UNBLOCK}"
+    said = f"{why}: {short[0].name} is full to {_state(scene, short)}. Once there is room and the block stays, {_UNBLOCK}"
     return Shortage(READ_ONLY, gist, said)
 
 
