@@ -190,6 +190,18 @@ def _container_trouble(pod: Object, status: Mapping[str, Any]) -> Trouble | None
     return None
 
 
+def failed_container(pod: Object) -> tuple[str, bool] | None:
+    """The first container that ended with a code and left no message of its own, and whether that was its previous run."""
+    for status in _containers(pod):
+        if status.get("ready"):
+            continue
+        for field, previous in (("state", False), ("lastState", True)):
+            found = (status.get(field) or {}).get("terminated")
+            if found is not None and found.get("exitCode"):
+                return None if found.get("message") else (str(status.get("name")), previous)
+    return None
+
+
 def _ended_before(pod: Object, condition: Mapping[str, Any]) -> str:
     """How a container ended that was started again and has not been ready since; empty if there is none."""
     for status in pod.status.get("containerStatuses") or ():
