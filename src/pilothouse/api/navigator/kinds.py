@@ -108,6 +108,14 @@ _WIDE: Final = (
     ),
 )
 
+_FULLEST: Final = Column(
+    name="Disk(%)",
+    type="integer",
+    path=".status.fullestVolume.usedPercent",
+    description="How full the volume with the least room is.",
+    priority=1,
+)
+
 ELASTICSEARCH_V1BETA1: Final = Kind(
     group=GROUP,
     version=v1beta1.VERSION,
@@ -117,7 +125,7 @@ ELASTICSEARCH_V1BETA1: Final = Kind(
     categories=CATEGORIES,
     schema=schema_of(v1beta1.ElasticsearchCluster, v1beta1.PACKAGE),
     status=True,
-    columns=(_VERSION, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, *_WIDE),
+    columns=(_VERSION, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, _FULLEST, *_WIDE),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     validate=_validate_elasticsearch_v1beta1,
     protected=protected,
@@ -217,6 +225,13 @@ PILOT_V1BETA1: Final = Kind(
         AGE,
         _POOL,
         _DOCUMENTS,
+        Column(
+            name="Disk(%)",
+            type="integer",
+            path=".status.volume.usedPercent",
+            description="How full the volume of its data is.",
+            priority=1,
+        ),
         Column(
             name="Reason",
             path='.status.conditions[?(@.type=="Ready")].reason',

@@ -37,6 +37,7 @@ from pilothouse.controllers.elasticsearch.securing import authority_name, certif
 from pilothouse.controllers.elasticsearch.status import status_of, summary
 from pilothouse.controllers.elasticsearch.supports import supports
 from pilothouse.controllers.elasticsearch.templating import VERSIONS
+from pilothouse.controllers.elasticsearch.volumes import shortage
 from pilothouse.runtime.declaring import Names, controller
 from pilothouse.runtime.intents import After, Intent, SetStatus, Tell, Wait
 from pilothouse.runtime.world import World
@@ -161,6 +162,8 @@ def _say(scene: Scene, steps: Sequence[Step], *, problem: str = "") -> Iterator[
         told = step.gist or step.message
         if (event := _WARNINGS.get(step.reason)) and not doing.startswith(told):
             yield Tell(cluster, because=told, event=event, warning=True)
+    if (short := shortage(scene)) is not None and short.gist not in amiss:
+        yield Tell(cluster, because=short.message, event=short.reason, warning=True)
     for each in refused:
         if (event := _WARNINGS.get(each.reason)) and each.message not in amiss:
             yield Tell(cluster, because=each.message, event=event, warning=True)
