@@ -35,15 +35,24 @@ _CASSANDRA: Final = UpdateRules(frozen=frozenset({"rack", "datacenter"}), volume
 
 def _validate_elasticsearch_v1beta1(new: Object, old: Object | None) -> Iterable[FieldError]:
     yield from check_no_stash(new)
-    yield from check_elasticsearch(new, old, _ELASTICSEARCH)
+    yield from check_elasticsearch(new, old, _ELASTICSEARCH, _running(old))
 
 
 def _validate_elasticsearch_v1alpha1(new: Object, old: Object | None) -> Iterable[FieldError]:
     problems = [
         *check_pilot_image(new["spec"], old),
-        *check_elasticsearch(new, old, _STRICT_BUT_TOLD),
+        *check_elasticsearch(new, old, _STRICT_BUT_TOLD, _running(old)),
     ]
     return [*problems, *check_stash(new, old, ELASTICSEARCH_V1BETA1, problems)]
+
+
+def _running(stored: Object | None) -> str:
+    """The lowest version that any node of a cluster reports; empty if none does."""
+    if stored is None:
+        return ""
+    source = str(stored["apiVersion"]).rpartition("/")[2]
+    whole = convert(stored, source, v1beta1.VERSION)
+    return str((whole.get("status") or {}).get("version") or "")
 
 
 def _validate_cassandra_v1beta1(new: Object, old: Object | None) -> Iterable[FieldError]:

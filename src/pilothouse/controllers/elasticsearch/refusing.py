@@ -23,7 +23,7 @@ from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.sets import annotation_of, wanted_template
 from pilothouse.controllers.elasticsearch.templating import templated
-from pilothouse.controllers.elasticsearch.upgrades import refusal, unknown
+from pilothouse.api.navigator.upgrade_paths import refusal, unknown
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Intent
 
