@@ -90,6 +90,11 @@ def _condition(name: str, kind: str, description: str, *, priority: int = 0) -> 
 
 
 _VERSION: Final = Column(name="Version", path=".spec.version", description="The version that is asked for.")
+_WANTED: Final = Column(name="Wanted", path=".spec.version", description="The version that is asked for.")
+_RUNNING: Final = Column(name="Version", path=".status.version", description="The lowest version that runs.")
+_ACCEPTED: Final = _condition(
+    "Accepted", "VersionAccepted", "Whether the version that is asked for can be rolled out."
+)
 _PAUSED: Final = Column(
     name="Paused",
     type="boolean",
@@ -126,7 +131,7 @@ ELASTICSEARCH_V1BETA1: Final = Kind(
     categories=CATEGORIES,
     schema=schema_of(v1beta1.ElasticsearchCluster, v1beta1.PACKAGE),
     status=True,
-    columns=(_VERSION, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, *_WIDE),
+    columns=(_RUNNING, _WANTED, _ACCEPTED, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, *_WIDE[1:]),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     validate=_validate_elasticsearch_v1beta1,
     protected=protected,
@@ -141,7 +146,7 @@ ELASTICSEARCH_V1ALPHA1: Final = Kind(
     categories=CATEGORIES,
     schema=schema_of(v1alpha1.ElasticsearchCluster, v1alpha1.PACKAGE),
     status=True,
-    columns=(_VERSION, _HEALTH, *_PROGRESS, AGE, _PAUSED),
+    columns=(_WANTED, _ACCEPTED, _HEALTH, *_PROGRESS, AGE, _PAUSED),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     prepare_create=enter_stash,
     prepare_update=keep_stash,
