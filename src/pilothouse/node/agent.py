@@ -62,6 +62,8 @@ COMPONENT: Final = "kubelet"
 """By whom events are told: kubectl and people look for this name."""
 EVICTIONS: Final = 10.0
 """Seconds between two looks at who takes too much."""
+IMAGES: Final = 1.0
+"""Seconds between two looks at whether images have come."""
 _LEAVING: Final = 30.0
 """Seconds that a pod which has to go is waited for before another has to."""
 _SHOWN_PROBLEMS: Final = 5
@@ -99,7 +101,7 @@ class Agent:
         self._supervisor = Supervisor(
             {"volumes": parts.volumes.run, "addresses": parts.addresses.run, "events": self._events.run}
         )
-        self.registration = Registration(api, settings, machine, self._conditions, clock)
+        self.registration = Registration(api, settings, machine, self._conditions, clock, parts.images.stored)
         self._keepers: dict[str, Keeper] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._clock = clock
@@ -127,6 +129,7 @@ class Agent:
                             "keepers": self._keep(),
                             "evictions": self._evict(),
                             "pressure": self._relieve(),
+                            "images": self._follow_images(),
                             "leftovers": self._remove(left),
                         }
                     )
@@ -179,6 +182,17 @@ class Agent:
                     keeper.limit_anew()
                 except OSError as problem:
                     log.warning("pod %s/%s is not held to its limits: %s", *keeper.pod.key, problem)
+
+    async def _follow_images(self) -> None:
+        """Have pods that wait for an image, or failed with one, try again as soon as it is imported."""
+        known = self._parts.images.revision()
+        while True:
+            await asyncio.sleep(IMAGES)
+            if (found := self._parts.images.revision()) != known:
+                known = found
+                for keeper in tuple(self._keepers.values()):
+                    keeper.image_changed()
+                self.registration.refresh()
 
     async def _relieve(self) -> None:
         """Have the pod end that takes most, when memory or disk runs short. Apart from the above: to see who takes how much of

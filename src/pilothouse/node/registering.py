@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pilothouse.aio.together import together
+from pilothouse.api.node_images import DATA_FOLDER, MOST_IMAGES
 from pilothouse.api.nouns import Lease, Node
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
@@ -27,6 +28,7 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.conditions import Condition, with_condition
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.machine import Machine
+from pilothouse.node.parts import StoredImage
 from pilothouse.node.settings import NodeSettings
 
 LEASES: Final = "kube-node-lease"
@@ -48,12 +50,19 @@ class Registration:
     """Keeps the Node."""
 
     def __init__(
-        self, api: Api, settings: NodeSettings, machine: Machine, conditions: Conditions, clock: Clock
+        self,
+        api: Api,
+        settings: NodeSettings,
+        machine: Machine,
+        conditions: Conditions,
+        clock: Clock,
+        images: Callable[[], Sequence[StoredImage]] = tuple,
     ) -> None:
         self._api = api
         self._settings = settings
         self._machine = machine
         self._conditions = conditions
+        self._images = images
         self._clock = clock
         self._told = 0.0
         self._registered = asyncio.Event()
@@ -130,6 +139,9 @@ class Registration:
             name: value for name, value in self._machine.labels.items() if node.labels.get(name) != value
         }
         fields: Tree = {"metadata": {"labels": missing}} if missing else {}
+        folder = str(self._settings.data.parent)
+        if node.annotations.get(DATA_FOLDER) != folder:
+            fields.setdefault("metadata", {})["annotations"] = {DATA_FOLDER: folder}
         if self._settings.pod_cidr and not node.spec.get("podCIDR"):
             cidr = self._settings.pod_cidr
             fields["spec"] = {"podCIDR": cidr, "podCIDRs": [cidr]}
@@ -154,7 +166,10 @@ class Registration:
         for told in self._conditions():
             conditions = with_condition(conditions, told, now=moment)
         settings, machine = self._settings, self._machine
+        images = [{"names": list(each.names), "sizeBytes": each.size} for each in self._images()]
+        listed: Tree = {"images": images[:MOST_IMAGES]} if images or node.status.get("images") else {}
         return {
+            **listed,
             "capacity": dict(machine.capacity),
             "allocatable": dict(machine.allocatable),
             "addresses": [

@@ -24,6 +24,7 @@ from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.securing import secured
 from pilothouse.controllers.elasticsearch.supports import serving_role
 from pilothouse.controllers.elasticsearch.volumes import READ_ONLY, fullest_volume, shortage
+from pilothouse.controllers.elasticsearch.version_status import version_accepted
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 
@@ -91,6 +92,7 @@ def _conditions(scene: Scene, step: Step | None, refused: Sequence[Step], proble
     paused = bool(cluster.spec.get("paused"))
     told = [_available(scene), *_pausing(cluster), _progressing(scene, step, problem, paused=paused)]
     told.append(_degraded(scene, refused, problem))
+    told.append(version_accepted(scene, refused))
     if scene.security.asked:
         told.append(secured(scene.security, scene.pilots))
     for kind, status, reason, message in told:
