@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,3 +155,35 @@ async def test_neither_plane_writes_to_the_others_volumes_or_ends_its_pods(pair:
     assert (await pod_once(original))["metadata"]["uid"] == pod["metadata"]["uid"]
     copy.down()
     assert lives(program), "the end of the copy was the end of the original's pod"
+
+
+@pytest.mark.long
+async def test_a_copied_data_folder_ends_no_pods_of_the_original_and_gets_none_of_its_volumes(
+    tmp_path: Path,
+) -> None:
+    """The pods go on without their agent: nothing but what is on the disk says whose they are."""
+    pair = Pair(tmp_path)
+    original, copy = pair.original, pair.copy
+    with original:
+        (await original.kubectl("apply", "-f", "-", stdin=manifests())).ok()
+        pod = await pod_once(original)
+        program = program_of(original, pod)
+        assert original.stop(signal.SIGUSR1) == 0
+        assert lives(program)
+        copied = await asyncio.create_subprocess_exec("cp", "-a", original.data, copy.data)
+        assert await copied.wait() == 0
+        try:
+            copy.down()
+            assert lives(program), "`down` of the copy was the end of the original's pod"
+            copy.start()
+
+            async def refused_mounts() -> list[str] | None:
+                return await events(copy, "FailedMount") or None
+
+            await eventually(refused_mounts, seconds=60)
+        finally:
+            copy.down()
+        assert lives(program)
+        assert pair.starts() == [1, 1]
+        original.start()
+        assert program_of(original, await pod_once(original)) == program
