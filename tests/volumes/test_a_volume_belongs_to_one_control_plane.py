@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -139,6 +140,10 @@ async def test_a_path_into_it_that_somebody_wrote_down_is_no_way_in(tmp_path: Pa
     async with two_planes(tmp_path) as (first, second):
         _, path = await written(first)
         (path / "sub").mkdir()
+        # A pod of the first says that its volume is the second's.
+        forged = {"cluster": await uid_of(second), "node": NODE, "data": str(second.data)}
+        path.chmod(0o700)
+        (path / "owner.json").write_text(json.dumps(forged))
         (tmp_path / "link").symlink_to(path)
         pod = await copied(second, tmp_path / "link" / inside, {})
         with pytest.raises(VolumeNotReady, match="belongs to another control plane"):

@@ -212,9 +212,18 @@ def _whose(owner: VolumeOwner | None) -> str:
 
 
 def owned_folder(path: Path) -> Path | None:
-    """The folder of the volume that a path of the machine leads into; None if it leads into none."""
+    """The folder of the volume that a path of the machine leads into; None if it leads into none.
+
+    The outermost one: what is in a volume, a pod may have made.
+    """
     real = Path(os.path.realpath(path))
-    return next((each for each in real.parents if (each / _OWNER).is_file()), None)
+    return next((each for each in reversed(real.parents) if _is_volume(each)), None)
+
+
+def _is_volume(folder: Path) -> bool:
+    found = folder.stat()
+    closed = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return closed and (folder / _OWNER).is_file()
 
 
 def _read(handle: int, folder: Path) -> VolumeOwner | None:
