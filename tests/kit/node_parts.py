@@ -117,6 +117,9 @@ class PlainVolumes:
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
 
+    def close(self) -> None:
+        return
+
 
 def missing_claim() -> VolumeNotReady:
     return VolumeNotReady("FailedMount", 'persistentvolumeclaim "data" not found')

@@ -9,6 +9,7 @@ say otherwise; SIGUSR1 leaves them running in any case.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 import random
@@ -193,8 +194,13 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
 
 
 def _group(settings: NodeSettings) -> str:
-    """The control group that holds those of all pods."""
-    return f"pilothouse/{settings.name}"
+    """The control group that holds those of all pods.
+
+    It is that of the data folder: a control plane that was restored on the same machine has pods of the same uids, on a node of the same
+    name, and what one ends in its groups must not be the other's.
+    """
+    mark = hashlib.sha256(os.fsencode(settings.data.absolute())).hexdigest()[:8]
+    return f"pilothouse/{settings.name}-{mark}"
 
 
 async def _parts(

@@ -53,6 +53,7 @@ from pilothouse.node.security import Self
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.storing import request
 from pilothouse.node.telling import Events
+from pilothouse.node.volumes.volume_owners import AGENT_LOCK
 from pilothouse.node.whereabouts import Whereabouts
 from pilothouse.pki.files import private_folder
 from pilothouse.runtime.telling import Teller
@@ -137,6 +138,7 @@ class Agent:
                     for task in self._tasks.values():
                         task.cancel()
                     await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+                    self._parts.volumes.close()
 
     def _recover_ids(self) -> None:
         try:
@@ -345,7 +347,7 @@ class Agent:
 def _sole(settings: NodeSettings) -> Iterator[None]:
     """Nobody else has the data folder meanwhile. Raises ``DataInUse``."""
     private_folder(settings.data)
-    lock = settings.data / "agent.lock"
+    lock = settings.data / AGENT_LOCK
     # For us alone: whoever can open a file can also lock it.
     with open(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a") as file:
         try:

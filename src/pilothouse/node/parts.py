@@ -168,6 +168,10 @@ class Volumes(Protocol):
         """Keep what is mounted up to date."""
         ...
 
+    def close(self) -> None:
+        """The agent ends: let go of what only a living one holds. Pods keep their volumes."""
+        ...
+
 
 class Addresses(Protocol):
     """Addresses and names."""
