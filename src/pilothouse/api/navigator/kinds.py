@@ -9,6 +9,7 @@ from pilothouse.api.navigator import v1alpha1, v1beta1
 from pilothouse.api.navigator.cassandra import fill_in_racks
 from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.conversion import convert, enter_stash, keep_stash
+from pilothouse.api.navigator.obsolete_fields import keep_annotation, warnings
 from pilothouse.api.navigator.pilots import fill_in_decommission, follow_change
 from pilothouse.api.navigator.validation.cassandra import check_cassandra
 from pilothouse.api.navigator.validation.clusters import UpdateRules, check_pilot_image, protected
@@ -141,6 +142,7 @@ ELASTICSEARCH_V1BETA1: Final = Kind(
     status=True,
     columns=(_RUNNING, _WANTED, _ACCEPTED, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, _FULLEST, *_WIDE[1:]),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
+    prepare_update=keep_annotation,
     validate=_validate_elasticsearch_v1beta1,
     protected=protected,
     validate_name=names.label,
@@ -159,6 +161,7 @@ ELASTICSEARCH_V1ALPHA1: Final = Kind(
     prepare_create=enter_stash,
     prepare_update=keep_stash,
     validate=_validate_elasticsearch_v1alpha1,
+    warnings=warnings,
     protected=protected,
     validate_name=names.label,
 )
@@ -175,6 +178,7 @@ CASSANDRA_V1BETA1: Final = Kind(
     columns=(_VERSION, *_REPLICAS, *_PROGRESS, AGE, *_WIDE),
     selectable={"spec.version": ".spec.version"},
     default=fill_in_racks,
+    prepare_update=keep_annotation,
     validate=_validate_cassandra_v1beta1,
     protected=protected,
     validate_name=names.label,
@@ -195,6 +199,7 @@ CASSANDRA_V1ALPHA1: Final = Kind(
     prepare_create=enter_stash,
     prepare_update=keep_stash,
     validate=_validate_cassandra_v1alpha1,
+    warnings=warnings,
     protected=protected,
     validate_name=names.label,
     unattended=_NO_CASSANDRA,
