@@ -33,6 +33,7 @@ from pilothouse.apiserver.limits import Patience
 from pilothouse.apiserver.live_tls import LiveContext
 from pilothouse.apiserver.node_calls import NodeCalls
 from pilothouse.app import addresses, admission_control, auditing, memory
+from pilothouse.app.absent_node import withdraw_reports
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
 from pilothouse.app.inherited_sockets import inherited_sockets
@@ -148,6 +149,8 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                     trail=trail,
                     patience=Patience(head=options.client_timeout, taking=options.client_timeout),
                 )
+                if options.local_node_absent:
+                    await withdraw_reports(core, options.local_node, clock)
                 live = LiveContext(identity.tls())
                 port = await _listen(edge, options, live.listening)
                 url = addresses.url(options.host, port)
