@@ -22,6 +22,7 @@ import msgspec
 from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE, NetworkPage
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
+from pilothouse.apiserver.absent_node import withdraw_reports
 from pilothouse.apiserver.audit.peers import Asking
 from pilothouse.apiserver.authentication import Authenticator, TokenFileError, Tokens, read_tokens
 from pilothouse.apiserver.core import Core, Page
@@ -33,7 +34,6 @@ from pilothouse.apiserver.limits import Patience
 from pilothouse.apiserver.live_tls import LiveContext
 from pilothouse.apiserver.node_calls import NodeCalls
 from pilothouse.app import addresses, admission_control, auditing, memory
-from pilothouse.app.absent_node import withdraw_reports
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
 from pilothouse.app.inherited_sockets import inherited_sockets
