@@ -23,9 +23,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlencode
-
-import msgspec
 
 from pilothouse.api.navigator.labels import POOL_NAME
 from pilothouse.api.nouns import (
@@ -42,13 +39,12 @@ from pilothouse.api.nouns import (
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import NODE_NOT_READY, ended, ready
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Request, Response, User
+from pilothouse.apiserver.loopback_client import LoopbackClient, Refused
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import condition_is, with_condition
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 
-_SELF: Final = User("system:apiserver", groups=("system:masters",))
 _NODE_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _WELL: Final = {"Available": "True", "Ready": "True", "Degraded": "False", "Progressing": "False"}
 """What the conditions of an owner say when all is well."""
@@ -69,15 +65,11 @@ async def withdraw_reports(core: Core, node: str, clock: Clock) -> None:
     await _Withdrawal(core, node, clock).run()
 
 
-class _Refused(Exception):
-    """The server does not do it."""
-
-
 class _Withdrawal:
     """One pass over what depends on a node."""
 
     def __init__(self, core: Core, node: str, clock: Clock) -> None:
-        self._core = core
+        self._client = LoopbackClient(core)
         self._node = node
         self._now = format_time(clock.now())
 
@@ -88,8 +80,8 @@ class _Withdrawal:
         await self._set_status(
             node, {"conditions": self._unknown(node, _NODE_CONDITIONS, "NodeStatusUnknown")}
         )
-        selector = urlencode({"fieldSelector": f"spec.nodeName={self._node}"})
-        pods = [pod for pod in await self._list(Pod, "", selector) if not ended(pod)]
+        bound = await self._list(Pod, "", fieldSelector=f"spec.nodeName={self._node}")
+        pods = [pod for pod in bound if not ended(pod)]
         for pod in pods:
             await self._set_status(pod, self._not_ready(pod))
             if (pilot := await self._find(Pilot, pod.namespace, pod.name)) is not None:
@@ -196,45 +188,33 @@ class _Withdrawal:
 
     async def _find(self, noun: Noun, namespace: str, name: str) -> Object | None:
         try:
-            return Object(noun, await self._ask("GET", noun.path(namespace, name)))
-        except _Refused:
+            return await self._client.find(noun, namespace, name)
+        except Refused as problem:
+            log.warning("%s %s can't be read: %s", noun.kind, name, problem)
             return None
 
-    async def _list(self, noun: Noun, namespace: str, query: str = "") -> list[Object]:
+    async def _list(self, noun: Noun, namespace: str, **query: str) -> list[Object]:
         try:
-            body = await self._ask("GET", noun.path(namespace), query)
-        except _Refused as problem:
+            return await self._client.list(noun, namespace, **query)
+        except Refused as problem:
             log.warning("%s can't be listed: %s", noun.plural, problem)
             return []
-        return [Object(noun, {**each}) for each in msgspec.json.decode(body)["items"]]
 
     async def _set_status(self, one: Object, fields: Tree) -> None:
         changed = {name: value for name, value in fields.items() if one.status.get(name) != value}
         if changed:
-            await self._patch(one, "status", {"status": changed})
+            await self._patch(one, {"status": changed}, "status")
 
     async def _change(self, one: Object, fields: Tree) -> None:
         changed = {name: value for name, value in fields.items() if (one.get(name) or []) != value}
         if changed:
-            await self._patch(one, "", changed)
+            await self._patch(one, changed, "")
 
-    async def _patch(self, one: Object, subresource: str, fields: Tree) -> None:
-        path = one.noun.path(one.namespace, one.name, subresource)
+    async def _patch(self, one: Object, fields: Tree, subresource: str) -> None:
         try:
-            await self._ask("PATCH", path, "fieldManager=pilothouse-apiserver", fields)
-        except _Refused as problem:
+            await self._client.patch(one, fields, subresource)
+        except Refused as problem:
             log.warning("what %r said before the start is still there: %s", one, problem)
-
-    async def _ask(self, method: str, path: str, query: str = "", body: Tree | None = None) -> bytes:
-        """Raises ``_Refused``."""
-        headers = {"Accept": "application/json", "Content-Type": "application/merge-patch+json"}
-        sent = msgspec.json.encode(body) if body is not None else b""
-        request = Request(method, path, query, headers, sent, _SELF, warnings=[], annotations={})
-        answer = await self._core.answer(request)
-        assert isinstance(answer, Response), path
-        if answer.status != 200:
-            raise _Refused(msgspec.json.decode(bytes(answer.body)).get("message", answer.status))
-        return bytes(answer.body)
 
 
 def _runs(status: Mapping[str, Any]) -> bool:

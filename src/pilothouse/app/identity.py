@@ -69,7 +69,9 @@ class Identity:
         given = self._options
         if given.tls_cert_file is not None and given.tls_private_key_file is not None:
             return Pair(given.tls_cert_file, given.tls_private_key_file)
-        return self._keyring.serving(self.authority, addresses.names(given.host), self.now())
+        # Pods may call it by the Service default/kubernetes, which has the first address of its range.
+        names = addresses.names(given.host, str(given.service_addresses[1]))
+        return self._keyring.serving(self.authority, names, self.now())
 
     def peer(self) -> Pair:
         """What this server shows to other instances."""
