@@ -126,7 +126,9 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         volumes = _volumes(settings, api, clock)
         store = _socket_store(options.socket_store_fds)
         parts = await _parts(settings, api, clock, volumes, store)
-        agent = Agent(api, settings, parts, clock, random.Random())
+        agent = Agent(
+            api, settings, parts, clock, random.Random(), serving_problem=lambda: certificate.problem
+        )
         figures = Figures(settings.name, agent.whereabouts, parts.groups, volumes)
         rooms = _rooms(agent, settings, api, clock, figures)
         async with serving(door, certificate.context(), rooms) as listener:
@@ -134,7 +136,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             work = {
                 "agent": agent.run(),
                 "serving certificate": certificate.run(),
-                "announcing": _announce(agent, settings, announce),
+                "announcing": _announce(agent, certificate, settings, announce),
             }
             if options.joined is not None:
                 work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
@@ -242,6 +244,10 @@ def _network(
         raise StartError(f"{settings.data} can't be written: {explain(problem)}") from None
 
 
-async def _announce(agent: Agent, settings: NodeSettings, announce: Callable[[str], None]) -> None:
+async def _announce(
+    agent: Agent, certificate: ServingCertificate, settings: NodeSettings, announce: Callable[[str], None]
+) -> None:
+    await certificate.issued()
+    agent.registration.refresh()
     await agent.registration.registered()
     announce(f"node {settings.name} is ready at {settings.address}")

@@ -260,7 +260,10 @@ class _Up:
     def _server_argv(self) -> tuple[str, ...]:
         host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
         listen = f"{host}:{self._port}"
-        flags = ("--data", str(self._folder.path), "--listen", listen, "--local-node", self._options.node)
+        flags = ["--data", str(self._folder.path), "--listen", listen, "--local-node", self._options.node]
+        if not self._keepers["apiserver"].health.starts:
+            # The folder is ours, so no node runs on it. When the server alone is started again, the node goes on meanwhile.
+            flags.append("--local-node-absent")
         return command_of(
             "apiserver", *flags, *self._options.server_flags, *flags_of(self._sockets["apiserver"])
         )

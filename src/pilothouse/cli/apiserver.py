@@ -127,6 +127,11 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     metavar="NAME",
     help="Name of the node on this machine: node.kubeconfig is then written for it, beside the administrator's.",
 )
+@click.option(
+    "--local-node-absent",
+    is_flag=True,
+    help="The local node does not run yet: neither it nor its pods are ready until it has reported.",
+)
 @lifeline_flag
 @listen_fd_flag
 @verbose_flag("Log more; twice for every request.")
@@ -173,6 +178,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         compaction_interval=flags["compaction_interval"],
         shutdown_delay=flags["shutdown_delay_duration"],
         local_node=flags["local_node"],
+        local_node_absent=flags["local_node_absent"],
         lifeline=flags["lifeline"],
         listen_fds=flags["listen_fds"],
     )

@@ -15,7 +15,7 @@ import fcntl
 import logging
 import os
 import signal
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -80,7 +80,18 @@ class DataInUse(Exception):
 class Agent:
     """All of a node's core."""
 
-    def __init__(self, api: Api, settings: NodeSettings, parts: Parts, clock: Clock, rng: Random) -> None:
+    def __init__(
+        self,
+        api: Api,
+        settings: NodeSettings,
+        parts: Parts,
+        clock: Clock,
+        rng: Random,
+        *,
+        serving_problem: Callable[[], str] = lambda: "",
+    ) -> None:
+        """``serving_problem`` says why the node's own server can't be called yet; empty if it can, or there is none."""
+        self._serving_problem = serving_problem
         self.whereabouts = Whereabouts()
         self._settings = settings
         self._parts = parts
@@ -335,7 +346,8 @@ class Agent:
 
     def _conditions(self) -> list[dict[str, str]]:
         survey = self._parts.survey
-        told = conditions(room(self._settings.data), problems(survey, self._supervisor.problem))
+        parts = "; ".join(filter(None, (self._supervisor.problem, self._serving_problem())))
+        told = conditions(room(self._settings.data), problems(survey, parts))
         told += [dict(self._parts.addresses.condition()), limits_condition(survey)]
         told.append(seccomp_condition(seccomp.is_enforced()))
         if self._means.agent.is_root:

@@ -81,17 +81,19 @@ class Registration:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await together({"node": self._repeat(self._keep, "can't tell of itself"), "lease": self._beat()})
+        keeping = self._repeat(self._keep, "can't tell of itself", self._news)
+        await together({"node": keeping, "lease": self._beat()})
 
     async def _beat(self) -> None:
         """The sign of life, which nothing else holds up."""
         await self._registered.wait()
-        await self._repeat(self._renew, "can't renew its lease")
+        # By an event of its own: what is news to one of the two must not be taken away by the other.
+        await self._repeat(self._renew, "can't renew its lease", asyncio.Event())
 
-    async def _repeat(self, act: Callable[[], Awaitable[None]], failure: str) -> None:
+    async def _repeat(self, act: Callable[[], Awaitable[None]], failure: str, news: asyncio.Event) -> None:
         failures = 0
         while True:
-            self._news.clear()
+            news.clear()
             try:
                 await act()
                 failures, self.problem = 0, ""
@@ -101,7 +103,7 @@ class Registration:
                 log.warning("the node %s %s: %s", self._settings.name, failure, problem)
             try:
                 async with asyncio.timeout(RENEWED if not failures else _AGAIN.after(failures)):
-                    await self._news.wait()
+                    await news.wait()
             except TimeoutError:
                 continue
 

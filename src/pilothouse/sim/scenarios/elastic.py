@@ -181,6 +181,6 @@ ELASTIC = Scenario(
     ),
     cluster_owner,
     cluster_settled,
-    (*PROMISES["stateful-sets"], *PROMISES["garbage"]),
+    (*PROMISES["stateful-sets"], *PROMISES["garbage"], *PROMISES["elasticsearch-clusters"]),
     beside=squadron,
 )
