@@ -15,7 +15,7 @@ help:
 	@echo "make test         format, lint, types, imports, and the quick tests"
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
 	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"
-	@echo "make third-party  build the programs of others that are tried against up: Helm, kube-state-metrics, ECK, kube-rs, fabric8"
+	@echo "make third-party  build the programs of others that are tried against up: Helm, kube-state-metrics, ECK, and clients in Rust, Java, JavaScript"
 	@echo "make conformance  the protocol cases against a real kube-apiserver, and those of controllers against its own, built here"
 	@echo "make simulate     fleets in a bottle: SEEDS=1000 of them, from FIRST=0 on, of one SCENARIO= or all in turn"
 	@echo "make soak         the long tests with their full counts"
@@ -71,6 +71,7 @@ third-party: setup-tests
 	@$(WITH_GO) scripts/tools/eck >/dev/null || echo "without ECK's manager its test is skipped"
 	@scripts/tools/kube-rs >/dev/null || echo "without the kube-rs controller its test is skipped"
 	@scripts/tools/fabric8 >/dev/null || echo "without the fabric8 program its test is skipped"
+	@scripts/tools/client-node >/dev/null || echo "without JavaScript's client its test is skipped"
 
 conformance: setup-tests kubernetes
 	PILOTHOUSE_TARGET=kube $(PYTEST) -n auto tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py

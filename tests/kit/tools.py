@@ -14,6 +14,7 @@ SCRIPTS = {
     "mkfs.xfs": "scripts/tools/debian, as root,",
     "postgres": "scripts/tools/debian, as root,",
     "redis-server": "scripts/tools/debian, as root,",
+    "client-node-informer": "scripts/tools/client-node",
     "eck-manager": "scripts/tools/eck",
     "etcd": "scripts/tools/etcd",
     "fabric8-informer": "scripts/tools/fabric8",

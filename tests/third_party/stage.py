@@ -78,7 +78,7 @@ class Stage:
         finally:
             process.end()
 
-    async def run(self, program: Path, *arguments: str, seconds: float = 120) -> tuple[int, str]:
+    async def run(self, program: Path, *arguments: str, seconds: float = 180) -> tuple[int, str]:
         """A program to its end: its exit status and what it printed."""
         earlier = len(list(self.folder.glob(f"{program.name}-*.log")))
         with self.running(program, *arguments, name=f"{program.name}-{earlier}") as process:

@@ -1,4 +1,4 @@
-"""Helm, kube-state-metrics, ECK's manager and programs written with kube-rs and fabric8 work against `pilothouse up`.
+"""Helm, kube-state-metrics, ECK's manager and programs in Rust, Java and JavaScript work against `pilothouse up`.
 
 Each is as it was published, with its default HTTP client, and has nothing of ours but `admin.kubeconfig`. `scripts/tools` builds
 them; what could not be built is skipped. All share one control plane, and each has a namespace of its own.
@@ -109,10 +109,22 @@ async def test_fabric8_elects_a_leader_whose_informer_follows_changes(stage: Sta
     assert (await stage.appears("lease", "elected-informer"))["spec"]["holderIdentity"] == ""
 
 
+async def test_the_client_of_javascript_follows_patches_and_runs_commands(stage: Stage) -> None:
+    program = needed("client-node-informer")
+    await stage.apply(talker(), informed("early", k="1"))
+    await stage.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=60s")
+    with stage.running(program, stage.namespace, "talker") as informer:
+        await prints(informer, 'updated early {"k":"1","seen":"yes"}')
+        await stage.kubectl("delete", "configmap", "early")
+        told = await prints(informer, "deleted early")
+    assert {"log began", "exec printed 42 and returned 3", 'added early {"k":"1"}'} <= set(told.splitlines())
+    assert "failed" not in told
+
+
 async def test_helm_installs_upgrades_rolls_back_and_uninstalls(stage: Stage) -> None:
     program = needed("helm")
     port = f"port={free_port()}"
-    chart = ("shelf", str(CHART), "--timeout", "60s")
+    chart = ("shelf", str(CHART), "--timeout", "120s")
 
     async def helm(*arguments: str, succeeds: bool = True) -> str:
         code, printed = await stage.run(program, *arguments, "--namespace", stage.namespace)
@@ -136,7 +148,7 @@ async def test_helm_installs_upgrades_rolls_back_and_uninstalls(stage: Stage) ->
     assert "has been rolled back" in printed
     assert (await stage.appears("configmap", "shelf"))["data"] == {"index.html": "second"}
 
-    await helm("rollback", "shelf", "1", "--wait", "--timeout", "60s")
+    await helm("rollback", "shelf", "1", "--wait", "--timeout", "120s")
     assert "the page is first" in await helm("test", "shelf", "--logs")
     history = json.loads(await helm("history", "shelf", "-o", "json"))
     assert [each["status"] for each in history] == ["superseded"] * 2 + ["failed", "superseded", "deployed"]
@@ -238,11 +250,15 @@ def elasticsearch() -> Tree:
 async def test_eck_leads_and_makes_the_stateful_set_of_an_elasticsearch(stage: Stage) -> None:
     program = needed("eck-manager")
     definitions = program.with_name("eck-manager.crds.yaml")
-    # Too large for the annotation of a client-side apply.
-    await stage.kubectl("apply", "--server-side", "-f", str(definitions))
+    await stage.kubectl("create", "-f", str(definitions))
     await stage.kubectl("wait", "--for=condition=Established", "-f", str(definitions), "--timeout=60s")
 
-    flags = ("--enable-webhook=false", "--enable-leader-election", "--metrics-port=0", "--disable-telemetry")
+    flags = (
+        "--enable-webhook=false",
+        "--enable-leader-election",
+        "--metrics-host=127.0.0.1",
+        "--disable-telemetry",
+    )
     places = (f"--operator-namespace={stage.namespace}", f"--namespaces={stage.namespace}")
     with stage.running(program, "manager", *flags, *places) as manager:
         await prints(manager, ".*successfully acquired lease.*")
