@@ -39,8 +39,8 @@ from pilothouse.controllers.elasticsearch.securing import authority_name, certif
 from pilothouse.controllers.elasticsearch.status import status_of, summary
 from pilothouse.controllers.elasticsearch.supports import supports
 from pilothouse.controllers.elasticsearch.templating import VERSIONS
-from pilothouse.controllers.elasticsearch.volumes import shortage
 from pilothouse.controllers.elasticsearch.version_status import ACCEPTED
+from pilothouse.controllers.elasticsearch.volumes import shortage
 from pilothouse.runtime.declaring import Names, controller
 from pilothouse.runtime.intents import After, Intent, SetStatus, Tell, Wait
 from pilothouse.runtime.world import World

@@ -23,8 +23,8 @@ from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.securing import secured
 from pilothouse.controllers.elasticsearch.supports import serving_role
-from pilothouse.controllers.elasticsearch.volumes import READ_ONLY, fullest_volume, shortage
 from pilothouse.controllers.elasticsearch.version_status import version_accepted
+from pilothouse.controllers.elasticsearch.volumes import READ_ONLY, fullest_volume, shortage
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 
