@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.kit.harbour import Harbour
 from tests.kit.manifests import load
+from tests.kit.real_elastic import ANY_DISK
 
 MANIFEST = Path(__file__).parent / "manifests" / "navigator" / "es-cluster-test.yaml"
 
@@ -32,6 +33,7 @@ async def test_it_becomes_available_without_a_volume_and_takes_a_document(tmp_pa
         assert [pod.name for pod in await test.pods()] == ["es-test-mixed-0"]
         assert (await harbour.kubectl("get", "pvc", "-o", "name")).ok() == ""
 
+        await test.http("PUT", "/_cluster/settings", {"persistent": ANY_DISK})
         await test.http("PUT", "/books/_doc/1?refresh=true", {"title": "The Voyage Out"})
         found = await test.http("GET", "/books/_search?q=voyage")
         assert found["hits"]["total"]["value"] == 1
