@@ -67,8 +67,15 @@ async def test_it_becomes_green_shrinks_and_moves_up_a_version_without_loss(harb
     await test.http("PUT", "/books/_settings", {"number_of_replicas": 3})
     seen = await test.until(lambda seen: seen.health == "Yellow")
     assert seen.reason("Available") == "HealthYellow"
-    await test.http("PUT", "/books/_settings", {"number_of_replicas": 1})
-    await test.until(lambda seen: seen.is_done)
+    # As Elasticsearch does it when a disk is nearly full.
+    blocked = {"number_of_replicas": 1, "index.blocks.read_only_allow_delete": True}
+    await test.http("PUT", "/books/_settings", blocked)
+    seen = await test.until(lambda seen: seen.reason("Degraded") == "IndicesReadOnly")
+    assert "1 index takes no writes (books)" in seen.message("Degraded")
+    await test.http("PUT", "/books/_settings", {"index.blocks.read_only_allow_delete": None})
+    seen = await test.until(lambda seen: seen.is_done and not seen.cluster.is_true("Degraded"))
+    assert {each.at("status", "volume", "path") for each in seen.pilots} == {"/usr/share/elasticsearch/data"}
+    assert seen.cluster.at("status", "fullestVolume", "capacityBytes") > 0
 
     # A node goes when it is empty, not before; its volume stays.
     async with Logbook.of(harbour.kubeconfig, "test") as logbook:

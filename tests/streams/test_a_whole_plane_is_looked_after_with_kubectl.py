@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.running import pilothouse
 from tests.kit.kubectl import Binary, Kubectl
 from tests.kit.planes import UpPlane, as_ordinary_user
 from tests.kit.waiting import eventually
@@ -168,3 +169,27 @@ async def test_it_is_the_same_for_an_ordinary_user(tmp_path: Path) -> None:
             (await kubectl("get", "--raw", "/api/v1/nodes/n1/proxy/metrics")).ok().encode()
         )
         assert figures.value("container_memory_working_set_bytes", pod="web-0") > 0
+
+
+async def test_why_begins_with_what_a_container_wrote_last(up: UpPlane) -> None:
+    """It left no termination message: its log is read."""
+    kubectl, program = up.kubectl, "echo started; echo 'ERROR no such region: eu-west-9' >&2; exit 3"
+    container = {"name": "main", "image": "host/sh", "command": ["sh", "-c", program]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "broken"},
+        "spec": {"containers": [container]},
+    }
+    (await kubectl("apply", "-f", "-", stdin=json.dumps(pod))).ok()
+
+    async def lines() -> list[str] | None:
+        words = ("why", "pod/broken", "--kubeconfig", str(up.data / "admin.kubeconfig"))
+        told = (await asyncio.to_thread(pilothouse, *words)).stdout.splitlines()
+        return told if any("exited with code 3" in line for line in told) else None
+
+    try:
+        told = await eventually(lines, seconds=PATIENCE)
+        assert told[:2] == ["Pod default/broken:", "  its last words: ERROR no such region: eu-west-9"]
+    finally:
+        (await kubectl("delete", "pod", "broken", "--wait=false")).ok()

@@ -38,6 +38,8 @@ from pilothouse.runtime.declaring import EVERY, Controller
 MOST_EVENTS = 5
 _MEMBERS = (Pod, StatefulSet, PersistentVolumeClaim, Pilot)
 """Kinds that are looked through for what belongs to an object."""
+_MOST_LOGS = 3
+"""Members whose logs are read: their nodes may be slow to answer, or away."""
 _LOG_LINES = 60
 _LOG_BYTES = 64 * 1024
 _LOG_SECONDS = 5.0
@@ -114,10 +116,12 @@ async def find_out(
     records = page or []
     about = await _known(api, one, records) if one is not None else _missing(noun, space, name, records)
     members = await _members(api, one) if one is not None else []
+    failed = [each.uid for each in members if each.noun == Pod and failed_container(each) is not None]
+    heard = frozenset(failed[:_MOST_LOGS])
     return Findings(
         about,
         tuple([await _known(api, each, records) for each in await _owners(api, one)]),
-        tuple([await _known(api, each, records) for each in members]),
+        tuple([await _known(api, each, records, with_log=each.uid in heard) for each in members]),
         tuple(each.name for each in deciders),
         () if ours else tuple(each.name for each in deciders if each.standalone),
         await _holder(api, lease),
@@ -140,7 +144,7 @@ async def _records(api: Api, namespace: str) -> list[Object] | None:
         return None
 
 
-async def _known(api: Api, one: Object, records: Iterable[Object]) -> Known:
+async def _known(api: Api, one: Object, records: Iterable[Object], *, with_log: bool = True) -> Known:
     why = None
     if one.noun == Pod and (one.deleting or not ready(one)):
         why = trouble(one, await _node_of(api, one) if one.deleting else None)
@@ -157,7 +161,7 @@ async def _known(api: Api, one: Object, records: Iterable[Object]) -> Known:
         events=await _events(api, one),
         trouble=why.sentence if why is not None else "",
         remedy=why.remedy if why is not None else "",
-        last_words=await _last_words(api, one) if why is not None else "",
+        last_words=await _last_words(api, one) if why is not None and with_log else "",
     )
 
 

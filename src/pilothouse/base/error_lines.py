@@ -27,7 +27,7 @@ _REPORT: Final = re.compile(
 _QUIET: Final = re.compile(r"\b(INFO|DEBUG|TRACE|WARN|WARNING)\b")
 """The level of a record that reports no error, whatever words it has."""
 _PREFIX: Final = re.compile(r"(\[[^\]]{0,100}\]\s*){2,8}")
-"""Such as ``[2026-01-01T00:00:00,000][ERROR][o.e.b.Elasticsearch      ] [node-0] ``."""
+"""Such as ``[2026-01-01T00:00:00,000][ERROR][o.e.b.Bootstrap ] [node-0] ``."""
 _CAUSE: Final = "Caused by: "
 
 

@@ -4,7 +4,7 @@
     usage.percent, usage.watermark        # 95, "FloodStage"
     usage.differs(reported)               # whether it is worth another write
 
-The watermarks are Elasticsearch's: 85 %, 90 % and 95 % used, but never while more than 200, 150 or 100 GB are left. ``capacity`` is what
+The watermarks are 85 %, 90 % and 95 % used, but never while more than 200, 150 or 100 GB are left. ``capacity`` is what
 the database can use in all, used or free: as in ``df``, blocks that are reserved for root are in neither.
 """
 
