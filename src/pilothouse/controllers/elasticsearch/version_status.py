@@ -41,7 +41,8 @@ def version_accepted(scene: Scene, refused: Sequence[Step]) -> tuple[str, str, s
         if WRONG_IMAGE in node.excuse:
             return ACCEPTED, "False", WRONG, f"{asked} is asked for, {runs}: {node.name}: {node.excuse}"
     if not all(node.version == asked for node in scene.nodes):
-        return ACCEPTED, "True", "RollingOut", f"{asked} is asked for, {runs}."
+        reason = "ClusterPaused" if scene.cluster.spec.get("paused") else "RollingOut"
+        return ACCEPTED, "True", reason, f"{asked} is asked for, {runs}."
     return ACCEPTED, "True", "Running", f"All nodes run {asked}."
 
 
