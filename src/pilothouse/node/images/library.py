@@ -217,7 +217,7 @@ class Library:
 
     def _command(self, wanted: Reference) -> str:
         """What a person types to bring an image. Who has put the data elsewhere is reminded where."""
-        data = self._folder.parent.parent
+        data = self._folder.absolute().parent.parent
         where = f" --data {shlex.quote(str(data))}" if data != _USUAL else ""
         return f"pilothouse image import {wanted.short} FILE.tar.gz{where} {STRIPPING}; the container starts by itself then"
 
