@@ -186,6 +186,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
     "images": {
         "node/images/library": {
             "Library._sweep": ("Path.glob",),
+            "Library.only_folder": ("Path.iterdir",),
             "Library._write": (
                 "Path.mkdir",
                 "Path.open",
