@@ -91,6 +91,14 @@ def test_a_roll_says_how_far_it_has_come() -> None:
     assert sea.condition(test, "VersionAccepted") == ("True", "Running")
 
 
+def test_a_version_that_a_paused_cluster_is_asked_for_is_not_said_to_roll() -> None:
+    sea, test = three_nodes()
+    sea.edit(test, paused=True, version=NEW)
+    sea.sail(test)
+    assert sea.condition(test, "VersionAccepted") == ("True", "ClusterPaused")
+    assert message(sea, "VersionAccepted") == f"{NEW} is asked for, 3 nodes run {OLD}."
+
+
 def test_no_node_is_taken_down_for_an_image_that_a_machine_lacks() -> None:
     sea, test = on_machines("n1", "n2", "n3")
     for name, folder in (("n1", "/data"), ("n2", "/data"), ("n3", "/elsewhere")):

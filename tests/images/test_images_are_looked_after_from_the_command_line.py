@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import tarfile
 from pathlib import Path
 
 import pytest
 from tests.cli.running import pilothouse
 from tests.kit.images import image_folder
+
+from pilothouse.base.clock import SystemClock
+from pilothouse.node.images.library import Library
+from pilothouse.node.parts import ImageMissing
 
 
 @pytest.fixture
@@ -44,6 +50,33 @@ def test_an_image_is_imported_listed_and_removed(archive: Path, tmp_path: Path):
     assert row.startswith("redis:7.2  10 B  2      ")
     assert pilothouse("image", "remove", "redis:7.2", "--data", data).stdout == "removed redis:7.2\n"
     assert json.loads(pilothouse("image", "list", "--data", data, "-o", "json").stdout) == []
+
+
+def test_an_archive_with_all_in_one_folder_is_told_with_the_flag_that_leaves_it_out(
+    archive: Path, tmp_path: Path
+):
+    importing = ("image", "import", "redis:7.2", str(archive), "--data", str(tmp_path / "data"))
+    done = pilothouse(*importing)
+    assert done.returncode == 0
+    assert "all of it is in the folder redis-7.2" in done.stderr
+    [flags] = re.findall(r"--strip-components \d", done.stderr)
+    done = pilothouse(*importing, *flags.split())
+    assert (done.returncode, done.stderr) == (0, ""), "a folder like bin at the top is as it should be"
+
+
+@pytest.mark.parametrize("flags", [(), ("--strip-components", "1")])
+def test_the_command_that_a_missing_image_names_brings_it(
+    archive: Path, tmp_path: Path, flags: tuple[str, ...]
+):
+    data = tmp_path / "a folder; of my own"
+    library = Library(data / "node" / "images", SystemClock())
+    with pytest.raises(ImageMissing) as caught:
+        library.resolve("quay.io/team/redis:7.2")
+    command = caught.value.message.partition("Bring it: ")[2].partition(" (with")[0]
+    program, *words = shlex.split(command.replace("FILE.tar.gz", shlex.quote(str(archive))))
+    assert program == "pilothouse"
+    assert pilothouse(*words, *flags).returncode == 0
+    assert library.resolve("quay.io/team/redis:7.2").root is not None
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,15 @@ def test_a_home_is_known_by_its_jar(tmp_path: Path) -> None:
     assert build_at(home) == Build("8.17.0")
 
 
+def test_an_archive_that_was_imported_as_it_is_has_its_home_in_one_folder(tmp_path: Path) -> None:
+    (tmp_path / "elasticsearch-8.17.0" / "lib").mkdir(parents=True)
+    (tmp_path / "notes" / "lib").mkdir(parents=True)
+    assert find_home({"ES_HOME": str(tmp_path)}) == tmp_path / "elasticsearch-8.17.0"
+    (tmp_path / "elasticsearch-8.17.1" / "lib").mkdir(parents=True)
+    with pytest.raises(HookFailed, match="the image has no Elasticsearch"):
+        find_home({"ES_HOME": str(tmp_path)})
+
+
 def test_a_folder_that_a_later_version_may_have_begun_on_is_not_given_to_an_earlier_one(
     tmp_path: Path,
 ) -> None:

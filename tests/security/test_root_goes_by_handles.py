@@ -195,6 +195,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
         "node/images/library": {
             "Library._sweep": ("Path.glob",),
+            "Library.only_folder": ("Path.iterdir",),
             "Library._write": (
                 "Path.mkdir",
                 "Path.open",

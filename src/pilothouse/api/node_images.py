@@ -7,6 +7,7 @@ Only nodes of ours are known to lack an image: others fetch what they don't have
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 from pilothouse.api.objects import Object
@@ -35,7 +36,7 @@ def lacks(node: Object, image: str) -> bool:
 def importing(image: str, node: Object, *flags: str) -> str:
     """The command that brings an image to a node, typed on its machine; FILE is for the reader to replace."""
     folder = node.annotations.get(DATA_FOLDER, USUAL_DATA_FOLDER)
-    where = ("--data", folder) if folder != USUAL_DATA_FOLDER else ()
+    where = ("--data", shlex.quote(folder)) if folder != USUAL_DATA_FOLDER else ()
     return " ".join(("pilothouse image import", short_name(image), "FILE", *flags, *where))
 
 

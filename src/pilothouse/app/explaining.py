@@ -11,7 +11,7 @@ What is not known is said too, and why: no controller decides about the kind, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pilothouse.api.objects import Tree
@@ -117,12 +117,24 @@ def _problems(one: Known, now: float, *, brief: bool, verbose: bool) -> Iterator
     for condition in one.conditions:
         message = condition.get("message", "")
         # The runtime's own condition says what the record says.
+        if _is_repeated(condition, one.conditions):
+            continue
         if message and _is_worth_saying(condition) and not any(each in message for each in waited_for):
             since = condition.get("lastTransitionTime")
             yield (
                 f"condition {condition.get('type')} is {condition.get('status')} ({condition.get('reason', '')})"
                 f"{f', since {_age(since, now)}' if since else ''}: {message}"
             )
+
+
+def _is_repeated(condition: Mapping[str, Any], conditions: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a condition's message is all in that of another one that is shown, or the same as one before it."""
+    message, index = str(condition.get("message", "")), conditions.index(condition)
+    return any(
+        message in str(other.get("message", "")) and (message != other.get("message") or place < index)
+        for place, other in enumerate(conditions)
+        if place != index and _is_worth_saying(other)
+    )
 
 
 def _is_worth_saying(condition: Mapping[str, Any]) -> bool:

@@ -15,6 +15,8 @@ from pilothouse.cli.plane import plane_flag
 if TYPE_CHECKING:
     from pilothouse.node.images.library import Library, Record
 
+_PLAIN_FOLDERS = frozenset({"", "bin", "etc", "lib", "opt", "sbin", "share", "usr"})
+"""What an image may well have alone at its top."""
 _DATA = "The data folder of the node, or of `pilothouse up`."
 
 
@@ -89,7 +91,8 @@ def import_(
         variables[variable] = value
     given = Manifest(entrypoint, cmd, variables, user, working_dir, mount_at)
     try:
-        record = _library(data).import_(name, source, given, strip=strip)
+        library = _library(data)
+        record = library.import_(name, source, given, strip=strip)
     except (LibraryError, ManifestError, ReferenceError, UnpackError) as problem:
         raise click.ClickException(f"{source} is not imported: {problem}") from None
     except OSError as problem:
@@ -97,6 +100,12 @@ def import_(
             f"{source} is not imported: {problem.filename or data}: {problem.strerror or problem}"
         ) from None
     click.echo(_imported(record))
+    if source.is_file() and not strip and (folder := library.only_folder(record)) not in _PLAIN_FOLDERS:
+        click.echo(
+            f"all of it is in the folder {folder}, which pods see at {record.manifest.mount_at}/{folder}; "
+            f"to have what is in it at {record.manifest.mount_at}, import it again with --strip-components 1",
+            err=True,
+        )
     _warn_if_unused(data)
 
 

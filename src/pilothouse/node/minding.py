@@ -237,7 +237,11 @@ class Minder:
         folder = self._folder.begin(number)
         # Before it is composed: if the image is replaced meanwhile it is started once too often rather than never.
         if root := self._ward.image_root(self._part):
-            self._folder.set_image(number, root)
+            try:
+                self._folder.set_image(number, root)
+            except OSError as problem:
+                # Nothing but that it is not started anew when its image is: a full disk must not keep it from starting.
+                log.warning("container %s: %s", self.name, told(problem))
         launch = await self._ward.compose(self._part, self._folder, number)
         if self._ended is not None:
             # Before it is started: who is killed here waits too long rather than not at all.

@@ -141,7 +141,7 @@ class Registration:
             name: value for name, value in self._machine.labels.items() if node.labels.get(name) != value
         }
         fields: Tree = {"metadata": {"labels": missing}} if missing else {}
-        folder = str(self._settings.data.parent)
+        folder = str(self._settings.data.absolute().parent)
         if node.annotations.get(DATA_FOLDER) != folder:
             fields.setdefault("metadata", {})["annotations"] = {DATA_FOLDER: folder}
         if self._settings.pod_cidr and not node.spec.get("podCIDR"):

@@ -19,6 +19,7 @@ back by it is safe by three things, of which each has the hole that the next one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -31,6 +32,10 @@ IMAGE_REASONS: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"}
 )
 """Why a container waits that has no image."""
+_IMPORTING: Final = re.compile(
+    r"(pilothouse image import \S+ FILE\S*)((?: --data (?:'[^']*'|\S+))?)(?: \(with --[^)]*\))?"
+)
+"""The command that a node says."""
 _NOT_MADE: Final = frozenset(
     {
         "ErrImageNeverPull",
@@ -43,6 +48,11 @@ _NOT_MADE: Final = frozenset(
     }
 )
 """What a container waits for that does not exist yet. Not ``CreateContainerError`` or ``RunContainerError``: what was tried may have come about."""
+
+
+def with_flags(sentence: str) -> str:
+    """What a node says of a missing image, with the flag that an archive of Elasticsearch needs, which has all in one folder."""
+    return _IMPORTING.sub(r"\1 --strip-components 1\2", sentence)
 
 
 def has_run(pod: Object) -> bool:

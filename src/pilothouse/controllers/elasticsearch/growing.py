@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.nouns import PersistentVolumeClaim, StatefulSet, StorageClass
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.controllers.elasticsearch.asking import Pool, set_name
 from pilothouse.controllers.elasticsearch.keeping import check_own
+from pilothouse.controllers.elasticsearch.node_images import bringing
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.sets import DATA, annotation_of, retention, wanted_set
 from pilothouse.controllers.storage.matching import class_of
@@ -80,6 +82,8 @@ def starting(scene: Scene) -> Step | None:
     for node in scene.nodes:
         problem = node.unsettled(scene.sets.get(node.pool.name))
         if problem and not node.is_decommissioned:
+            if node.pod is not None and WRONG_IMAGE in problem:
+                problem = f"{problem}; {bringing(node.pod, scene.world)}"
             return Step(STARTING, problem, wait=Wait("NodeNotReady", because=problem))
     return None
 

@@ -9,6 +9,7 @@ Nodes of ours fetch nothing and list the images that they have; others are left 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -60,11 +61,19 @@ def why_no_image(scene: Scene, node: Node, template: str) -> Wait | None:
 
 def bringing(pod: Object, world: World) -> str:
     """What brings the image of a pod's database to the machine that the pod is on."""
-    image = _image(pod.tree)
-    machine = world.find(nouns.Node, "", str(pod.spec.get("nodeName") or ""))
-    return _advice(
-        image, [machine if machine is not None else Object.of({"kind": "Node", "apiVersion": "v1"})]
-    )
+    return _advice(_image(pod.tree), [_machine(pod, world)])
+
+
+def archive_source(pod: Object, world: World) -> str:
+    """Where an archive with the database of a pod comes from."""
+    return _source(_image(pod.tree), [_machine(pod, world)])
+
+
+def _machine(pod: Object, world: World) -> Object:
+    """The node that a pod is on, as far as it is known."""
+    name = str(pod.spec.get("nodeName") or "")
+    found = world.find(nouns.Node, "", name) if name else None
+    return found or Object.of({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
 def _lacking(world: World, pod: Object, image: str) -> Object | None:
@@ -102,5 +111,5 @@ def _source(image: str, machines: Sequence[Object]) -> str:
     if short_name(image) != f"elasticsearch:{version}" or not re.fullmatch(r"[0-9.]+", version):
         return "FILE is an archive of Elasticsearch"
     folder = folders.pop() if len(folders) == 1 else "DIR"
-    command = f"PILOTHOUSE_DATA={folder} examples/fetch-elasticsearch {version}"
+    command = f"PILOTHOUSE_DATA={shlex.quote(folder)} examples/fetch-elasticsearch {version}"
     return f"FILE is an archive of Elasticsearch {version}; in a checkout of Pilothouse, {command} fetches and imports one"

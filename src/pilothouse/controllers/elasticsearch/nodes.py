@@ -25,7 +25,13 @@ from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.times import parse_time
 from pilothouse.controllers.elasticsearch.asking import Pool
-from pilothouse.controllers.elasticsearch.containers import cannot_have_run, has_run, running_since
+from pilothouse.controllers.elasticsearch.containers import (
+    IMAGE_REASONS,
+    cannot_have_run,
+    has_run,
+    running_since,
+    with_flags,
+)
 from pilothouse.controllers.elasticsearch.sets import annotation_of
 from pilothouse.controllers.stateful_sets.identity import ordinal_of
 from pilothouse.meta.versions import Version
@@ -165,7 +171,7 @@ class Node(msgspec.Struct, frozen=True):
             # Of a pod that runs its pilot knows more than the probe that asks it.
             if why.reason == "PodNotReady" and self.excuse:
                 return f"{self.name} is not ready: {self.excuse}"
-            return why.sentence
+            return with_flags(why.sentence) if why.reason in IMAGE_REASONS else why.sentence
         if self.pilot is None:
             return f"{self.name} has no Pilot yet"
         if not self.pilot.is_true("Ready"):

@@ -8,17 +8,18 @@ help. ``Paused``: it was, and is or is no longer. ``Secured``: security was aske
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
+from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH, WRONG_IMAGE
 from pilothouse.api.navigator.crashes import crash_of
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.times import format_time
 from pilothouse.controllers.elasticsearch.asking import base_name
+from pilothouse.controllers.elasticsearch.containers import IMAGE_REASONS, with_flags
 from pilothouse.controllers.elasticsearch.growing import cannot_grow
+from pilothouse.controllers.elasticsearch.node_images import archive_source, bringing
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.securing import secured
@@ -27,18 +28,14 @@ from pilothouse.controllers.elasticsearch.version_status import version_accepted
 from pilothouse.controllers.elasticsearch.volumes import READ_ONLY, fullest_volume, shortage
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
+from pilothouse.runtime.world import World
 
 AS_ASKED: Final = "AsAsked"
 PAUSED: Final = "ClusterPaused"
 RESUMED: Final = "ClusterResumed"
 _LONG: Final = 300.0
 """Seconds in which a node should have started."""
-_IMAGES: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
-
 _EXITED: Final = frozenset({"CrashLoopBackOff", "ContainerExited"})
-
-_IMPORTING: Final = re.compile(r"pilothouse image import \S+ FILE\S*")
-"""The command that a node tells."""
 
 
 def status_of(scene: Scene, step: Step | None, refused: Sequence[Step], *, problem: str = "") -> Tree:
@@ -191,7 +188,7 @@ def _amiss(scene: Scene, refused: Sequence[Step]) -> tuple[str, str] | None:
     if refused:
         return refused[0].reason, "; ".join(step.message for step in refused)
     for node in scene.nodes:
-        if found := _ailing(node, scene.now):
+        if found := _ailing(node, scene.now, scene.world):
             return found
     if scene.latest.health == "Red":
         return "HealthRed", "Some data can't be reached."
@@ -228,14 +225,14 @@ def _lacking(scene: Scene) -> str:
     return f"{said}; {why}" if (why := shards.get("explanation")) else said
 
 
-def _ailing(node: Node, now: float) -> tuple[str, str] | None:
+def _ailing(node: Node, now: float, world: World) -> tuple[str, str] | None:
     """What is wrong with a node that does not come up by itself."""
     pod, pilot = node.pod, node.pilot
     if pod is not None and not pod.deleting and not healthy(pod):
         why = trouble(pod)
         crash = crash_of(pilot) if pilot is not None else ""
-        if why.reason in _IMAGES:
-            return why.reason, _bringing(pod, why.sentence)
+        if why.reason in IMAGE_REASONS:
+            return why.reason, _bringing(pod, why.sentence, world)
         if crash and why.reason in (*_EXITED, "PodNotReady"):
             # The database's own last words say more than that its container has ended.
             lines = f"kubectl get pilot {node.name} -n {pod.namespace} -o jsonpath='{{.status.lastExit.log}}'"
@@ -243,7 +240,8 @@ def _ailing(node: Node, now: float) -> tuple[str, str] | None:
         if why.reason == "PodNotReady":
             # A node takes its time to start, and there is nothing amiss while it does.
             if node.down_for(now) >= _LONG or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):
-                return _reason(pilot) or why.reason, f"{node.unsettled(None)}; {why.remedy}"
+                remedy = bringing(pod, world) if WRONG_IMAGE in node.excuse else why.remedy
+                return _reason(pilot) or why.reason, f"{node.unsettled(None)}; {remedy}"
         elif why.remedy or why.reason == "Unschedulable":
             return why.reason, f"{why.sentence}; {why.remedy}" if why.remedy else why.sentence
     if (
@@ -260,22 +258,21 @@ def _reason(pilot: Object | None) -> str:
     return str(((pilot.condition("Ready") if pilot is not None else None) or {}).get("reason") or "")
 
 
-def _bringing(pod: Object, sentence: str) -> str:
+def _bringing(pod: Object, sentence: str, world: World) -> str:
     """What brings the image that a pod waits for: that of the pilot, which comes first, or that of the database.
 
     A node of ours says how itself, and where its data is; only that an archive of Elasticsearch has all in one folder it can't know."""
     waiting = {
         status["name"]
         for status in pod.status.get("initContainerStatuses") or ()
-        if ((status.get("state") or {}).get("waiting") or {}).get("reason") in _IMAGES
+        if ((status.get("state") or {}).get("waiting") or {}).get("reason") in IMAGE_REASONS
     }
     if waiting:
         return f"{sentence}; leave spec.pilotImage out, or say host/pilothouse: our nodes have the pilot installed"
-    told, found = _IMPORTING.subn(r"\g<0> --strip-components 1", sentence)
-    if not found:
-        name = pod.spec["containers"][0]["image"].rpartition("/")[2]
-        told += f"; bring the image to the nodes: pilothouse image import {name} FILE --strip-components 1"
-    return f"{told}; FILE is an archive of Elasticsearch, which examples/fetch-elasticsearch fetches"
+    told = with_flags(sentence)
+    if "pilothouse image import" not in told:
+        return f"{told}; {bringing(pod, world)}"
+    return f"{told}; {archive_source(pod, world)}"
 
 
 def _lowest(nodes: Iterable[Node]) -> str | None:

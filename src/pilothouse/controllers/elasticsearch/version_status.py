@@ -9,14 +9,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.pod_health import healthy, trouble
-from pilothouse.controllers.elasticsearch.containers import IMAGE_REASONS
+from pilothouse.controllers.elasticsearch.containers import IMAGE_REASONS, with_flags
 from pilothouse.controllers.elasticsearch.node_images import IMAGE_MISSING
 from pilothouse.controllers.elasticsearch.refusing import IN_DOUBT, REFUSED
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.meta.versions import Version
 
 ACCEPTED: Final = "VersionAccepted"
+WRONG: Final = "WrongImage"
 
 
 def version_accepted(scene: Scene, refused: Sequence[Step]) -> tuple[str, str, str, str]:
@@ -30,9 +32,17 @@ def version_accepted(scene: Scene, refused: Sequence[Step]) -> tuple[str, str, s
         if pod is None or pod.deleting or healthy(pod) or node.made_for != asked:
             continue
         if (why := trouble(pod)).reason in IMAGE_REASONS:
-            return ACCEPTED, "False", IMAGE_MISSING, f"{asked} is asked for, {runs}: {why.sentence}"
+            return (
+                ACCEPTED,
+                "False",
+                IMAGE_MISSING,
+                f"{asked} is asked for, {runs}: {with_flags(why.sentence)}",
+            )
+        if WRONG_IMAGE in node.excuse:
+            return ACCEPTED, "False", WRONG, f"{asked} is asked for, {runs}: {node.name}: {node.excuse}"
     if not all(node.version == asked for node in scene.nodes):
-        return ACCEPTED, "True", "RollingOut", f"{asked} is asked for, {runs}."
+        reason = "ClusterPaused" if scene.cluster.spec.get("paused") else "RollingOut"
+        return ACCEPTED, "True", reason, f"{asked} is asked for, {runs}."
     return ACCEPTED, "True", "Running", f"All nodes run {asked}."
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ from pilothouse.node.parts import ImageMissing, StoredImage
 from pilothouse.supervise.shim.rootfs import PROGRAMS
 
 _USUAL: Final = Path("/var/lib/pilothouse")
+STRIPPING: Final = "(with --strip-components 1 if all of the archive is in one folder)"
 _LONGEST_MANIFEST: Final = 1 << 20
 _SEARCHED: Final = f"{PATH}:{OWN_PROGRAMS}"
 
@@ -215,9 +217,14 @@ class Library:
 
     def _command(self, wanted: Reference) -> str:
         """What a person types to bring an image. Who has put the data elsewhere is reminded where."""
-        data = self._folder.parent.parent
-        where = f" --data {data}" if data != _USUAL else ""
-        return f"pilothouse image import {wanted.short} FILE.tar.gz{where}"
+        data = self._folder.absolute().parent.parent
+        where = f" --data {shlex.quote(str(data))}" if data != _USUAL else ""
+        return f"pilothouse image import {wanted.short} FILE.tar.gz{where} {STRIPPING}; the container starts by itself then"
+
+    def only_folder(self, record: Record) -> str:
+        """The one folder that holds all of an image's files; empty if there is more than that at its top."""
+        found = list((self._folder / "bundles" / record.bundle).iterdir())
+        return found[0].name if len(found) == 1 and found[0].is_dir() and not found[0].is_symlink() else ""
 
     def _image(self, record: Record) -> Image:
         root, said = self._folder / "bundles" / record.bundle, record.manifest

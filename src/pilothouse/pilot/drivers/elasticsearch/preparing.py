@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.meta.versions import Version
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, written
 from pilothouse.pilot.driving import HookFailed
@@ -30,6 +31,7 @@ LEAST_FILES_ALONE: Final = 4096
 LEAST_MAPS: Final = 262144
 LEAST_DISK: Final = 64 * 1024 * 1024
 _HOMES: Final = ("/usr/share/elasticsearch", "/opt/elasticsearch")
+_IMPORT_AGAIN: Final = "Import an archive of it under the name of the pod's image; the container is started anew with it by itself"
 _JAR: Final = re.compile(r"elasticsearch-(\d+\.\d+\.\d+)\.jar")
 _OURS: Final = ("elasticsearch.yml", "jvm.options")
 
@@ -65,9 +67,12 @@ def find_home(environ: Mapping[str, str]) -> Path:
     for candidate in (environ.get("ES_HOME"), *_HOMES):
         if candidate and (Path(candidate) / "lib").is_dir():
             return Path(candidate)
+        # An archive that was imported as it is has everything in one folder.
+        inside = sorted(Path(candidate).glob("elasticsearch-*/lib")) if candidate else []
+        if len(inside) == 1:
+            return inside[0].parent
     raise HookFailed(
-        f"no Elasticsearch in {' or '.join(_HOMES)}, nor where ES_HOME says: is it in the image? "
-        "pilothouse image import elasticsearch:VERSION FILE.zip --strip-components 1 brings it"
+        f"{WRONG_IMAGE}: there is none in {' or '.join(_HOMES)}, nor where ES_HOME says. {_IMPORT_AGAIN}"
     )
 
 
@@ -76,7 +81,7 @@ def build_at(home: Path) -> Build:
     for file in (home / "lib").iterdir():
         if match := _JAR.fullmatch(file.name):
             return Build(match[1], secured=(home / "modules" / "x-pack-security").is_dir())
-    raise HookFailed(f"{home}/lib has no elasticsearch-VERSION.jar: this is no Elasticsearch")
+    raise HookFailed(f"{WRONG_IMAGE}: {home}/lib has no elasticsearch-VERSION.jar. {_IMPORT_AGAIN}")
 
 
 def check(layout: Layout, build: Build, address: str) -> None:
