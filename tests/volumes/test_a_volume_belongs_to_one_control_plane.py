@@ -37,6 +37,14 @@ async def two_planes(folder: Path) -> AsyncIterator[tuple[Plane, Plane]]:
         yield first, second
 
 
+@pytest.fixture
+def attributes(tmp_path: Path) -> None:
+    try:
+        os.setxattr(tmp_path, "trusted.test" if os.geteuid() == 0 else "user.test", b"1")
+    except OSError as problem:
+        pytest.skip(f"this filesystem has no extended attributes for us: {problem.strerror}")
+
+
 async def uid_of(here: Plane) -> str:
     return (await here.api.get(Namespace, "kube-system")).uid
 
@@ -179,6 +187,21 @@ async def test_a_successor_gets_it_once_the_other_is_gone_and_then_the_other_doe
             await first.mounted(pod)
         await second.volumes.release(successor.uid)
         assert (await first.mounted(pod) / "row").read_text() == "precious"
+
+
+@pytest.mark.usefixtures("attributes")
+async def test_a_folder_of_the_machine_belongs_to_the_first_that_has_it_as_a_local_volume(tmp_path: Path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    async with two_planes(tmp_path) as (first, second):
+        assert await first.mounted(await copied(first, disk, {})) == disk
+        pod = await copied(second, disk, {})
+        with pytest.raises(VolumeNotReady, match="belongs to another control plane") as refused:
+            await second.mounted(pod)
+        assert await uid_of(first) in refused.value.message
+        assert os.listdir(disk) == []
+        await adopt(second, await uid_of(first))
+        assert await second.mounted(pod) == disk
 
 
 async def test_a_successor_does_not_get_it_from_an_agent_that_runs(tmp_path: Path):

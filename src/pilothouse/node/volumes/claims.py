@@ -148,6 +148,9 @@ class Claims:
             if keeper is None:
                 path = _present(Path(source["path"]), where)
                 folder = await asyncio.to_thread(owned_folder, path)
+                if folder is None and volume.spec.get("local"):
+                    identity = await read_identity(self._api)
+                    await asyncio.to_thread(self.owners.acquire_path, path, identity)
                 await self._acquire(folder, pod_uid)
                 return path, "", folder
             if folder is None:
