@@ -1,0 +1,32 @@
+"""What tests must not take over from whoever runs them: a plugin that puts it away before anything is imported.
+
+A person's kubeconfig, data folder or proxy is not what a test is about; nor is the cluster, if the tests run in a pod of one. What package
+managers need stays: proxies are left for all but this machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from typing import Final
+
+FOREIGN: Final = (
+    "KUBECONFIG",
+    "PILOTHOUSE_DATA",
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_SERVICE_PORT",
+    "FORCE_COLOR",
+)
+"""What would lead a command elsewhere, or change what it prints."""
+HERE: Final = ("127.0.0.1", "localhost", "::1")
+
+
+def put_away(environment: MutableMapping[str, str]) -> None:
+    for name in FOREIGN:
+        environment.pop(name, None)
+    for name in ("no_proxy", "NO_PROXY"):
+        known = environment.get(name, "").split(",")
+        environment[name] = ",".join(dict.fromkeys((*filter(None, known), *HERE)))
+
+
+put_away(os.environ)
