@@ -240,6 +240,19 @@ async def test_a_successor_does_not_get_it_while_a_container_without_its_agent_h
         first.start_node()
 
 
+async def test_a_volume_that_could_not_be_mounted_is_not_held_for_a_pod_that_is_gone(tmp_path: Path):
+    async with two_planes(tmp_path) as (first, second):
+        pod, path = await written(first)
+        await first.volumes.release(pod.uid)
+        path.rename(path.with_name("elsewhere"))
+        with pytest.raises(VolumeNotReady, match="is gone from this node"):
+            await first.mounted(pod)
+        await first.delete_pod(pod)
+        path.with_name("elsewhere").rename(path)
+        await adopt(second, await uid_of(first))
+        assert (await second.mounted(await copied(second, path, OURS)) / "row").read_text() == "precious"
+
+
 async def test_a_copy_of_a_nodes_folder_with_the_same_identity_gets_it_only_when_it_is_the_last(
     tmp_path: Path,
 ):

@@ -2,7 +2,7 @@
 
     owners = VolumeOwners("n1", Path("/var/lib/pilothouse/node"))
     owners.acquire(folder, identity, pod.uid)   # ours from here on, and locked; VolumeOwned says whose it is
-    owners.release(folder, pod.uid)             # the lock goes with the last user
+    owners.release_user(pod.uid)                # a lock goes with its last user
 
     TIER/pvc-1234/owner.json                    beside what pods see of a volume, and not in it
 
@@ -109,6 +109,11 @@ class VolumeOwners:
             held.users.discard(user)
             if not held.users:
                 _unlock(self._held.pop(folder))
+
+    def release_user(self, user: str) -> None:
+        """A user needs none of them any more."""
+        for folder in [folder for folder, held in self._held.items() if user in held.users]:
+            self.release(folder, user)
 
     def close(self) -> None:
         """For good: no volume is acquired any more."""
