@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.node.addresses.ledger import Entry, Ledger
 from pilothouse.node.folders import PodFolder
 from pilothouse.node.leaving import end_pods
+from pilothouse.node.volumes.machine import mount, mounts, under, unmount_below
 from pilothouse.supervise.containers import StillRunning
 from pilothouse.supervise.launching import Launch, LogPolicy
 
@@ -120,3 +122,20 @@ def test_a_hook_without_host_is_asked_at_the_pods_address(tmp_path: Path) -> Non
 
     [head] = asyncio.run(scene())
     assert head.startswith("GET /bye HTTP/1.1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it mounts, which only root may")
+async def test_volumes_of_tiers_elsewhere_are_unmounted_too_and_nobody_elses(tmp_path: Path) -> None:
+    node, tier = tmp_path / "node", tmp_path / "tier"
+    node.mkdir()
+    for name, data in (("pvc-1", node), ("pvc-2", tmp_path / "another")):
+        folder = tier / name
+        (folder / "mount").mkdir(parents=True)
+        owner = {"cluster": "5f0c", "node": "n1", "data": str(data)}
+        (folder / "owner.json").write_text(json.dumps(owner))
+        mount("tmpfs", folder / "mount", "tmpfs")
+    try:
+        await end_pods(node, PlayedMachine(SystemClock()), SystemClock(), patience=1)
+        assert [each.target.parent.name for each in under(mounts(), tier)] == ["pvc-2"]
+    finally:
+        unmount_below(tier)

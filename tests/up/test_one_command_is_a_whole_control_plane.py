@@ -14,7 +14,7 @@ from tests.up.manifests import stateful_set
 from tests.up.watching import groups_of, in_memory, is_mounted_below, lives, pod_once, program_of
 
 
-async def test_the_printed_lines_work(plane: UpPlane) -> None:
+async def test_the_printed_lines_work(plane: UpPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(plane.output.splitlines()) < 24, "more than a screen"
     [config] = re.findall(r"export KUBECONFIG=(.+)", plane.output)
     assert config == str(plane.data / "admin.kubeconfig")
@@ -34,6 +34,9 @@ async def test_the_printed_lines_work(plane: UpPlane) -> None:
     assert shown.returncode == 0, shown.stderr
     for words in ("apiserver", "controller-manager", "node ", "n1", "web-0", "1/1"):
         assert words in shown.stdout
+    # Colours may be asked for where nobody watches: it is printed once all the same.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "web-0" in plane.run("status").stdout
 
 
 async def test_ctrl_c_stops_all_of_it_and_the_next_up_goes_on(plane: UpPlane) -> None:

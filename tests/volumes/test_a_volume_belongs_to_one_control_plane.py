@@ -37,6 +37,14 @@ async def two_planes(folder: Path) -> AsyncIterator[tuple[Plane, Plane]]:
         yield first, second
 
 
+@pytest.fixture
+def attributes(tmp_path: Path) -> None:
+    try:
+        os.setxattr(tmp_path, "trusted.test" if os.geteuid() == 0 else "user.test", b"1")
+    except OSError as problem:
+        pytest.skip(f"this filesystem has no extended attributes for us: {problem.strerror}")
+
+
 async def uid_of(here: Plane) -> str:
     return (await here.api.get(Namespace, "kube-system")).uid
 
@@ -181,6 +189,21 @@ async def test_a_successor_gets_it_once_the_other_is_gone_and_then_the_other_doe
         assert (await first.mounted(pod) / "row").read_text() == "precious"
 
 
+@pytest.mark.usefixtures("attributes")
+async def test_a_folder_of_the_machine_belongs_to_the_first_that_has_it_as_a_local_volume(tmp_path: Path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    async with two_planes(tmp_path) as (first, second):
+        assert await first.mounted(await copied(first, disk, {})) == disk
+        pod = await copied(second, disk, {})
+        with pytest.raises(VolumeNotReady, match="belongs to another control plane") as refused:
+            await second.mounted(pod)
+        assert await uid_of(first) in refused.value.message
+        assert os.listdir(disk) == []
+        await adopt(second, await uid_of(first))
+        assert await second.mounted(pod) == disk
+
+
 async def test_a_successor_does_not_get_it_from_an_agent_that_runs(tmp_path: Path):
     async with two_planes(tmp_path) as (first, second):
         pod, path = await written(first)
@@ -215,6 +238,19 @@ async def test_a_successor_does_not_get_it_while_a_container_without_its_agent_h
             await second.mounted(successor)
         assert (await second.mounted(successor) / "row").read_text() == "precious"
         first.start_node()
+
+
+async def test_a_volume_that_could_not_be_mounted_is_not_held_for_a_pod_that_is_gone(tmp_path: Path):
+    async with two_planes(tmp_path) as (first, second):
+        pod, path = await written(first)
+        await first.volumes.release(pod.uid)
+        path.rename(path.with_name("elsewhere"))
+        with pytest.raises(VolumeNotReady, match="is gone from this node"):
+            await first.mounted(pod)
+        await first.delete_pod(pod)
+        path.with_name("elsewhere").rename(path)
+        await adopt(second, await uid_of(first))
+        assert (await second.mounted(await copied(second, path, OURS)) / "row").read_text() == "precious"
 
 
 async def test_a_copy_of_a_nodes_folder_with_the_same_identity_gets_it_only_when_it_is_the_last(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +39,9 @@ def status(data: Path, once: bool) -> None:
     from pilothouse.app.status import look
 
     console = Console()
-    if not console.is_terminal:
+    # Not as the console says, which takes any output for a terminal where FORCE_COLOR is set, as in many a CI.
+    watched = sys.stdout.isatty()
+    if not watched:
         # Whoever reads it has no margin: lines are as long as they are.
         console = Console(width=_NO_MARGIN)
     path = data.absolute()
@@ -48,7 +51,7 @@ def status(data: Path, once: bool) -> None:
             # As it is: what it suggests is there to be copied.
             click.echo(seen.headline)
             raise SystemExit(1)
-        if once or not console.is_terminal:
+        if once or not watched:
             console.print(_shown(seen))
             return
         with Live(_shown(seen), console=console, auto_refresh=False) as live:

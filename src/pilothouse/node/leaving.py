@@ -30,8 +30,10 @@ from pilothouse.node.hooks import Target, handle
 from pilothouse.node.lifecycle.ending import grace_of, hook_time, left, turns
 from pilothouse.node.lifecycle.roles import Part, parts
 from pilothouse.node.parts import Container, Containers
-from pilothouse.node.volumes.machine import mounts, under, unmount
+from pilothouse.node.volumes.loops import Loops
+from pilothouse.node.volumes.machine import Mounted, mounts, under, unmount
 from pilothouse.node.volumes.memory import memory_of
+from pilothouse.node.volumes.volume_owners import read_owner
 from pilothouse.supervise import records
 from pilothouse.supervise.cgroups import Group, GroupBusy, remove_empty
 from pilothouse.supervise.containers import StillRunning
@@ -60,7 +62,7 @@ async def end_pods(node: Path, containers: Containers, clock: Clock, *, patience
     for folder in _pod_folders(node / "pods"):
         # Secrets in memory, which nobody needs until the pod is started again.
         memory.release(folder.uid)
-    for mounted in under(mounts(), node):
+    for mounted in _own_mounts(node):
         try:
             unmount(mounted.target)
         except OSError as problem:
@@ -71,6 +73,21 @@ async def end_pods(node: Path, containers: Containers, clock: Clock, *, patience
             raise count
         ended += count
     return ended
+
+
+def _own_mounts(node: Path) -> list[Mounted]:
+    """What was mounted for pods, the last one first: in the node's folder, and volumes of ours in tiers elsewhere."""
+    every = mounts()
+    within = under(every, node)
+    volumes = [
+        each
+        for each in every
+        if each not in within
+        and each.target.name == Loops.inner
+        and (owner := read_owner(each.target.parent)) is not None
+        and owner.data == str(node.absolute())
+    ]
+    return [*within, *reversed(volumes)]
 
 
 def _addresses(node: Path) -> dict[str, str]:

@@ -17,8 +17,8 @@ def at_start(file: Path, error: Exception) -> str:
     """For a store that can't be opened."""
     return (
         f"{file} is damaged: {first_faults(file) or error}. Nothing was changed. Put the whole folder {file.parent} aside, "
-        "and restore the last backup into a new data folder with `pilothouse restore FILE --data FOLDER`; without a backup, "
-        "`sqlite3 store.db .recover` on a copy saves what can be read. Check the disk, too"
+        "and restore the last backup into a new data folder with `pilothouse restore FILE --data FOLDER --adopt-volumes`; "
+        "without a backup, `sqlite3 store.db .recover` on a copy saves what can be read. Check the disk, too"
     )
 
 
@@ -27,5 +27,5 @@ def while_running(error: Exception) -> str:
     return (
         f"the database file is damaged: {error}. Nothing is written any more, and objects are read from memory: "
         "take a backup now, with `pilothouse backup FILE`, before this server is stopped; then stop it, and restore the backup "
-        "into a new data folder with `pilothouse restore FILE --data FOLDER`. Check the disk, too"
+        "into a new data folder with `pilothouse restore FILE --data FOLDER --adopt-volumes`. Check the disk, too"
     )

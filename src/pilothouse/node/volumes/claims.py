@@ -45,8 +45,6 @@ class InUse(msgspec.Struct, frozen=True):
     path: Path
     keeper: str = ""
     """The provisioner that keeps it; empty for a path of the machine."""
-    folder: Path | None = None
-    """The volume's own folder, of which the path is a part; None for a path that is in no volume."""
     capacity: str = ""
     throttle: Throttle | None = None
     """How much its users may read and write."""
@@ -105,14 +103,14 @@ class Claims:
         volume = await self._volume(claim)
         if "ReadWriteOncePod" in (claim.spec.get("accessModes") or ()):
             self._check_alone(pod, volume)
-        path, keeper, folder = await self._brought(volume, pod.uid)
+        path, keeper = await self._brought(volume, pod.uid)
         if self._root and (group := ownership.group_of(pod)) is not None and not read_only:
             policy = (pod.spec.get("securityContext") or {}).get("fsGroupChangePolicy")
             once = policy == "OnRootMismatch"
             await self.giving.run(lambda: ownership.give(path, group, only_on_mismatch=once))
         capacity = str(volume.at("spec", "capacity", "storage", default=""))
         throttle = await self._throttle(volume, path, keeper)
-        used = InUse(volume.name, pod.namespace, name, path, keeper, folder, capacity, throttle)
+        used = InUse(volume.name, pod.namespace, name, path, keeper, capacity, throttle)
         self._used.setdefault(pod.uid, {})[volume.name] = used
         return Prepared(path, read_only, host=not keeper)
 
@@ -130,8 +128,8 @@ class Claims:
             raise VolumeNotReady(_FAILED, f'{where}: persistentvolume "{bound}" is another claim\'s')
         return volume
 
-    async def _brought(self, volume: Object, pod_uid: str) -> tuple[Path, str, Path | None]:
-        """The path of a volume, who keeps it, and its folder."""
+    async def _brought(self, volume: Object, pod_uid: str) -> tuple[Path, str]:
+        """The path of a volume, and who keeps it."""
         where = f'persistentvolume "{volume.name}"'
         home = volume.annotations.get(NODE)
         if home and home != self._node:
@@ -148,12 +146,15 @@ class Claims:
             if keeper is None:
                 path = _present(Path(source["path"]), where)
                 folder = await asyncio.to_thread(owned_folder, path)
+                if folder is None and volume.spec.get("local"):
+                    identity = await read_identity(self._api)
+                    await asyncio.to_thread(self.owners.acquire_path, path, identity)
                 await self._acquire(folder, pod_uid)
-                return path, "", folder
+                return path, ""
             if folder is None:
                 raise KeepingError(outside_tiers(source["path"], self._tiers))
             await self._acquire(folder, pod_uid)
-            return await keeper.bring(folder), provisioner, folder
+            return await keeper.bring(folder), provisioner
         except KeepingError as problem:
             raise VolumeNotReady(_FAILED, f"{where}: {problem}") from None
 
@@ -190,8 +191,8 @@ class Claims:
                     await keeper.put_away(used.path.parent)
                 except KeepingError as problem:
                     raise OSError(errno.EBUSY, str(problem), str(used.path)) from None
-            if used.folder is not None:
-                self.owners.release(used.folder, pod_uid)
+        # All that it had acquired, also of a volume that could not be mounted then.
+        self.owners.release_user(pod_uid)
 
 
 def _present(path: Path, where: str) -> Path:

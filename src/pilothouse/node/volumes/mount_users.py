@@ -1,7 +1,7 @@
 """Processes of other mount namespaces that see a folder: containers, of any agent, that have a volume.
 
     for pid in mount_users(Path("/mnt/fast/pvc-1234")): ...
-    is_descendant(pid, Path("/var/lib/pilothouse/node/pods"))      # whether its shim is one of this agent's
+    pods_folder_of(pid)                         # "/var/lib/pilothouse/node/pods": of the agent that has started it
 
 A lock says whether an agent is alive; pods go on running without their agent. The kernel knows what each has mounted. One
 process is read for each mount namespace, so that it costs little on a machine with many.
@@ -20,6 +20,7 @@ from pilothouse.node.volumes.machine import plain_path
 
 _PROC: Final = Path("/proc")
 _MOST_PARENTS: Final = 64
+_SHIM: Final = b"pilothouse.supervise.shim.life"
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -54,22 +55,27 @@ def mount_users(folder: Path) -> Iterator[int]:
             yield int(entry)
 
 
-def is_descendant(pid: int, pods: Path) -> bool:
-    """Whether a process is of a container whose shim has its folder in that folder of pods."""
-    within = os.fsencode(pods) + b"/"
+def pods_folder_of(pid: int) -> str:
+    """The folder of pods of the agent whose container a process is in; empty if it is in none of ours."""
     for _ in range(_MOST_PARENTS):
         try:
             arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
             parent = _parent(pid)
         except OSError:
-            return False
+            return ""
         # The program of a container may have any arguments, but is not in our own mount namespace.
-        if any(each.startswith(within) for each in arguments) and _namespace(str(pid)) == _namespace("self"):
-            return True
+        if any(_SHIM in each for each in arguments) and _namespace(str(pid)) == _namespace("self"):
+            return _pods_folder(arguments)
         if parent <= 1:
-            return False
+            return ""
         pid = parent
-    return False
+    return ""
+
+
+def _pods_folder(arguments: list[bytes]) -> str:
+    """From the arguments of a shim, whose last one is ``PODS/<uid>/containers/<name>/<attempt>``."""
+    folder = Path(os.fsdecode(next(filter(None, reversed(arguments)))))
+    return str(folder.parents[3]) if len(folder.parents) > 3 else ""
 
 
 def _places(folder: Path, here: list[_Mount]) -> list[_Place]:

@@ -2,7 +2,7 @@
 
     owners = VolumeOwners("n1", Path("/var/lib/pilothouse/node"))
     owners.acquire(folder, identity, pod.uid)   # ours from here on, and locked; VolumeOwned says whose it is
-    owners.release(folder, pod.uid)             # the lock goes with the last user
+    owners.release_user(pod.uid)                # a lock goes with its last user
 
     TIER/pvc-1234/owner.json                    beside what pods see of a volume, and not in it
 
@@ -14,11 +14,15 @@ volumes, by the same paths. Two things keep the second from the first one's data
 * An agent holds a lock on the folder of each volume that it uses. While one has it, or a container of one still has the volume
   mounted, no other agent gets it, whichever uid it has.
 
-A volume without ``owner.json`` was made before there was one; the first agent to use it owns it, under the same lock.
+A folder of the machine that somebody gave to a PersistentVolume (``local``) is seen by its pods whole: its owner is an
+extended attribute, where the filesystem has those. It is not locked, since its pods could lock it too.
+
+A volume without an owner was made before there was one; the first agent to use it owns it, under the same lock.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -31,10 +35,14 @@ from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
 from pilothouse.node.directory_handles import DIRECTORY, open_directory, open_regular_beneath
 from pilothouse.node.volumes.cluster_identity import NAMESPACE, ClusterIdentity
 from pilothouse.node.volumes.keeping import KeepingError
-from pilothouse.node.volumes.mount_users import is_descendant, mount_users
+from pilothouse.node.volumes.mount_users import mount_users, pods_folder_of
 
 AGENT_LOCK: Final = "agent.lock"
 """In a node's data folder, held by its agent."""
+_WITHOUT_ATTRIBUTES: Final = frozenset(
+    {errno.ENODATA, errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+)
+"""What filesystems say that have no attributes, or none for us; without one, only what is in use is refused."""
 _OWNER: Final = "owner.json"
 _DRAFT: Final = "owner.json.draft"
 
@@ -102,12 +110,31 @@ class VolumeOwners:
             if not held.users:
                 _unlock(self._held.pop(folder))
 
+    def release_user(self, user: str) -> None:
+        """A user needs none of them any more."""
+        for folder in [folder for folder, held in self._held.items() if user in held.users]:
+            self.release(folder, user)
+
     def close(self) -> None:
         """For good: no volume is acquired any more."""
         with self._turn:
             self._is_closed = True
             while self._held:
                 _unlock(self._held.popitem()[1])
+
+    def acquire_path(self, path: Path, identity: ClusterIdentity) -> None:
+        """Have a folder of the machine for our own. Raises VolumeOwned, OSError."""
+        if not path.is_dir():
+            return
+        with self._turn, open_directory(path, follow=True) as handle:
+            owner = _read_attribute(handle, path)
+            if owner is not None and not self._is_mine(owner):
+                # Where the data folder is ours, the control plane before us had it, and is no more.
+                _check_owner(path, owner, identity)
+            ours = VolumeOwner(identity.uid, self._node, str(self._data))
+            if owner != ours:
+                self._check_alone(path, owner, identity, closed=False)
+                _write_attribute(handle, ours)
 
     def is_ours(self, folder: Path, identity: ClusterIdentity) -> bool:
         """Whether a volume is this control plane's and no other agent's, or nobody's, as far as is written. Raises OSError."""
@@ -132,11 +159,16 @@ class VolumeOwners:
         _check_owner(folder, owner, identity)
         ours = VolumeOwner(identity.uid, self._node, str(self._data))
         if owner != ours:
-            self._check_alone(folder, owner, identity)
+            self._check_alone(folder, owner, identity, closed=True)
             _write(handle, ours)
 
-    def _check_alone(self, folder: Path, owner: VolumeOwner | None, identity: ClusterIdentity) -> None:
-        """Nothing of another agent may use it; nor may there be another with the same identity."""
+    def _check_alone(
+        self, folder: Path, owner: VolumeOwner | None, identity: ClusterIdentity, *, closed: bool
+    ) -> None:
+        """Nothing of another agent may use it; nor may there be another with the same identity.
+
+        ``closed``: only agents have business there, so that whoever uses it is taken for one of theirs.
+        """
         if owner is not None and self._is_mine(owner):
             return
         if owner is not None and agent_lives(Path(owner.data)):
@@ -150,7 +182,8 @@ class VolumeOwners:
                 f"uid, has its data in {self._data}: one is a copy of the other. Remove the one that is not to go on"
             )
         for pid in mount_users(folder):
-            if not is_descendant(pid, self._data / "pods"):
+            pods = pods_folder_of(pid)
+            if pods != str(self._data / "pods") and (pods or closed):
                 raise VolumeOwned(
                     f"{folder} is in use by process {pid}, in a container of another node agent{_whose(owner)}: "
                     "stop its pods first (pilothouse down)"
@@ -237,6 +270,30 @@ def _read(handle: int, folder: Path) -> VolumeOwner | None:
         return None
     except msgspec.MsgspecError as problem:
         raise VolumeOwned(f"{folder / _OWNER} can't be read: {problem}") from None
+
+
+def _attribute() -> str:
+    """Root's is seen by nobody else; others have none but that of the file's user."""
+    return "trusted.pilothouse.owner" if os.geteuid() == 0 else "user.pilothouse.owner"
+
+
+def _read_attribute(handle: int, path: Path) -> VolumeOwner | None:
+    try:
+        return msgspec.json.decode(os.getxattr(handle, _attribute()), type=VolumeOwner)
+    except OSError as problem:
+        if problem.errno in _WITHOUT_ATTRIBUTES:
+            return None
+        raise
+    except msgspec.MsgspecError as problem:
+        raise VolumeOwned(f"{_attribute()} of {path} can't be read: {problem}") from None
+
+
+def _write_attribute(handle: int, owner: VolumeOwner) -> None:
+    try:
+        os.setxattr(handle, _attribute(), msgspec.json.encode(owner))
+    except OSError as problem:
+        if problem.errno not in _WITHOUT_ATTRIBUTES:
+            raise
 
 
 def _write(folder: int, owner: VolumeOwner) -> None:
