@@ -35,12 +35,16 @@ class Wanted:
     """What has to run on the folder."""
     mark: str
     """The file by which a folder of one that does not run is known."""
+    remedy: str = "start one with `pilothouse up`"
+    """What to do where there is none."""
 
 
 CONTROL_PLANE: Final = Wanted("control plane", ("up", "apiserver"), "admin.kubeconfig")
 UP: Final = Wanted("`pilothouse up`", ("up",), "admin.kubeconfig")
 NODE: Final = Wanted("node", ("up", "node"), "format")
-JOINED_NODE: Final = Wanted("node that joined", ("node",), "node.kubeconfig")
+JOINED_NODE: Final = Wanted(
+    "joined node", ("node",), "node.kubeconfig", "a machine becomes one with `pilothouse join`"
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def find(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Found:
             return Found(data, origin)
     raise NoPlane(
         f"no {wanted.noun} of yours runs on this machine, and none has left its data in {' or '.join(_places())}; "
-        f"start one with `pilothouse up`, or name its data folder with --data or {VARIABLE}"
+        f"{wanted.remedy}, or name its data folder with --data or {VARIABLE}"
     )
 
 
