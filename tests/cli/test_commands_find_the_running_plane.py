@@ -189,6 +189,15 @@ class TestAsAnAttacker:
         os.chown(lure, STRANGER, STRANGER)
         self.assert_not_taken()
 
+    @needs_root
+    def test_a_kubeconfig_of_the_user_whose_home_root_has_is_not_used(self, tmp_path: Path) -> None:
+        config = tmp_path / ".kube" / "config"
+        config.parent.mkdir()
+        config.write_text("{}")
+        assert f"using {config}" in run(tmp_path, "token", "list").stderr
+        os.chown(config, STRANGER, STRANGER)
+        assert f"using {config}" not in run(tmp_path, "token", "list").stderr
+
     def test_a_data_folder_that_others_can_write_is_not_used(self, registry: Path, lure: Path) -> None:
         lure.chmod(0o777)
         self.assert_not_taken()
