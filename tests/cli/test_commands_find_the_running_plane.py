@@ -140,7 +140,10 @@ async def test_down_finds_what_a_killed_up_left_and_says_for_whom_it_waits(tmp_p
         assert [entry.running for entry in _entries(tmp_path)] == [False]
         done = run(tmp_path, "down")
         assert done.returncode == 0, done.stderr
-        assert f"using {plane.data}, where `pilothouse up` ran until it was killed" in done.stderr
+        assert (
+            f"using {plane.data}, where `pilothouse up` ran until it was killed; nothing of yours"
+            in done.stderr
+        )
         assert "waiting for 1 pod to end: default/web-0 (up to 4 s)" in done.stderr
 
 
