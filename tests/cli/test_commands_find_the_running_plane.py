@@ -140,7 +140,10 @@ async def test_down_finds_what_a_killed_up_left_and_says_for_whom_it_waits(tmp_p
         assert [entry.running for entry in _entries(tmp_path)] == [False]
         done = run(tmp_path, "down")
         assert done.returncode == 0, done.stderr
-        assert f"using {plane.data}, where `pilothouse up` ran until it was killed" in done.stderr
+        assert (
+            f"using {plane.data}, where `pilothouse up` ran until it was killed; nothing of yours"
+            in done.stderr
+        )
         assert "waiting for 1 pod to end: default/web-0 (up to 4 s)" in done.stderr
 
 
@@ -188,6 +191,15 @@ class TestAsAnAttacker:
     def test_a_data_folder_of_another_user_is_not_used(self, registry: Path, lure: Path) -> None:
         os.chown(lure, STRANGER, STRANGER)
         self.assert_not_taken()
+
+    @needs_root
+    def test_a_kubeconfig_of_the_user_whose_home_root_has_is_not_used(self, tmp_path: Path) -> None:
+        config = tmp_path / ".kube" / "config"
+        config.parent.mkdir()
+        config.write_text("{}")
+        assert f"using {config}" in run(tmp_path, "token", "list").stderr
+        os.chown(config, STRANGER, STRANGER)
+        assert f"using {config}" not in run(tmp_path, "token", "list").stderr
 
     def test_a_data_folder_that_others_can_write_is_not_used(self, registry: Path, lure: Path) -> None:
         lure.chmod(0o777)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 import pilothouse
-from pilothouse.app.options import default_data
+from pilothouse.app.options import StartError, default_data
 from pilothouse.app.plane_registry import Entry, Role, entries, is_trusted
 
 VARIABLE: Final = "PILOTHOUSE_DATA"
@@ -35,12 +35,16 @@ class Wanted:
     """What has to run on the folder."""
     mark: str
     """The file by which a folder of one that does not run is known."""
+    remedy: str = "start one with `pilothouse up`"
+    """What to do where there is none."""
 
 
 CONTROL_PLANE: Final = Wanted("control plane", ("up", "apiserver"), "admin.kubeconfig")
 UP: Final = Wanted("`pilothouse up`", ("up",), "admin.kubeconfig")
 NODE: Final = Wanted("node", ("up", "node"), "format")
-JOINED_NODE: Final = Wanted("node that joined", ("node",), "node.kubeconfig")
+JOINED_NODE: Final = Wanted(
+    "joined node", ("node",), "node.kubeconfig", "a machine becomes one with `pilothouse join`"
+)
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,10 @@ def find(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Found:
         return running
     for data, origin in _stopped(wanted):
         if _is_ours(data) and _has(data, wanted.mark):
-            return Found(data, origin)
+            return Found(data, origin, _is_up(data))
     raise NoPlane(
         f"no {wanted.noun} of yours runs on this machine, and none has left its data in {' or '.join(_places())}; "
-        f"start one with `pilothouse up`, or name its data folder with --data or {VARIABLE}"
+        f"{wanted.remedy}, or name its data folder with --data or {VARIABLE}"
     )
 
 
@@ -135,4 +139,15 @@ def _has(data: Path, mark: str) -> bool:
         return (data / mark).exists()
     except PermissionError:
         # Root's own, and we are not root.
+        return False
+
+
+def _is_up(data: Path) -> bool:
+    """Whether an ``up`` has the folder that could not be registered, or is registered elsewhere."""
+    # Imported here: most commands never need it.
+    from pilothouse.app.up_folder import holder
+
+    try:
+        return (found := holder(data)) is not None and found.lives
+    except (OSError, StartError):
         return False

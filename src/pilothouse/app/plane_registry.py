@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Role = Literal["up", "apiserver", "node"]
 
 VARIABLE: Final = "PILOTHOUSE_RUNTIME_DIR"
+_PREFIXES: Final = ("up-", "apiserver-", "node-")
 _LOCK_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.01
 _LARGEST: Final = 2**16
@@ -151,6 +152,9 @@ def _locked_file(directory: int, name: str) -> int | None:
 
 
 def _read(directory: int, name: str) -> Entry | None:
+    if not name.startswith(_PREFIXES):
+        # Other parts keep files of theirs beside the entries.
+        return None
     # Without waiting: a pipe would have us wait for its writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

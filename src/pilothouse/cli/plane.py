@@ -44,4 +44,5 @@ def plane_flag(wanted: Wanted, text: str) -> Callable[[Command], Command]:
 
 def announce(found: Found) -> None:
     """Say which folder is used, beside the output."""
-    click.echo(visible(f"using {found.data}, {found.origin}"), err=True)
+    idle = "" if found.running else "; nothing of yours is known to run there"
+    click.echo(visible(f"using {found.data}, {found.origin}{idle}"), err=True)

@@ -81,9 +81,17 @@ def _found() -> Path:
             click.echo(visible(f"using {file}, which KUBECONFIG names"), err=True)
             return file
         own = Path.home() / ".kube" / "config"
-        if find_running(CONTROL_PLANE) is None and own.exists():
+        if find_running(CONTROL_PLANE) is None and _belongs_to_us(own):
             click.echo(visible(f"using {own}"), err=True)
             return own
     found = find(CONTROL_PLANE)
     announce(found)
     return found.data / ADMIN
+
+
+def _belongs_to_us(file: Path) -> bool:
+    """Whether it is there, and not another user's: root may have that user's home, by ``sudo``."""
+    try:
+        return file.stat().st_uid in (os.geteuid(), 0)
+    except OSError:
+        return False
