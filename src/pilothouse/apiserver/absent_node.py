@@ -84,9 +84,9 @@ class _Withdrawal:
         pods = [pod for pod in bound if not ended(pod)]
         for pod in pods:
             await self._set_status(pod, self._not_ready(pod))
-            if (pilot := await self._find(Pilot, pod.namespace, pod.name)) is not None:
-                if pilot.is_true("Ready"):
-                    await self._set_status(pilot, {"conditions": self._unobserved(pilot, ("Ready",))})
+            pilot = await self._find(Pilot, pod.namespace, pod.name)
+            if pilot is not None and pilot.is_true("Ready"):
+                await self._set_status(pilot, {"conditions": self._unobserved(pilot, ("Ready",))})
         namespaces = sorted({pod.namespace for pod in pods})
         for namespace in namespaces:
             await self._recount(namespace, pods)
