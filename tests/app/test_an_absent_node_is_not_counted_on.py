@@ -209,6 +209,28 @@ def test_bad_news_stays(server: CoreServer) -> None:
     assert conditions(server, f"{CLUSTERS}/demo") == {"Available": "False", "Degraded": "True"}
 
 
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a/b"},
+        {"apiVersion": "v1", "kind": "pods/odd/log?follow=true#", "name": "x"},
+        {"apiVersion": "nowhere.example/v1", "kind": "Nothing", "name": "x"},
+    ],
+    ids=lambda owner: str(owner["kind"]),
+)
+def test_an_owner_that_can_not_be_keeps_no_server_from_starting(
+    server: CoreServer, owner: dict[str, Any]
+) -> None:
+    references = [{**owner, "uid": "u", "controller": True}]
+    pod = {
+        "metadata": {"name": "odd", "ownerReferences": references},
+        "spec": {"containers": [{"name": "c", "image": "host/sh"}], "nodeName": "here"},
+    }
+    make(server, PODS, pod, {"phase": "Running", "conditions": [condition("Ready")]})
+    withdraw(server, "here")
+    assert conditions(server, f"{PODS}/odd") == {"Ready": "False"}
+
+
 def test_owners_in_a_ring_are_left_after_one_round(server: CoreServer) -> None:
     container = {"containers": [{"name": "c", "image": "host/sh"}], "nodeName": "here"}
     made = make(

@@ -13,7 +13,8 @@ from tests.kit.http import Answer, Http
 pytestmark = pytest.mark.etcd
 
 RANGE = "127.96.0.0/26"
-ADDRESSES = 62
+ADDRESSES = 61
+"""Those of the range, but for the first, which the Service of the servers themselves has."""
 SERVICES = "/api/v1/namespaces/default/services"
 ROUNDS = 25
 
@@ -33,7 +34,24 @@ async def both(two: Pair):
 
 
 async def names(http: Http) -> list[str]:
-    return [each["metadata"]["name"] for each in (await http.get(SERVICES)).expect(200)["items"]]
+    """Of those that the tests have made."""
+    found = [each["metadata"]["name"] for each in (await http.get(SERVICES)).expect(200)["items"]]
+    return [each for each in found if each != "kubernetes"]
+
+
+async def test_both_servers_are_behind_the_service_of_the_servers(both, two):
+    """Each by its own port here; the second is in it as soon as the first has looked again."""
+    ports = {int(each.target.url.rpartition(":")[2]) for each in (two.one, two.two)}
+    path = "/api/v1/namespaces/default/endpoints/kubernetes"
+    for _ in range(600):
+        subsets = (await both[0].get(path)).expect(200)["subsets"]
+        if {port["port"] for each in subsets for port in each["ports"]} == ports:
+            break
+        await asyncio.sleep(0.1)
+    assert {port["port"] for each in subsets for port in each["ports"]} == ports
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    found = (await both[1].get(slices)).expect(200)["items"]
+    assert {each["ports"][0]["port"] for each in found} == ports
 
 
 def service(name: str, *, node_port: int = 0, **spec: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from pilothouse.runtime.intents import Delete, Intent, Patch, SetStatus, Update
 from pilothouse.runtime.world import World
 from pilothouse.sim import server
 from pilothouse.sim.fleet import Scenario
+from pilothouse.sim.nodes import Habits
 from pilothouse.sim.scenarios import SCENARIOS
 from pilothouse.sim.scenarios.elastic import pools_of, story
 
@@ -182,7 +183,11 @@ BUGS = (
     Bug(
         "a cluster is available whether or not anybody can reach it",
         "a cluster without a ready pod is not available",
-        SCENARIOS["elastic"],
+        msgspec.structs.replace(
+            SCENARIOS["elastic"],
+            users=story(pools_of(1, 1), (200, {"config": {"search.max_buckets": 1000}})),
+            habits=Habits(starting=(15.0, 30.0)),
+        ),
         _by_health_alone,
     ),
     Bug(

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from pilothouse.api.navigator.labels import POOL_NAME
 from pilothouse.api.nouns import (
+    KNOWN,
     Endpoints,
     EndpointSlice,
     Node,
@@ -34,7 +35,6 @@ from pilothouse.api.nouns import (
     Pod,
     PodDisruptionBudget,
     Service,
-    noun_of,
 )
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import NODE_NOT_READY, ended, ready
@@ -84,7 +84,8 @@ class _Withdrawal:
         pods = [pod for pod in bound if not ended(pod)]
         for pod in pods:
             await self._set_status(pod, self._not_ready(pod))
-            if (pilot := await self._find(Pilot, pod.namespace, pod.name)) is not None:
+            pilot = await self._find(Pilot, pod.namespace, pod.name)
+            if pilot is not None and pilot.is_true("Ready"):
                 await self._set_status(pilot, {"conditions": self._unobserved(pilot, ("Ready",))})
         namespaces = sorted({pod.namespace for pod in pods})
         for namespace in namespaces:
@@ -133,8 +134,9 @@ class _Withdrawal:
                 return
             uid = str(reference.get("uid"))
             if uid not in known:
-                noun = noun_of(str(reference.get("apiVersion")), str(reference.get("kind")))
-                found = await self._find(noun, pod.namespace, str(reference.get("name")))
+                # Of kinds that we know: whoever makes a pod may name anything as its owner.
+                noun = KNOWN.get((str(reference.get("apiVersion")), str(reference.get("kind"))))
+                found = await self._find(noun, pod.namespace, str(reference.get("name"))) if noun else None
                 if found is None or found.uid != uid:
                     return
                 known[uid] = found

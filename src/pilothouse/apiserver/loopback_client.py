@@ -19,6 +19,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.exchange import Request, Response, User
+from pilothouse.meta.errors import StatusError
 
 _SELF: Final = User("system:apiserver", groups=(MASTERS,))
 _MANAGER: Final = "pilothouse-apiserver"
@@ -43,6 +44,9 @@ class LoopbackClient:
         """None if there is none. Raises ``Refused``."""
         try:
             return Object(noun, await self._ask("GET", noun.path(namespace, name)))
+        except StatusError:
+            # A name that none can have.
+            return None
         except Refused as problem:
             if problem.status != 404:
                 raise

@@ -306,6 +306,7 @@ class Squadron:
                 "message": "" if is_up else "Elasticsearch is not running",
             }
             conditions = with_condition(conditions, ready, now=moment)
+            status["phase"] = "Running" if is_up else "Stopped"
         if conditions is not None:
             status["conditions"] = list(conditions)
         return status
