@@ -13,7 +13,9 @@ from tests.kit.tools import folder
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
-FOCUS = r"sig-node. (Lease|Containers )|server version|Watchers.*should be able to start watching from a specific"
+FOCUS = (
+    r"sig-node. (Lease|Containers )|server version|Watchers.*should be able to start watching from a specific"
+)
 
 
 @pytest.mark.skipif(
