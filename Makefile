@@ -7,7 +7,7 @@ WORKERS = $(shell echo $$(( $$(nproc) * 2 )))
 WITH_GO = PATH="$$(scripts/tools/go):$$PATH"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup setup-tests up demo test test-tools test-static test-long kubernetes conformance conformance-kubernetes simulate soak bench check clean
+.PHONY: help setup setup-tests up demo test test-tools test-static test-long kubernetes third-party conformance conformance-kubernetes simulate soak bench check clean
 
 help:
 	@echo "make up           start a whole control plane with this machine as its node, data in ./.data"
@@ -15,6 +15,7 @@ help:
 	@echo "make test         format, lint, types, imports, and the quick tests"
 	@echo "make test-long    the tests that take minutes, and the conformance suite"
 	@echo "make kubernetes   build etcd, kube-apiserver and its kin, and kubectl, where they are missing"
+	@echo "make third-party  build the programs of others that are tried against up: Helm, kube-state-metrics, ECK, and clients in Rust, Java, JavaScript"
 	@echo "make conformance  the protocol cases against a real kube-apiserver, and those of controllers against its own, built here"
 	@echo "make conformance-kubernetes  Kubernetes' own conformance suite against \`up\`: those of FOCUS=, a regular expression, or all of API, nodes and storage"
 	@echo "make simulate     fleets in a bottle: SEEDS=1000 of them, from FIRST=0 on, of one SCENARIO= or all in turn"
@@ -52,7 +53,7 @@ test-tools:
 	@scripts/tools/debian xfsprogs btrfs-progs redis-server || echo "without these the tests of filesystems and of Redis are skipped"
 	@scripts/tools/elasticsearch 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
 
-test-long: setup-tests kubernetes
+test-long: setup-tests kubernetes third-party
 	@scripts/tools/prometheus || echo "without Prometheus its tests are skipped"
 	@scripts/tools/debian || echo "without these the tests of filesystems and databases are skipped"
 	@scripts/tools/elasticsearch 6.8.23 7.17.9 7.17.29 8.17.0 >/dev/null || echo "without Elasticsearch its tests are skipped"
@@ -64,6 +65,14 @@ kubernetes: setup-tests
 	@$(WITH_GO) scripts/tools/kube
 	@$(WITH_GO) scripts/tools/kubectl
 	@$(WITH_GO) scripts/tools/pod-security-fixtures >/dev/null
+
+third-party: setup-tests
+	@$(WITH_GO) scripts/tools/helm >/dev/null || echo "without Helm its test is skipped"
+	@$(WITH_GO) scripts/tools/kube-state-metrics >/dev/null || echo "without kube-state-metrics its test is skipped"
+	@$(WITH_GO) scripts/tools/eck >/dev/null || echo "without ECK's manager its test is skipped"
+	@scripts/tools/kube-rs >/dev/null || echo "without the kube-rs controller its test is skipped"
+	@scripts/tools/fabric8 >/dev/null || echo "without the fabric8 program its test is skipped"
+	@scripts/tools/client-node >/dev/null || echo "without JavaScript's client its test is skipped"
 
 conformance: setup-tests kubernetes
 	PILOTHOUSE_TARGET=kube $(PYTEST) -n auto tests/conformance tests/controllers/test_kubectl_sees_the_same_as_with_kubernetes.py

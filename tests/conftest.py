@@ -6,4 +6,5 @@ pytest_plugins = [
     "tests.kit.skips",
     "tests.kit.ordering",
     "tests.kit.ending",
+    "tests.kit.surroundings",
 ]

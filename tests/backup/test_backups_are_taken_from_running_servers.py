@@ -110,8 +110,14 @@ async def test_a_control_plane_comes_back_as_it_was(tmp_path, flags, before, aft
 
 
 def _content(listed: dict) -> list[dict]:
-    """Items as they are but for their revision."""
-    return [{**item, "metadata": {**item["metadata"], "resourceVersion": ""}} for item in listed["items"]]
+    """Items as they are but for their revision, and for the uid that is the control plane's."""
+    return [
+        {**item, "metadata": {**item["metadata"], **_changed(item["metadata"])}} for item in listed["items"]
+    ]
+
+
+def _changed(metadata: dict) -> dict:
+    return {"resourceVersion": "", **({"uid": ""} if metadata["name"] == "kube-system" else {})}
 
 
 async def test_a_backup_of_sealed_secrets_stays_sealed(tmp_path):

@@ -217,3 +217,33 @@ async def test_a_sets_status_adds_up(
 
     assert answer.status == 422
     assert [each["field"] for each in answer.json["details"]["causes"]] == fields
+
+
+async def test_the_servers_are_behind_a_service_of_their_own(http: Http) -> None:
+    path = "/api/v1/namespaces/default/services/kubernetes"
+    made = (await http.get(path)).expect(200)
+    assert made["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+    assert made["spec"]["type"] == "ClusterIP"
+    [port] = made["spec"]["ports"]
+    assert (port["name"], port["port"], port["protocol"]) == ("https", 443, "TCP")
+    endpoints = (await http.get("/api/v1/namespaces/default/endpoints/kubernetes")).expect(200)
+    [subset] = endpoints["subsets"]
+    assert [each["port"] for each in subset["ports"]] == [port["targetPort"]]
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    query = {"labelSelector": "kubernetes.io/service-name=kubernetes"}
+    [found] = (await http.get(slices, **query)).expect(200)["items"]
+    served = [address for each in found["endpoints"] for address in each["addresses"]]
+    assert served == [each["ip"] for each in subset["addresses"]]
+    assert found["ports"][0]["port"] == port["targetPort"]
+
+
+async def test_the_service_of_the_servers_comes_back(http: Http) -> None:
+    path = "/api/v1/namespaces/default/services/kubernetes"
+    made = (await http.get(path)).expect(200)
+    (await http.delete(path)).expect(200)
+    for _ in range(600):
+        again = await http.get(path)
+        if again.status == 200 and again.json["metadata"]["uid"] != made["metadata"]["uid"]:
+            break
+        await asyncio.sleep(0.1)
+    assert again.json["spec"]["clusterIP"] == made["spec"]["clusterIP"]

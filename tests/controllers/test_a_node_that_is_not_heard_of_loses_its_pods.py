@@ -82,6 +82,16 @@ def test_a_silent_node_is_unknown_and_tainted_and_its_pods_are_not_ready() -> No
     assert deleted(intents) == []
 
 
+def test_pods_of_a_node_that_nothing_is_known_of_since_a_start_have_the_grace_period_first() -> None:
+    hasty = a_pod(tolerations=[{"key": UNREACHABLE, "operator": "Exists", "tolerationSeconds": 0}])
+    intents = seen(node_lifecycle, a_node(ready="Unknown"), a_lease(silent=2), hasty, *ANOTHER)
+    assert taints(intents) == [(UNREACHABLE, "NoSchedule")]
+    assert deleted(intents) == []
+    # One whose pods' time has begun to run is not given more of it by another start.
+    gone = a_node(ready="Unknown", taints=tainted(UNREACHABLE, ago=600))
+    assert deleted(seen(node_lifecycle, gone, a_lease(silent=2), a_pod(), *ANOTHER)) == ["p"]
+
+
 def test_a_node_that_says_it_is_not_ready_is_tainted() -> None:
     intents = seen(node_lifecycle, a_node(ready="False"), a_lease(), a_pod())
     assert taints(intents) == [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]

@@ -15,6 +15,17 @@ from pilothouse.runtime.intents import Wait
 
 WAITING = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}
 EXITED = {"state": {"terminated": {"exitCode": 3, "reason": "Error"}}}
+SPOKEN: dict[str, Any] = {
+    "state": {
+        "terminated": {
+            "exitCode": 3,
+            "reason": "Error",
+            "finishedAt": "2026-01-01T00:00:10Z",
+            "message": "starting\nTraceback (most recent call last):\nValueError: no such region\n",
+        }
+    }
+}
+"""It has left a message: the end of its log, say."""
 UNSCHEDULABLE = {
     "type": "PodScheduled",
     "status": "False",
@@ -82,6 +93,28 @@ def waited(pod_status: dict[str, Any], pod_spec: dict[str, Any] | None = None, *
             "ContainerExited",
             "code 3: Error",
             "kubectl logs web-0",
+        ),
+        (
+            {"phase": "Running", "containerStatuses": [{"name": "app", **SPOKEN}]},
+            {"nodeName": "n1"},
+            "ContainerExited",
+            "container app of pod web-0 exited with code 3: ValueError: no such region",
+            "kubectl logs web-0",
+        ),
+        (
+            {
+                "phase": "Running",
+                "conditions": [
+                    {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:09Z"}
+                ],
+                "containerStatuses": [
+                    {"name": "app", "state": {"running": {}}, "lastState": SPOKEN["state"]}
+                ],
+            },
+            {"nodeName": "n1"},
+            "PodNotReady",
+            "runs but is not ready; container app exited with code 3: ValueError: no such region before",
+            "readiness probe",
         ),
         (
             {"phase": "Running", "containerStatuses": [{"name": "app", "ready": True, **WAITING}]},

@@ -25,6 +25,7 @@ from pilothouse.api.nouns import (
     StorageClass,
 )
 from pilothouse.api.objects import Object
+from pilothouse.base.times import format_time
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, those_with_volumes
 from pilothouse.runtime.intents import Create, Intent, Patch, SetStatus, Tell, Update, subject
 
@@ -214,6 +215,51 @@ def test_a_node_that_starts_is_nothing_amiss_and_its_pilots_words_are_told() -> 
     assert (
         "es-test-mixed-0 is not ready: It has not answered yet." in found.condition("Progressing")["message"]
     )  # type: ignore[index]
+
+
+WORDS = "java.lang.IllegalArgumentException: unknown setting [cluster.nmae] did you mean [cluster.name]?"
+
+
+def crash(sea: Sea, name: str, *, backing_off: bool) -> None:
+    """Its database has ended with a code, and its container waits for its next start or is in it."""
+    starting(sea, name, reason="Starting", message="Elasticsearch is starting")
+    last = {"time": format_time(sea.now), "clean": False, "exitCode": 1, "message": WORDS}
+    sea.change(sea.of(Pilot, name), lambda tree: tree["status"].update(lastExit=last))
+    terminated = {"exitCode": 1, "reason": "Error", "finishedAt": format_time(sea.now)}
+    state = (
+        {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+        if backing_off
+        else {"running": {}}
+    )
+    container = {
+        "name": "elasticsearch",
+        "ready": False,
+        "state": state,
+        "lastState": {"terminated": terminated},
+    }
+    sea.change(sea.of(Pod, name), lambda tree: tree["status"].update(containerStatuses=[container]))
+
+
+@pytest.mark.parametrize("backing_off", [True, False])
+def test_the_last_words_of_a_database_are_told_by_its_cluster(backing_off: bool) -> None:
+    sea, test = one_cluster()
+    sea.sail(test)
+    crash(sea, "es-test-mixed-0", backing_off=backing_off)
+    sea.step(elasticsearch_clusters, test)
+    found = sea.of(test.noun, "test").condition("Degraded")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", "DatabaseEnded")
+    assert found["message"].startswith(f"es-test-mixed-0 does not get up: it ended with code 1: {WORDS}; ")
+    assert "exited with code 1: Error" not in found["message"]
+
+
+def test_they_are_forgotten_once_it_is_ready() -> None:
+    sea, test = one_cluster()
+    sea.sail(test)
+    crash(sea, "es-test-mixed-0", backing_off=False)
+    sea.change(sea.of(Pod, "es-test-mixed-0"), lambda tree: tree["status"].pop("containerStatuses"))
+    sea.sail(test)
+    assert sea.condition(test, "Degraded") == ("False", "AsAsked")
 
 
 def test_a_hook_that_fails_is_told_by_the_cluster() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.kit.elastic import Sea, elastic, pool
 
-from pilothouse.api.nouns import Pod
+from pilothouse.api.nouns import Pilot, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 
@@ -73,3 +73,42 @@ def test_masters_that_are_ready_take_no_requests() -> None:
     sea.set_ready(sea.of(Pod, "es-test-data-0"), False)
     sea.step(elasticsearch_clusters, test)
     assert sea.condition(test, "Available") == ("False", "NoNodeReady")
+
+
+def outdated(sea: Sea, test: Object) -> str:
+    """What is said while nobody has counted the shards."""
+    sea.step(elasticsearch_clusters, test)
+    assert sea.condition(test, "Progressing") == ("True", "HealthOutdated")
+    return message(sea.of(test.noun, "test"), "Progressing")
+
+
+def test_not_everything_is_as_asked_before_the_shards_are_counted_without_a_node_that_left() -> None:
+    sea, test = sailed("Green", {"active": 7})
+    leader = next(one for one in sea.all(Pilot) if one.at("status", "elasticsearch", "cluster"))
+
+    def add(tree: Tree) -> None:
+        tree["status"]["elasticsearch"]["cluster"]["members"]["es-test-data-2"] = "2026-01-01T00:00:00Z"
+
+    sea.change(leader, add)
+    assert "have not been counted since es-test-data-2 left" in outdated(sea, test)
+    sea.sail(test)
+    assert message(sea.of(test.noun, "test"), "Progressing") == "Everything is as asked."
+
+
+def test_nor_before_they_are_counted_with_a_node_that_was_started_anew() -> None:
+    sea, test = sailed("Green", {"active": 7})
+    again = {"lastStartedTime": "2026-01-01T00:00:00Z"}
+    sea.change(sea.of(Pilot, "es-test-data-1"), lambda tree: tree["status"].update(again))
+    assert "have not been counted since es-test-data-1 came in" in outdated(sea, test)
+
+
+def test_nodes_that_others_have_added_to_the_cluster_are_not_waited_for() -> None:
+    sea, test = sailed("Green", {"active": 7})
+    leader = next(one for one in sea.all(Pilot) if one.at("status", "elasticsearch", "cluster"))
+
+    def add(tree: Tree) -> None:
+        tree["status"]["elasticsearch"]["cluster"]["members"]["a-laptop"] = ""
+
+    sea.change(leader, add)
+    sea.step(elasticsearch_clusters, test)
+    assert sea.condition(test, "Progressing") == ("False", "AsAsked")

@@ -70,6 +70,20 @@ def test_who_goes_is_told(left: int, says: str) -> None:
     assert any(says in because for because in told), told
 
 
+def test_one_that_goes_with_copies_of_what_is_elsewhere_is_not_told_to_be_empty() -> None:
+    sea, test = three_data_nodes()
+    told: list[str] = []
+    sea.watch = lambda intent: told.append(intent.because)
+    sea.says["es-test-data-2"] = {"documents": 5001, "decommissioned": True}
+    sea.edit_pool(test, "data", replicas=2)
+    sea.sail(test)
+    assert replicas(sea) == 2
+    said = "es-test-data-2 holds nothing but copies of what is whole on others"
+    assert any(said in because for because in told), told
+    lies = [because for because in told if "nothing any more" in because]
+    assert lies == []
+
+
 @pytest.mark.parametrize("missing", ["es-test-data-1", "es-test-data-2"])
 def test_nav_A03_a_node_of_the_pool_without_a_pilot_is_waited_for(missing: str) -> None:
     sea, test = three_data_nodes()

@@ -6,9 +6,9 @@ import pytest
 from tests.kit.elastic import Sea, elastic, pool
 from tests.kit.upgrading_elastic import NEW, OLD, images, three_nodes
 
+from pilothouse.api.navigator.upgrade_paths import refusal
 from pilothouse.api.nouns import ElasticsearchCluster, Pod
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.upgrades import refusal
 from pilothouse.runtime.intents import Tell
 
 

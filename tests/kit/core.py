@@ -15,10 +15,10 @@ import asyncio
 import datetime
 import json
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from multidict import CIMultiDict
 
@@ -36,6 +36,8 @@ from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
+
+T = TypeVar("T")
 
 ADMIN = User("admin", groups=(MASTERS, "system:authenticated"))
 OTHER = User("other", groups=(MASTERS, "system:authenticated"))
@@ -208,6 +210,10 @@ class CoreServer:
         value = json.dumps(obj, separators=(",", ":"), sort_keys=True).encode()
         self._runner.run(self._store.create(f"/registry/{path}", value))
         self.settle()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have something done where the core runs."""
+        return self._runner.run(work)
 
     def settle(self) -> None:
         """Let what follows from earlier requests happen."""

@@ -18,6 +18,7 @@ from typing import Any
 from tests.kit.stepping import WRITES, Yard
 
 from pilothouse.api.navigator.configurations import configuration_hash, in_force
+from pilothouse.api.navigator.disk_usage import DiskUsage
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree
@@ -51,10 +52,12 @@ class Sea(Yard):
     def __init__(self) -> None:
         super().__init__()
         self.says: dict[str, Tree] = {}
-        """By the name of a Pilot: documents, version, ready, decommissioned, stuck."""
+        """By the name of a Pilot: documents, version, ready, decommissioned, stuck, volume (used and capacity, in bytes)."""
         self.health = "Green"
         self.settled = True
         self.shards: Tree | None = None
+        self.read_only: Tree | None = None
+        """Indices that take no writes."""
         self.without_vote: list[str] = []
         """Masters that have given theirs away to be restarted."""
         self.leads = True
@@ -165,6 +168,8 @@ class Sea(Yard):
             status["elasticsearch"] = {**(status.get("elasticsearch") or {}), "version": version}
             if documents is not None:
                 status["elasticsearch"]["documents"] = documents
+            if "volume" in says:
+                status["volume"] = {"path": "/data", **DiskUsage(*says["volume"]).tree()}
             if pilot.spec.get("decommission"):
                 empty = says.get("decommissioned", documents == 0)
                 told = {
@@ -199,6 +204,8 @@ class Sea(Yard):
         }
         if self.shards is not None:
             facts["shards"] = self.shards
+        if self.read_only is not None:
+            facts["readOnlyIndices"] = self.read_only
         if self.without_vote:
             facts["withoutVote"] = self.without_vote
         known = dict(leader.at("status", "elasticsearch", "cluster", default={}))

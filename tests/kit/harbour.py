@@ -7,7 +7,7 @@
         await demo.patch({"nodePools": [pool("data", 2)]})
         harbour.roles()["controller-manager"]                     # its process
 
-What is waited for in vain fails with all that is known: conditions, pods, Pilots, and the end of each log. Where Java or a version is missing, the test is
+All the while it is sampled that no cluster says it is available without a ready pod. What is waited for in vain fails with all that is known: conditions, pods, Pilots, and the end of each log. Where Java or a version is missing, the test is
 skipped and says which script brings it.
 """
 
@@ -34,6 +34,7 @@ from tests.kit import tools
 from tests.kit.kubectl import Kubectl
 from tests.kit.planes import UpPlane
 from tests.kit.real_elastic import ANY_DISK
+from tests.kit.status_sampler import sampled
 
 from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod, Service
@@ -248,7 +249,9 @@ class Harbour:
             await asyncio.to_thread(plane.start)
             access = load(plane.data / "admin.kubeconfig")
             async with HttpTransport.open(access, SystemClock(), agent="test") as transport:
-                yield cls(plane, Api(transport, Random(1), manager="test"))
+                api = Api(transport, Random(1), manager="test")
+                async with sampled(api):
+                    yield cls(plane, api)
         finally:
             # The databases need not be asked gently: nobody looks at them again.
             await asyncio.to_thread(plane.down)

@@ -15,7 +15,7 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.footprints import Footprint
-from pilothouse.node.parts import ImageMissing, NotYet, Prepared, VolumeNotReady
+from pilothouse.node.parts import ImageMissing, NotYet, Prepared, StoredImage, VolumeNotReady
 from pilothouse.node.volumes.removing import remove
 from pilothouse.supervise.launching import Mount
 from pilothouse.supervise.limiting import Limits, Throttle, Usage
@@ -40,11 +40,19 @@ class AnyImage:
     def __init__(self) -> None:
         self.missing: set[str] = set()
         self.known: dict[str, PlainImage] = {}
+        self.imports = 0
+        """To be counted up when ``missing`` or ``known`` change, as an import would be noticed."""
 
     def resolve(self, reference: str) -> PlainImage:
         if reference in self.missing:
             raise ImageMissing(f'no image "{reference}": pilothouse image import {reference} FILE')
         return self.known.get(reference, PlainImage())
+
+    def stored(self) -> list[StoredImage]:
+        return [StoredImage((name,), 1) for name in self.known]
+
+    def revision(self) -> int:
+        return self.imports
 
 
 class PlainVolume(msgspec.Struct, frozen=True):
@@ -108,6 +116,9 @@ class PlainVolumes:
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
+
+    def close(self) -> None:
+        return
 
 
 def missing_claim() -> VolumeNotReady:

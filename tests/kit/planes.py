@@ -129,7 +129,7 @@ def as_ordinary_user() -> Iterator[tuple[Path, list[str], dict[str, str]]]:
     """A folder, the words and the environment with which a user without privileges runs the program. Skips where none can be had."""
     if os.geteuid() != 0:
         with tempfile.TemporaryDirectory() as name:
-            yield Path(name), [sys.executable, "-m", "pilothouse"], {}
+            yield Path(name), [sys.executable, "-m", "pilothouse"], _home(name)
         return
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv (of util-linux) is needed to run something as another user")
@@ -147,7 +147,12 @@ def as_ordinary_user() -> Iterator[tuple[Path, list[str], dict[str, str]]]:
     # Not pytest's own folder: into that one its owner alone may look.
     with tempfile.TemporaryDirectory() as name:
         os.chown(name, NOBODY, NOBODY)
-        yield Path(name), [*words, "-m", "pilothouse"], {"PYTHONPATH": packages, "HOME": name}
+        yield Path(name), [*words, "-m", "pilothouse"], _home(name, PYTHONPATH=packages)
+
+
+def _home(name: str, **more: str) -> dict[str, str]:
+    """The environment of somebody at home there, whose planes nobody else's commands find."""
+    return {**more, "HOME": name, "PILOTHOUSE_RUNTIME_DIR": f"{name}/run"}
 
 
 def _interpreter() -> str:

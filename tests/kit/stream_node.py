@@ -114,6 +114,7 @@ class StreamNode:
     async def _register(self, api: Api) -> None:
         await self.api.apply(Node, {"metadata": {"name": NAME}}, force=True)
         status = {
+            "conditions": [{"type": "Ready", "status": "True"}],
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
         }

@@ -52,6 +52,8 @@ class Stage:
         self.groups = PlainGroups()
         self.removal = PlainRemoval()
         self.settings = NodeSettings(name=NODE, data=folder / "node")
+        self.serving_problem = ""
+        """Why the node's own server can't be called, as its agent is told."""
         self.agents = 0
         self._agent: asyncio.Task[None] | None = None
         self.agent: Agent | None = None
@@ -83,7 +85,8 @@ class Stage:
             survey=EVERYTHING,
         )
         api = self.server.api(f"agent {self.agents}")
-        return Agent(api, self.settings, parts, self.clock, random.Random(self.agents))
+        rng = random.Random(self.agents)
+        return Agent(api, self.settings, parts, self.clock, rng, serving_problem=lambda: self.serving_problem)
 
     def start_agent(self) -> Agent:
         self.agent = agent = self.new_agent()

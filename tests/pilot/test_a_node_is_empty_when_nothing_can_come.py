@@ -11,7 +11,7 @@ from aiohttp import web
 from tests.kit.played_elastic import beside
 
 from pilothouse.pilot.drivers.elasticsearch.leading import DECOMMISSIONS, EXCLUDED
-from pilothouse.pilot.driving import Wish
+from pilothouse.pilot.driving import Observation, Wish
 
 NAME, OTHER = "es-demo-data-2", "es-demo-data-0"
 
@@ -27,6 +27,10 @@ class Played:
         """Those that no node has been given."""
         self.meanwhile: Callable[[], None] = lambda: None
         """What happens when its settings have just been asked for."""
+        self.there: list[dict[str, Any]] = []
+        """The shards on the other node."""
+        self.documents: int | None = None
+        """That the node says it has; else one for each shard."""
 
     def excluded_for(self, decommission: str) -> None:
         self.settings = {EXCLUDED: NAME, DECOMMISSIONS: f"{NAME}={decommission}"}
@@ -40,31 +44,43 @@ class Played:
             return web.json_response(self._state())
         if request.path.startswith("/_nodes/data:true"):
             return web.json_response({"nodes": {"1": {"name": OTHER}, "2": {"name": NAME}}})
-        return web.json_response({"nodes": {"2": {"indices": {"docs": {"count": len(self.here)}}}}})
+        count = len(self.here) if self.documents is None else self.documents
+        return web.json_response({"nodes": {"2": {"indices": {"docs": {"count": count}}}}})
 
     def _state(self) -> dict[str, Any]:
         return {
             "cluster_uuid": "u",
             "master_node": "1",
             "nodes": {"1": {"name": OTHER}, "2": {"name": NAME}},
-            "routing_nodes": {"unassigned": self.nowhere, "nodes": {"1": [], "2": self.here}},
+            "routing_nodes": {"unassigned": self.nowhere, "nodes": {"1": self.there, "2": self.here}},
         }
 
 
 Left = Callable[[int], Awaitable[str | None]]
 """What the pilot finds left on the node, in a generation of its Pilot."""
+Observe = Callable[[int], Awaitable[Observation]]
 
 
 @pytest.fixture
-async def played(tmp_path: Path) -> AsyncIterator[tuple[Played, Left]]:
+async def observed(tmp_path: Path) -> AsyncIterator[tuple[Played, Observe]]:
     elasticsearch = Played()
     async with beside(tmp_path, NAME, elasticsearch.answer) as driver:
 
-        async def left(generation: int) -> str | None:
+        async def observe(generation: int) -> Observation:
             spec = {"decommission": True, "elasticsearch": {"roles": ["data"]}}
-            return (await driver.observe(Wish(generation, "hash", spec, uid="mine"))).left
+            return await driver.observe(Wish(generation, "hash", spec, uid="mine"))
 
-        yield elasticsearch, left
+        yield elasticsearch, observe
+
+
+@pytest.fixture
+def played(observed: tuple[Played, Observe]) -> tuple[Played, Left]:
+    elasticsearch, observe = observed
+
+    async def left(generation: int) -> str | None:
+        return (await observe(generation)).left
+
+    return elasticsearch, left
 
 
 async def test_it_is_empty_once_it_is_excluded_and_holds_nothing(played: tuple[Played, Left]) -> None:
@@ -120,3 +136,42 @@ async def test_it_is_not_empty_while_a_shard_is_on_no_node_and_may_be_on_its_dis
     assert await left(1) == ""
     elasticsearch.nowhere = nowhere(True, "EMPTY_STORE")
     assert await left(1) == ""
+
+
+async def test_copies_that_have_nowhere_to_go_are_named_and_not_called_nothing(
+    observed: tuple[Played, Observe],
+) -> None:
+    """More copies are asked for than there are nodes: the other has one of each."""
+    elasticsearch, observe = observed
+    elasticsearch.excluded_for("mine/1")
+    elasticsearch.here = [{"index": "books", "shard": n, "state": "STARTED"} for n in range(4)]
+    elasticsearch.there, elasticsearch.documents = list(elasticsearch.here), 5001
+    seen = await observe(1)
+    assert seen.left == ""
+    assert (seen.status["shards"], seen.status["documents"]) == (4, 5001)
+    assert "whole on the nodes that stay. 4 copies of shards (5001 documents) are still here" in seen.surplus
+
+
+async def test_shards_that_have_moved_count_until_the_node_has_let_go_of_them(
+    observed: tuple[Played, Observe],
+) -> None:
+    elasticsearch, observe = observed
+    elasticsearch.excluded_for("mine/1")
+    # The master has moved them; the node itself has not heard of it yet.
+    elasticsearch.documents = 5001
+    seen = await observe(1)
+    assert seen.left == "5001 documents of shards that have moved away are still being removed"
+    elasticsearch.documents = 0
+    seen = await observe(1)
+    assert (seen.left, seen.surplus) == ("", "")
+    assert (seen.status["shards"], seen.status["documents"]) == (0, 0)
+
+
+async def test_what_it_holds_is_asked_after_what_is_left(observed: tuple[Played, Observe]) -> None:
+    """Else it could say that it is empty, and what it held before that."""
+    elasticsearch, observe = observed
+    elasticsearch.here = [{"index": "books", "shard": 0, "state": "STARTED"}]
+    elasticsearch.excluded_for("mine/1")
+    elasticsearch.meanwhile = elasticsearch.here.clear
+    seen = await observe(1)
+    assert (seen.left, seen.status["shards"], seen.status["documents"]) == ("", 0, 0)

@@ -38,6 +38,16 @@ class Bridge:
     asked: Asked
     running: asyncio.Task[int]
     folder: Path
+    port: int
+
+    async def ask(self, command: bytes) -> bytes:
+        """The first line of what Redis answers."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(command + b"\r\n")
+            return await asyncio.wait_for(reader.readline(), 10)
+        finally:
+            writer.close()
 
     async def pilot(self, is_so: Callable[[Object], bool]) -> Object:
         """The Pilot, once it is so."""
@@ -58,7 +68,8 @@ class Bridge:
 @asynccontextmanager
 async def bridge(folder: Path) -> AsyncIterator[Bridge]:
     program = tools.find("redis-server")
-    environ = {"PATH": f"{program.parent}:{os.environ['PATH']}", "REDIS_PORT": str(free_port())}
+    port = free_port()
+    environ = {"PATH": f"{program.parent}:{os.environ['PATH']}", "REDIS_PORT": str(port)}
     place = Place(NAME, "default", "127.0.0.1", folder, environ)
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
@@ -66,7 +77,7 @@ async def bridge(folder: Path) -> AsyncIterator[Bridge]:
         asked = Asked()
         running = asyncio.create_task(captain.run(asked))
         try:
-            yield Bridge(api, captain, asked, running, folder)
+            yield Bridge(api, captain, asked, running, folder, port)
         finally:
             asked.ask()
             asked.ask()
@@ -133,6 +144,42 @@ async def test_a_database_that_is_killed_is_reported_and_ends_the_pilot(tmp_path
         assert told
         assert told[0]["type"] == "Warning"
         assert "SIGKILL" in told[0]["message"]
+
+
+async def test_a_wrong_setting_is_in_the_pilots_status_in_the_databases_own_words(tmp_path: Path) -> None:
+    async with bridge(tmp_path) as at:
+        await at.make(maxmemoryy="32mb")
+        assert await at.running == 1
+        ended = await at.pilot(lambda pilot: pilot.is_true("Stopped"))
+        last = ended.status["lastExit"]
+        assert last["exitCode"] == 1
+        assert "'maxmemoryy 32mb'; Bad directive or wrong number of arguments" in last["message"]
+        assert last["message"] in (ended.condition("Stopped") or {})["message"]
+        assert last["message"] in (ended.condition("Ready") or {})["message"]
+        assert at.captain.exit_message == last["message"]
+        events = await at.api.list(CoreEvent, "default")
+        [told] = [each.tree for each in events.objects if each.tree["reason"] == "ProcessEnded"]
+        assert last["message"] in told["message"]
+
+
+async def test_the_volume_of_its_data_and_writes_that_it_refuses_are_in_the_status(tmp_path: Path) -> None:
+    async with bridge(tmp_path) as at:
+        await at.make(save="3600 1")
+        ready = await at.pilot(lambda pilot: pilot.is_true("Ready") and "volume" in pilot.status)
+        assert ready.at("status", "volume", "path") == str(tmp_path)
+        assert 0 < ready.at("status", "volume", "usedBytes") <= ready.at("status", "volume", "capacityBytes")
+        # It can't save what it has: a folder lies where its file belongs.
+        (tmp_path / "dump.rdb").mkdir()
+        assert b"PONG" in await at.ask(b"PING")
+        await at.ask(b"SET a 1")
+        await at.ask(b"BGSAVE")
+        bad = await at.pilot(lambda pilot: pilot.is_true("Degraded"))
+        assert (bad.condition("Degraded") or {})["reason"] == "WritesRefused"
+        assert str(tmp_path) in (bad.condition("Degraded") or {})["message"]
+        assert b"MISCONF" in await at.ask(b"SET a 2")
+        (tmp_path / "dump.rdb").rmdir()
+        await at.ask(b"BGSAVE")
+        await at.pilot(lambda pilot: not pilot.is_true("Degraded"))
 
 
 async def test_nav_P28_a_hook_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:

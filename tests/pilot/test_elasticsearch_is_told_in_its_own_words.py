@@ -412,11 +412,12 @@ def test_figures_have_the_names_that_dashboards_know() -> None:
         ("elasticsearch_jvm_gc_collection_seconds_sum", "young"): 1.5,
     }
     health = {"status": "yellow", "number_of_nodes": 2, "active_shards": 4}
-    whole = [(each.name, each.labels.get("color", ""), each.value) for each in cluster_figures(health)]
+    whole = [(each.name, each.labels.get("color", ""), each.value) for each in cluster_figures(health, 3)]
     assert whole == [
         ("elasticsearch_cluster_health_status", "green", 0),
         ("elasticsearch_cluster_health_status", "yellow", 1),
         ("elasticsearch_cluster_health_status", "red", 0),
         ("elasticsearch_cluster_health_number_of_nodes", "", 2),
         ("elasticsearch_cluster_health_active_shards", "", 4),
+        ("elasticsearch_cluster_read_only_indices", "", 3),
     ]

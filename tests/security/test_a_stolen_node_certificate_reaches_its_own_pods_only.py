@@ -422,6 +422,16 @@ def test_it_writes_of_a_claim_what_concerns_its_size(shop: Shop) -> None:
     shop.refused(shop.send("PATCH", path, grown, type=MERGE, user=node("n2")))
 
 
+def test_it_reads_whose_volumes_are_and_says_nothing_about_it(shop: Shop) -> None:
+    """Which control plane volumes belong to, and whose it may take over, is in a namespace."""
+    namespaces = "/api/v1/namespaces"
+    shop.send("GET", f"{namespaces}/kube-system", user=N1).expect(200)
+    adopts = {"metadata": {"annotations": {"pilothouse.io/adopts-volumes-of": "another"}}}
+    shop.refused(shop.send("PATCH", f"{namespaces}/kube-system", adopts, type=MERGE, user=N1))
+    for path in ("", "/default", "/kube-system/status"):
+        shop.refused(shop.send("GET", f"{namespaces}{path}", user=N1))
+
+
 def test_it_becomes_nobody_else_and_binds_no_roles(shop: Shop) -> None:
     for name, group in (("admin", "system:masters"), ("system:node:n2", "system:nodes")):
         headers = {"Impersonate-User": name, "Impersonate-Group": group}

@@ -96,6 +96,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.write_text",
             ),
         },
+        "node/volumes/volume_owners": {
+            "agent_lives": ("os.open",),
+        },
     },
     "pod": {
         "node/addresses/pod_files": {
@@ -236,6 +239,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "folders": ("Path.iterdir",),
             "mark": ("Path.touch",),
         },
+        "node/volumes/volume_owners": {
+            "VolumeOwners.acquire": ("os.open",),
+        },
     },
     "memory": {
         "node/outfitting": {
@@ -264,6 +270,9 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
         "node/volumes/loops": {
             "_node": ("os.mknod",),
+        },
+        "node/volumes/mount_users": {
+            "mount_users": ("os.listdir",),
         },
         "supervise/cgroups": {
             "Group._why_not": ("Path.write_text",),

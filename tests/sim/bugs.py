@@ -18,9 +18,11 @@ import msgspec
 import pytest
 
 from pilothouse.api.objects import Object
+from pilothouse.apiserver.core import Core
+from pilothouse.base.clock import Clock
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import Answer, Call, Stream, Transport
-from pilothouse.controllers.elasticsearch import mending, refusing
+from pilothouse.controllers.elasticsearch import mending, refusing, status
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene
 from pilothouse.meta.versions import Version
@@ -28,6 +30,7 @@ from pilothouse.runtime.declaring import Controller
 from pilothouse.runtime.expecting import Expectations
 from pilothouse.runtime.intents import Delete, Intent, Patch, SetStatus, Update
 from pilothouse.runtime.world import World
+from pilothouse.sim import server
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios import SCENARIOS
 from pilothouse.sim.scenarios.elastic import pools_of, story
@@ -162,7 +165,32 @@ def _back_and_forth(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mending, "_is_taken_back", lambda scene, node: False)
 
 
+def _by_health_alone(patch: pytest.MonkeyPatch) -> None:
+    """A database whose shards are all there is available, whoever can reach it."""
+    patch.setattr(status, "_closed", lambda scene: "")
+
+
+async def _take_the_stores_word(core: Core, node: str, clock: Clock) -> None:
+    """What was so before the power went is so."""
+
+
+def _from_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(server, "withdraw_reports", _take_the_stores_word)
+
+
 BUGS = (
+    Bug(
+        "a cluster is available whether or not anybody can reach it",
+        "a cluster without a ready pod is not available",
+        SCENARIOS["elastic"],
+        _by_health_alone,
+    ),
+    Bug(
+        "a start takes the store's word",
+        "a cluster without a ready pod is not available",
+        SCENARIOS["elastic"],
+        _from_before,
+    ),
     Bug(
         "nodes are taken away before they are empty",
         "the last good copy",

@@ -180,3 +180,19 @@ async def test_records_that_a_power_cut_left_empty_tell_that_something_was_lost(
     assert isinstance(exit, Exit)
     assert (exit.code, exit.lost) == (137, True)
     assert await adopt(tmp_path) == exit
+
+
+async def test_a_copy_of_its_folder_is_not_the_container(box: Box, tmp_path: Path) -> None:
+    """As when a data folder is copied: what runs is the original's, and nothing done to the copy ends it."""
+    folder, copy = tmp_path / "container", tmp_path / "copy"
+    container = await box.run(*program(box, tmp_path), folder=folder)
+    await box.says(container, "up")
+    copying = await asyncio.create_subprocess_exec("cp", "-a", folder, copy)
+    assert await copying.wait() == 0
+    found = await adopt(copy)
+    assert isinstance(found, Exit)
+    assert found.lost
+    again = await adopt(folder)
+    assert isinstance(again, Container)
+    assert again.pid == container.pid
+    assert not (await container.stop(signal.SIGKILL, 0)).lost

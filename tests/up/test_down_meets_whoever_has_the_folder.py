@@ -63,7 +63,7 @@ async def test_who_has_not_said_who_it_is_is_told_once_it_has(
     tmp_path: Path, lock: int, sleepers: list[subprocess.Popen[bytes]]
 ) -> None:
     assert look(tmp_path, 0.0).up
-    downing = asyncio.create_task(asyncio.to_thread(bring_down, tmp_path, keep=False, patience=60))
+    downing = asyncio.create_task(asyncio.to_thread(bring_down, tmp_path, keep=False, patience=60, say=print))
     say(lock, sleepers[0])
     await asyncio.to_thread(sleepers[0].wait, 60)
     assert not downing.done(), "what it left behind still has the folder"
@@ -92,7 +92,7 @@ async def test_another_up_that_takes_the_folder_meanwhile_is_told_of(
 ) -> None:
     first, second = sleepers
     say(lock, first)
-    downing = asyncio.create_task(asyncio.to_thread(bring_down, tmp_path, keep=False, patience=60))
+    downing = asyncio.create_task(asyncio.to_thread(bring_down, tmp_path, keep=False, patience=60, say=print))
     await asyncio.to_thread(first.wait, 60)
     say(lock, second)
     with pytest.raises(NotDown, match=f"another `pilothouse up`, process {second.pid}, has taken {tmp_path}"):
@@ -102,7 +102,7 @@ async def test_another_up_that_takes_the_folder_meanwhile_is_told_of(
 
 def test_what_does_not_end_is_named(tmp_path: Path, lock: int) -> None:
     with pytest.raises(NotDown, match=f"what `pilothouse up` runs on {tmp_path} has not ended in 0.1 s"):
-        bring_down(tmp_path, keep=False, patience=0.1)
+        bring_down(tmp_path, keep=False, patience=0.1, say=print)
 
 
 async def test_nobody_takes_a_folder_in_which_pods_are_being_ended(tmp_path: Path) -> None:

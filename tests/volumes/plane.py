@@ -65,6 +65,7 @@ class Plane:
         assert self._keeping is not None
         self._keeping.cancel()
         await asyncio.gather(self._keeping, return_exceptions=True)
+        self.volumes.close()
 
     async def storage_class(self, name: str, provisioner: str, **fields: Any) -> None:
         body = {

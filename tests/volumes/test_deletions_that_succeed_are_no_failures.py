@@ -14,6 +14,7 @@ from pilothouse.node.volumes.claims import Claims
 from pilothouse.node.volumes.directories import Directories
 from pilothouse.node.volumes.errands import Reclaim
 from pilothouse.node.volumes.running_errands import Runner
+from pilothouse.node.volumes.volume_owners import VolumeOwners
 
 NAME = "pvc-one"
 
@@ -34,7 +35,7 @@ class Slow(Directories):
 def runner(api: Api, tier: Path, told: list[str], fields: dict[str, Any]) -> Runner:
     keepers = {DIRECTORY: Slow(api, fields)}
     tiers = {"default": tier}
-    claims = Claims(api, "n1", keepers, tiers, root=os.geteuid() == 0)
+    claims = Claims(api, "n1", keepers, tiers, VolumeOwners("n1", tier), root=os.geteuid() == 0)
 
     def tell(about: Object, reason: str, message: str, warning: bool) -> None:
         told.append(f"{reason}: {message}")

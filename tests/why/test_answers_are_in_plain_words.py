@@ -208,3 +208,10 @@ def test_that_nobody_decides_is_told() -> None:
     assert "m1 held the lease kube-system/m and gave no sign for 5m" in gone
     assert "--controllers" not in gone
     assert "Nobody" not in told(a_set(records=(WAITING,)))
+
+
+def test_what_a_container_said_last_comes_first() -> None:
+    bad = a_pod("web-1", trouble="container app of pod web-1 can't run", last_words="no such region: eu-9")
+    lines = told(bad).splitlines()
+    assert lines[1:3] == ["  its last words: no such region: eu-9", "  container app of pod web-1 can't run"]
+    assert "its last words: no such region" in told(a_set(records=(WAITING,)), members=(bad,))

@@ -24,6 +24,9 @@ NODE: Final = "pilothouse.io/node"
 FINALIZER: Final = "pilothouse.io/volume"
 """Keeps a volume's object until its data is gone, or is known to stay."""
 
+ADOPTS_VOLUMES_OF: Final = "pilothouse.io/adopts-volumes-of"
+"""The annotation of the namespace kube-system with the uids, separated by commas, of control planes whose volumes this one takes over."""
+
 PROVISIONED: Final = "pilothouse.io/Provisioned"
 """The condition of a claim that, while it is False, says why the node that was chosen can't make its volume."""
 

@@ -16,11 +16,15 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.objects import Object
+from pilothouse.base.error_lines import error_lines
+from pilothouse.base.times import parse_time
 
 WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
 """The reason of PodScheduled=False while a node is chosen and the volumes are being made there."""
 NODE_NOT_READY: Final = "NodeNotReady"
 """The reason of Ready=False while the pod's node is not counted on."""
+_AT_ONCE: Final = 5.0
+"""Seconds in which a pod whose container ends is seen not to be ready."""
 _STARTING: Final = ("", "ContainerCreating", "PodInitializing")
 _REMEDIES: Final = {
     "CrashLoopBackOff": "see why it exits: kubectl logs {pod} -n {namespace} -c {container} --previous",
@@ -107,7 +111,7 @@ def trouble(pod: Object, node: Object | None = None) -> Trouble:
             remedy = f"bring node {node} back, or if it is gone for good: kubectl delete node {node}"
             return Trouble(NODE_NOT_READY, f"{name} is on node {node}, which is not ready", remedy)
         said = _words(condition.get("reason"), condition.get("message"))
-        sentence = f"{name} runs but is not ready{said and f': {said}'}"
+        sentence = f"{name} runs but is not ready{said and f': {said}'}{_ended_before(pod, condition)}"
         return Trouble(
             "PodNotReady", sentence, f"see what its readiness probe says: {_kubectl('describe', pod)}"
         )
@@ -186,6 +190,31 @@ def _container_trouble(pod: Object, status: Mapping[str, Any]) -> Trouble | None
     return None
 
 
+def failed_container(pod: Object) -> tuple[str, bool] | None:
+    """The first container that ended with a code and left no message of its own, and whether that was its previous run."""
+    for status in _containers(pod):
+        if status.get("ready"):
+            continue
+        for field, previous in (("state", False), ("lastState", True)):
+            found = (status.get(field) or {}).get("terminated")
+            if found is not None and found.get("exitCode"):
+                return None if found.get("message") else (str(status.get("name")), previous)
+    return None
+
+
+def _ended_before(pod: Object, condition: Mapping[str, Any]) -> str:
+    """How a container ended that was started again and has not been ready since; empty if there is none."""
+    for status in pod.status.get("containerStatuses") or ():
+        last = (status.get("lastState") or {}).get("terminated") or {}
+        since = condition.get("lastTransitionTime")
+        finished = last.get("finishedAt")
+        if status.get("ready") or not last.get("exitCode") or not finished or not since:
+            continue
+        if parse_time(finished) >= parse_time(since) - _AT_ONCE:
+            return f"; container {status.get('name')} {_end(last)} before"
+    return ""
+
+
 def _remedy(pod: Object, reason: str, message: str) -> str:
     # A user whom the agent can't become, or no command, has this reason too: then the message says what would help.
     if reason == "CreateContainerConfigError" and _MISSING_SOURCE.search(message):
@@ -194,7 +223,9 @@ def _remedy(pod: Object, reason: str, message: str) -> str:
 
 
 def _end(terminated: Mapping[str, Any]) -> str:
-    said = _words(terminated.get("reason"), str(terminated.get("message") or "").strip())
+    reason, message = terminated.get("reason"), error_lines(str(terminated.get("message") or "").splitlines())
+    # That an end with a code is an error needs no word beside the program's own.
+    said = _words(None if message and reason == "Error" else reason, message)
     return f"exited with code {terminated.get('exitCode', 0)}{said and f': {said}'}"
 
 

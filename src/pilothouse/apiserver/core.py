@@ -416,7 +416,7 @@ class Core:
             case "binding", _:
                 return await self._pods.bind(call)
             case "finalize", _:
-                return await namespaces.finalize(call, self._writer)
+                return await namespaces.finalize(call, self._writer, self._large)
             case _, "get":
                 return await self.reader.get(call.request, call.served, call.namespace, call.name)
             case _, "update":

@@ -15,6 +15,7 @@ from pilothouse.apiserver.cache import Cache
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import Catalog, Served
 from pilothouse.apiserver.exchange import Response
+from pilothouse.apiserver.large_writes import LargeWrites
 from pilothouse.apiserver.objects import Removal
 from pilothouse.apiserver.writing import Writer
 from pilothouse.meta import errors, names
@@ -37,12 +38,14 @@ async def check_deletion(call: Call, catalog: Catalog, cache: Cache) -> None:
                 raise errors.forbidden("namespaces", "", call.name, f"it holds {held}: {why}")
 
 
-async def finalize(call: Call, writer: Writer) -> Response:
+async def finalize(call: Call, writer: Writer, large: LargeWrites) -> Response:
     """PUT of a namespace whose ``spec.finalizers`` alone are taken over; without any left it is gone."""
     kind = call.served.kind
     chosen = options.write_options(call.request, call.params, "UpdateOptions")
-    sent = ingest.take(
-        kind, decoding.read(call.request, native=True), chosen.validation, call.request.warnings
+    request = call.request
+    sent = await large.run(
+        request,
+        lambda: ingest.take(kind, decoding.read(request, native=True), chosen.validation, request.warnings),
     )
     lifecycle.check_name(sent["metadata"], call.name)
     uid = str(sent["metadata"].get("uid") or "")

@@ -5,7 +5,7 @@
     tunnel = await calls.connect(endpoint, "/exec/t/db-0/db", query, request.headers)
 
 A node is believed by its certificate alone, which has to bear its name: whoever answers at its address without that gets
-no call. An upgraded connection is passed on byte for byte; what goes over it concerns the client and the node.
+no call. A node that is not ready may still wait for that certificate: it is tried again for as long as a connection may take. An upgraded connection is passed on byte for byte; what goes over it concerns the client and the node.
 
 Every wait for a node has an end; a stream that has begun lasts until one side ends it. A node may be hostile: how much it says before its
 answer begins is bounded (``aio.http_response``), and of the answer no more is read than the client takes.
@@ -23,6 +23,7 @@ from urllib.parse import quote, urlencode
 from pilothouse.aio.http_response import HTTPResponse, HTTPResponseError, read_response
 from pilothouse.apiserver.exchange import TEXT, Answer, Chunk, Line, Response, Sink, Streaming, Tunnel
 from pilothouse.apiserver.node_endpoints import Endpoint
+from pilothouse.base.backoff import Backoff
 from pilothouse.meta.errors import StatusError, bad_request, internal, too_many_requests, unavailable
 
 CONNECT_SECONDS = 10.0
@@ -32,6 +33,8 @@ MOST_TOLD = 64 * 1024
 MAX_HEAD = 64 * 1024
 _HELD_BACK = 256 * 1024
 _PAUSE = 0.02
+_UNPROVEN = Backoff(first=0.1, factor=1.5, longest=1.0)
+"""Pauses between two tries of a node that has not shown the certificate by which it is known."""
 _PIECE = 64 * 1024
 _PASSED_ON = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "origin", "user-agent")
 _PASSED_BACK = ("sec-websocket-accept", "sec-websocket-protocol")
@@ -149,13 +152,28 @@ class NodeCalls:
         writer.close()
 
     async def _open(self, node: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        failures, problem = 0, OSError("no answer in time")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await asyncio.open_connection(
-                    node.host, node.port, ssl=self._tls(), server_hostname=node.certified, limit=MAX_HEAD
-                )
-        except (OSError, TimeoutError) as problem:
-            raise _unreachable(node, problem) from None
+                while True:
+                    try:
+                        return await self._connection(node)
+                    except ssl.SSLCertVerificationError as unproven:
+                        problem = unproven
+                        if node.is_ready:
+                            break
+                    failures += 1
+                    await asyncio.sleep(_UNPROVEN.after(failures))
+        except TimeoutError:
+            pass
+        except OSError as other:
+            problem = other
+        raise _unreachable(node, problem) from None
+
+    async def _connection(self, node: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(
+            node.host, node.port, ssl=self._tls(), server_hostname=node.certified, limit=MAX_HEAD
+        )
 
 
 def _target(path: str, query: Query) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.meta.conditions import condition_is
 from pilothouse.meta.errors import StatusError, bad_request, unavailable
 from pilothouse.meta.kind import Object
 from pilothouse.pki.signers import serving_name
@@ -24,6 +25,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     name: str
     host: str
     port: int
+    is_ready: bool = True
+    """Whether the node says so; one that is not may yet be waiting for its certificate."""
 
     @property
     def certified(self) -> str:
@@ -38,10 +41,11 @@ def endpoint_of(node: Object) -> Endpoint:
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
     if not isinstance(port, int) or not 0 < port < 65536:
         raise unavailable(f'node "{name}" does not say at which port its agent listens', 0)
+    ready = condition_is(status.get("conditions"), "Ready")
     found = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
     for kind in _PREFERRED:
         if found.get(kind):
-            return Endpoint(name, str(found[kind]), port)
+            return Endpoint(name, str(found[kind]), port, ready)
     raise unavailable(f'node "{name}" has no address', 0)
 
 

@@ -316,6 +316,8 @@ class Writer:
             raise ingest.invalid(kind, new, problems)
         if live is None:
             call.request.warnings += ignored_fields(kind, new)
+        if not call.subresource:
+            call.request.warnings += islice(kind.warnings(new, live), MOST_PROBLEMS)
 
 
 def reset_fields(call: Call) -> tuple[str, ...]:

@@ -67,9 +67,15 @@ def advertised(host: str, port: int) -> str:
     return url((outward_address() if is_everywhere(host) else "") or host, port)
 
 
-def names(host: str) -> frozenset[str]:
-    """Every name and address that the serving certificate has to be good for."""
-    found = {*_ALWAYS, *_host_names()}
+def place(url: str) -> tuple[str, int]:
+    """Host and port of a URL."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 443
+
+
+def names(host: str, *others: str) -> frozenset[str]:
+    """Every name and address that the serving certificate has to be good for, with those that are given."""
+    found = {*_ALWAYS, *_host_names(), *others}
     if is_everywhere(host):
         found.update(filter(None, [outward_address()]))
     else:

@@ -22,15 +22,18 @@ import msgspec
 from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE, NetworkPage
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
+from pilothouse.apiserver.absent_node import withdraw_reports
 from pilothouse.apiserver.audit.peers import Asking
 from pilothouse.apiserver.authentication import Authenticator, TokenFileError, Tokens, read_tokens
 from pilothouse.apiserver.core import Core, Page
 from pilothouse.apiserver.exchange import Answer, Request, Response
 from pilothouse.apiserver.health import Health
 from pilothouse.apiserver.http import Edge
-from pilothouse.apiserver.instances import Instance
+from pilothouse.apiserver.instances import Instance, running
+from pilothouse.apiserver.kubernetes_service import KubernetesService, Member, Members
 from pilothouse.apiserver.limits import Patience
 from pilothouse.apiserver.live_tls import LiveContext
+from pilothouse.apiserver.loopback_client import LoopbackClient
 from pilothouse.apiserver.node_calls import NodeCalls
 from pilothouse.app import addresses, admission_control, auditing, memory
 from pilothouse.app.data_folder import DataFolder
@@ -148,6 +151,8 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                     trail=trail,
                     patience=Patience(head=options.client_timeout, taking=options.client_timeout),
                 )
+                if options.local_node_absent:
+                    await withdraw_reports(core, options.local_node, clock)
                 live = LiveContext(identity.tls())
                 port = await _listen(edge, options, live.listening)
                 url = addresses.url(options.host, port)
@@ -155,6 +160,9 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 renewal = Renewal(identity, live, lambda: keys.authorities(_now(clock)), url, edge.dismiss)
                 advertised = addresses.advertised(options.host, port)
                 memory.settle()
+                kubernetes = KubernetesService(
+                    LoopbackClient(core), options.service_addresses, _members(options, store, advertised)
+                )
                 try:
                     async with (
                         _peers(
@@ -166,9 +174,11 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                         asyncio.TaskGroup() as group,
                     ):
                         auditing.serve_page(core, trail, peers, clock)
-                        renewing = group.create_task(renewal.run())
+                        await kubernetes.reconcile()
+                        keeping = [group.create_task(each.run()) for each in (renewal, kubernetes)]
                         yield ApiServer(url, folder, core, edge)
-                        renewing.cancel()
+                        for each in keeping:
+                            each.cancel()
                 finally:
                     await edge.stop(0)
     except (StoreError, UnusableError) as problem:
@@ -182,6 +192,16 @@ def _peers(
     if options.store == "etcd":
         return auditing.known_to_peers(store, me, identity.peer)
     return auditing.without_peers()
+
+
+def _members(options: ApiServerOptions, store: Store, advertised: str) -> Members:
+    """Where the servers are reached that share the store, this one among them."""
+
+    async def members() -> set[Member]:
+        others = await running(store) if options.store == "etcd" else []
+        return {addresses.place(each) for each in (advertised, *(other.url for other in others))}
+
+    return members
 
 
 async def _listen(edge: Edge, options: ApiServerOptions, tls: ssl.SSLContext) -> int:

@@ -62,6 +62,11 @@ class DataFolder:
         """What the node on this machine keeps."""
         return self.path / "node"
 
+    @property
+    def node_serving(self) -> Path:
+        """Certificate and key of that node's own server."""
+        return self.node / "serving" / "serving.pem"
+
     def instance(self) -> str:
         """What the server on this folder is called: the machine's name, and something of its own; made the first time."""
         file = self.path / "instance"

@@ -1,6 +1,6 @@
 """``pilothouse down``: what an ``up`` elsewhere runs is stopped, and so is what a killed one left behind.
 
-    bring_down(Path("/var/lib/pilothouse"), keep=False, patience=180)
+    bring_down(Path("/var/lib/pilothouse"), keep=False, patience=180, say=print)
 
 Whoever has the folder is asked to stop, from the moment on in which it has it. While pods are ended that nobody looks after any
 more, the folder is ours: no ``up`` starts beside.
@@ -12,10 +12,12 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pilothouse.app import up_folder
 from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.stop_progress import StopProgress
 from pilothouse.app.up_folder import Holder
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.leaving import end_pods
@@ -30,18 +32,23 @@ class NotDown(Exception):
     """Something still runs."""
 
 
-def bring_down(path: Path, *, keep: bool, patience: float) -> str:
-    """What was done, in a line. Raises ``NotDown``, ``StartError``."""
+def bring_down(path: Path, *, keep: bool, patience: float, say: Callable[[str], None]) -> str:
+    """What was done, in a line; meanwhile ``say`` hears what is waited for. Raises ``NotDown``, ``StartError``."""
     deadline = time.monotonic() + patience
+    progress = StopProgress(DataFolder(path).node, say)
     stopping = _Stopping(path, signal.SIGUSR1 if keep else signal.SIGTERM, patience)
     while True:
         with up_folder.free(path) as free:
             if free:
+                if not (keep or stopping.keeps):
+                    progress.look(time.monotonic())
                 return _end_rest(path, stopping, keep=keep, deadline=deadline)
         if time.monotonic() > deadline:
             raise NotDown(stopping.complaint())
         if (holder := up_folder.holder(path)) is not None:
             stopping.see(holder)
+        if not (keep or stopping.keeps):
+            progress.look(time.monotonic())
         time.sleep(_LOOK_SECONDS)
 
 

@@ -108,6 +108,8 @@ def _problems(one: Known, now: float, *, brief: bool, verbose: bool) -> Iterator
         if verbose or record.get("outcome") in _STUCK:
             yield from _record(record, now, brief=brief, verbose=verbose)
     waited_for = [record["waiting"].get("message", "") for record in one.records if "waiting" in record]
+    if one.last_words:
+        yield f"its last words: {one.last_words}"
     if one.trouble and not waited_for:
         yield one.trouble
         if one.remedy:

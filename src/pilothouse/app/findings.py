@@ -27,15 +27,20 @@ from pilothouse.api.nouns import (
     noun_of,
 )
 from pilothouse.api.objects import Object, Tree
-from pilothouse.api.pod_health import ready, trouble
+from pilothouse.api.pod_health import failed_container, ready, trouble
+from pilothouse.base.error_lines import error_lines
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.client.rest import Api
+from pilothouse.client.transport import Call, TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.declaring import EVERY, Controller
 
 MOST_EVENTS = 5
 _MEMBERS = (Pod, StatefulSet, PersistentVolumeClaim, Pilot)
 """Kinds that are looked through for what belongs to an object."""
+_LOG_LINES = 60
+_LOG_BYTES = 64 * 1024
+_LOG_SECONDS = 5.0
 _HIGHEST = 5
 """Owners of owners that are followed."""
 
@@ -60,6 +65,8 @@ class Known(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     trouble: str = ""
     """Why a pod is not ready."""
     remedy: str = ""
+    last_words: str = ""
+    """Of a container that failed and left no message: the error lines at the end of its log."""
 
 
 class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -150,7 +157,25 @@ async def _known(api: Api, one: Object, records: Iterable[Object]) -> Known:
         events=await _events(api, one),
         trouble=why.sentence if why is not None else "",
         remedy=why.remedy if why is not None else "",
+        last_words=await _last_words(api, one) if why is not None else "",
     )
+
+
+async def _last_words(api: Api, pod: Object) -> str:
+    """The error lines of the first container that failed, if it left no message; empty if its log can't be read."""
+    found = failed_container(pod)
+    if found is None:
+        return ""
+    container, previous = found
+    query = {"container": container, "tailLines": str(_LOG_LINES), "limitBytes": str(_LOG_BYTES)}
+    query |= {"previous": "true"} if previous else {}
+    try:
+        call = Call("GET", Pod.path(pod.namespace, pod.name, "log"), query, longest=_LOG_BYTES * 2)
+        answer = await api.read(call, _LOG_SECONDS)
+    except (StatusError, TransportError):
+        # It may be gone, the node away, or the log not for who asks.
+        return ""
+    return error_lines(answer.body.decode(errors="replace").splitlines())
 
 
 def _asked_to_go(one: Object) -> str:

@@ -21,10 +21,13 @@ from pilothouse.app.kubeconfig import kubeconfig, kubeconfig_beside
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.pki.authorities import Authorities
-from pilothouse.pki.authority import Authority, UnusableError
-from pilothouse.pki.files import write_private
+from pilothouse.pki.authority import Authority, Credential, UnusableError, names_of
+from pilothouse.pki.files import private_folder, write_private
 from pilothouse.pki.inspecting import why_no_certificate, why_no_key
 from pilothouse.pki.keyring import Keyring, Pair
+from pilothouse.pki.requesting import is_due, is_signed_by, new_request
+from pilothouse.pki.signers import NODE, NODES, serving_name
+from pilothouse.pki.signing import read_request, sign_request
 
 _END_OF_CERTIFICATE = b"-----END CERTIFICATE-----"
 
@@ -66,7 +69,9 @@ class Identity:
         given = self._options
         if given.tls_cert_file is not None and given.tls_private_key_file is not None:
             return Pair(given.tls_cert_file, given.tls_private_key_file)
-        return self._keyring.serving(self.authority, addresses.names(given.host), self.now())
+        # Pods may call it by the Service default/kubernetes, which has the first address of its range.
+        names = addresses.names(given.host, str(given.service_addresses[1]))
+        return self._keyring.serving(self.authority, names, self.now())
 
     def peer(self) -> Pair:
         """What this server shows to other instances."""
@@ -127,6 +132,24 @@ class Identity:
         if name := self._options.local_node:
             node = self._keyring.node(name, self.authority, self.now())
             self._admit_beside(self._folder.node_kubeconfig, url, f"system:node:{name}", node)
+            self._issue_node_serving(name)
+
+    def _issue_node_serving(self, name: str) -> None:
+        """The certificate of the node's own server, as its request would get it: so the node need not wait for who approves."""
+        file, now = self._folder.node_serving, self.now()
+        if file.exists():
+            kept = file.read_bytes()
+            try:
+                good = is_signed_by(kept, self.authority.certificate) and not is_due(kept, now)
+                if good and names_of(Credential(kept, b"")) == {serving_name(name)}:
+                    return
+            except UnusableError:
+                pass  # Not even a certificate.
+        request = new_request(f"{NODE}{name}", [NODES], [serving_name(name)])
+        usages = ("digital signature", "server auth")
+        certificate = sign_request(self.authority, read_request(request.pem), usages, now=now)
+        private_folder(file.parent)
+        write_private(file, certificate.rstrip() + b"\n" + request.key)
 
     def _admit_beside(self, file: Path, url: str, user: str, pair: Pair) -> None:
         within = [str(each.relative_to(self._folder.path)) for each in (pair.certificate, pair.key)]

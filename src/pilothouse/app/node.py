@@ -9,6 +9,7 @@ say otherwise; SIGUSR1 leaves them running in any case.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 import random
@@ -125,7 +126,9 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         volumes = _volumes(settings, api, clock)
         store = _socket_store(options.socket_store_fds)
         parts = await _parts(settings, api, clock, volumes, store)
-        agent = Agent(api, settings, parts, clock, random.Random())
+        agent = Agent(
+            api, settings, parts, clock, random.Random(), serving_problem=lambda: certificate.problem
+        )
         figures = Figures(settings.name, agent.whereabouts, parts.groups, volumes)
         rooms = _rooms(agent, settings, api, clock, figures)
         async with serving(door, certificate.context(), rooms) as listener:
@@ -133,7 +136,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
             work = {
                 "agent": agent.run(),
                 "serving certificate": certificate.run(),
-                "announcing": _announce(agent, settings, announce),
+                "announcing": _announce(agent, certificate, settings, announce),
             }
             if options.joined is not None:
                 work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
@@ -193,8 +196,13 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
 
 
 def _group(settings: NodeSettings) -> str:
-    """The control group that holds those of all pods."""
-    return f"pilothouse/{settings.name}"
+    """The control group that holds those of all pods.
+
+    It is that of the data folder: a control plane that was restored on the same machine has pods of the same uids, on a node of the same
+    name, and what one ends in its groups must not be the other's.
+    """
+    mark = hashlib.sha256(os.fsencode(settings.data.absolute())).hexdigest()[:8]
+    return f"pilothouse/{settings.name}-{mark}"
 
 
 async def _parts(
@@ -236,6 +244,10 @@ def _network(
         raise StartError(f"{settings.data} can't be written: {explain(problem)}") from None
 
 
-async def _announce(agent: Agent, settings: NodeSettings, announce: Callable[[str], None]) -> None:
+async def _announce(
+    agent: Agent, certificate: ServingCertificate, settings: NodeSettings, announce: Callable[[str], None]
+) -> None:
+    await certificate.issued()
+    agent.registration.refresh()
     await agent.registration.registered()
     announce(f"node {settings.name} is ready at {settings.address}")

@@ -90,6 +90,8 @@ class ApiServerOptions:
     """Seconds of history that a watcher or a paging client can count on."""
     local_node: str = ""
     """The node on this machine that is let in by a file in the data folder; none if empty."""
+    local_node_absent: bool = False
+    """That node does not run and is started after the server: what it has reported is from before."""
     lifeline: int | None = None
     """A descriptor whose other end is held by whoever looks after the server: see ``roles``."""
     listen_fds: tuple[int, ...] = ()
@@ -109,6 +111,8 @@ class ApiServerOptions:
             raise StartError("--tls-cert-file and --tls-private-key-file go together")
         if (self.cluster_signing_cert_file is None) != (self.cluster_signing_key_file is None):
             raise StartError("--cluster-signing-cert-file and --cluster-signing-key-file go together")
+        if self.local_node_absent and not self.local_node:
+            raise StartError("--local-node-absent goes with --local-node")
         if self.compaction_interval < 1:
             raise StartError("--compaction-interval must be at least 1s")
 

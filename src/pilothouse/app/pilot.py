@@ -21,6 +21,7 @@ from pilothouse.pilot.captain import GRACE, Captain
 from pilothouse.pilot.driving import Place
 from pilothouse.pilot.finding import find_driver
 from pilothouse.pilot.pages import serving
+from pilothouse.pilot.termination_log import write_termination_message
 from pilothouse.supervise.reaping import Reaper
 from pilothouse.supervise.signals import forwarding
 
@@ -56,4 +57,7 @@ async def run(options: PilotOptions) -> int:
             # As the first process of a container we are who orphans come to.
             Reaper().running(),
         ):
-            return await captain.run(asked)
+            code = await captain.run(asked)
+            if captain.exit_message:
+                write_termination_message(captain.exit_message)
+            return code

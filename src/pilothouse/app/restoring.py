@@ -1,9 +1,9 @@
 """A control plane from a backup: its objects into a store, its keys to where keys are kept.
 
-    restored = await restore(file, data, "sqlite", EtcdOptions(), SealingKeys())
+    restored = await restore(file, data, "sqlite", EtcdOptions(), SealingKeys(), adopts_volumes=False)
 
 The backup is read through before anything is made, and compared with what was made of it at the end. A data folder gets
-its ``format`` last: until then no server takes it for one.
+its ``format`` last: until then no server takes it for one. All is as it was but for the identity (``restored_identity``).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pilothouse.app import keys
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.keeping import SAVED, store_options
 from pilothouse.app.options import EtcdOptions, StartError, StoreKind, explain
+from pilothouse.app.restored_identity import RestoredIdentity, living_owner
 from pilothouse.app.saving import SavedBackup, check
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.files import private_folder
@@ -42,29 +43,50 @@ class Restored:
     backup: SavedBackup
     keys: int
     """How many of its entries are keys of the control plane."""
+    identity: RestoredIdentity
 
 
 async def restore(
-    file: Path, data: Path, store: StoreKind, etcd: EtcdOptions, sealing: SealingKeys
+    file: Path,
+    data: Path,
+    store: StoreKind,
+    etcd: EtcdOptions,
+    sealing: SealingKeys,
+    *,
+    adopts_volumes: bool,
 ) -> Restored:
     """``sealing`` opens the control plane's keys where they go into a folder; everything else stays as it is.
+
+    ``adopts_volumes``: it takes the place of the one that the backup is of, which must not run any more.
 
     Raises ``StartError`` with what is wrong; then nothing has been made that a server would take for good.
     """
     try:
         backup = await asyncio.to_thread(check, file)
+        identity = await asyncio.to_thread(_identity, file, adopts_volumes)
         if store == "sqlite":
             with _new_folder(data) as folder:
-                own = await _into_folder(file, backup, folder, sealing)
+                own = await _into_folder(file, backup, folder, sealing, identity)
         else:
-            own = await _into_store(file, backup, data, etcd)
+            own = await _into_store(file, backup, data, etcd, identity)
     except OSError as problem:
         raise StartError(f"{problem.filename or file}: {explain(problem)}") from None
     except NotEmpty as problem:
         raise StartError(str(problem)) from None
     except (BackupError, StoreError, UnusableError) as problem:
         raise StartError(f"{file} was not restored: {problem}") from None
-    return Restored(backup, own)
+    return Restored(backup, own, identity)
+
+
+def _identity(file: Path, adopts_volumes: bool) -> RestoredIdentity:
+    """Raises ``StartError``, if it is to take over the volumes of one that is alive."""
+    identity = RestoredIdentity.of(_read(file), adopts_volumes=adopts_volumes)
+    if data := living_owner(_read(file), identity):
+        raise StartError(
+            f"a node agent of the control plane that {file} is a backup of runs here, with its data in {data}, and has the "
+            "volumes: stop it first (pilothouse down), or leave --adopt-volumes out"
+        )
+    return identity
 
 
 @contextlib.contextmanager
@@ -86,12 +108,14 @@ def _new_folder(data: Path) -> Iterator[DataFolder]:
         raise
 
 
-async def _into_folder(file: Path, backup: SavedBackup, folder: DataFolder, sealing: SealingKeys) -> int:
+async def _into_folder(
+    file: Path, backup: SavedBackup, folder: DataFolder, sealing: SealingKeys, identity: RestoredIdentity
+) -> int:
     from pilothouse.store.sqlite_filling import fill_folder
 
-    own = {saved.key: _opened(saved, sealing) for saved in _entries(file) if _is_key(saved)}
+    own = {saved.key: _opened(saved, sealing) for saved in _read(file) if _is_key(saved)}
     keys.keep(Keyring(folder.pki), own)
-    objects = (saved for saved in _entries(file) if not _is_key(saved))
+    objects = (saved for saved in _entries(file, identity) if not _is_key(saved))
     await asyncio.to_thread(
         fill_folder,
         folder.store,
@@ -101,15 +125,18 @@ async def _into_folder(file: Path, backup: SavedBackup, folder: DataFolder, seal
         now=time.time(),
     )
     async with opened(store_options("sqlite", EtcdOptions(), folder)) as store:
-        await _compare(store, (saved for saved in _entries(file) if not _is_key(saved)))
+        await _compare(store, (saved for saved in _entries(file, identity) if not _is_key(saved)))
     return len(own)
 
 
-async def _into_store(file: Path, backup: SavedBackup, data: Path, etcd: EtcdOptions) -> int:
+async def _into_store(
+    file: Path, backup: SavedBackup, data: Path, etcd: EtcdOptions, identity: RestoredIdentity
+) -> int:
     async with opened(store_options("etcd", etcd, DataFolder(data))) as store:
-        await fill(store, _entries(file), SAVED, base=backup.header.revision, lifetime=_lifetime())
-        await _compare(store, _entries(file))
-    return sum(map(_is_key, _entries(file)))
+        entries = _entries(file, identity)
+        await fill(store, entries, SAVED, base=backup.header.revision, lifetime=_lifetime())
+        await _compare(store, _entries(file, identity))
+    return sum(map(_is_key, _read(file)))
 
 
 async def _compare(store: Store, entries: Iterator[Saved]) -> None:
@@ -118,7 +145,12 @@ async def _compare(store: Store, entries: Iterator[Saved]) -> None:
         raise StoreError(f"the store does not hold what was put into it: {named}")
 
 
-def _entries(file: Path) -> Iterator[Saved]:
+def _entries(file: Path, identity: RestoredIdentity) -> Iterator[Saved]:
+    """As they are restored."""
+    return map(identity.given, _read(file))
+
+
+def _read(file: Path) -> Iterator[Saved]:
     with file.open("rb") as content:
         yield from BackupReader(content, str(file))
 

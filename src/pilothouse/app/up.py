@@ -30,6 +30,7 @@ from pilothouse.app.default_classes import make_default_classes
 from pilothouse.app.inherited_sockets import bind_sockets, flags_of
 from pilothouse.app.liveness import Liveness
 from pilothouse.app.options import StartError
+from pilothouse.app.plane_registry import registered
 from pilothouse.app.roles import PAGES, Keeper, Role, RoleFailed, keep_small
 from pilothouse.app.stopping import Stop
 from pilothouse.app.up_folder import Report, RoleReport
@@ -44,6 +45,9 @@ LOGS_SECONDS = 60.0
 """How often somebody looks whether a log has grown too large."""
 GRACE = {"node": 150.0, "controller-manager": 20.0, "apiserver": 40.0}
 """Seconds to stop in, in order of stopping. Pods have their own time to end, within the node's."""
+
+SLOW_SECONDS = 3.0
+"""A role that takes longer than this to stop is named."""
 
 ADMISSION = Path(__file__).with_name("up_admission.yaml")
 """What the server admits, unless told otherwise."""
@@ -90,7 +94,8 @@ async def run(options: UpOptions, *, say: Say, welcome: Callable[[Report, DataFo
     try:
         async with holding as lock:
             try:
-                await _Up(options, folder, lock, say, wishes).run(stop, welcome)
+                with registered(folder.path, "up", say):
+                    await _Up(options, folder, lock, say, wishes).run(stop, welcome)
             finally:
                 up_folder.remove(folder.path)
     except up_folder.ToldToStop:
@@ -208,12 +213,32 @@ class _Up:
 
     async def _stop(self, stop: Stop) -> None:
         hurrying = asyncio.create_task(self._hurry(stop))
+        telling = asyncio.create_task(self._report_stop()) if stop.asked.is_set() else None
         try:
             for name, grace in GRACE.items():
                 number = signal.SIGUSR1 if name == "node" and self._wishes.keep else signal.SIGTERM
                 await self._keepers[name].stop(grace, number)
         finally:
             hurrying.cancel()
+            if telling is not None:
+                telling.cancel()
+
+    async def _report_stop(self) -> None:
+        """Say what is waited for: the pods, then a role that takes its time."""
+        # Imported here, as below.
+        from pilothouse.app.stop_progress import LOOK_SECONDS, StopProgress
+
+        progress = StopProgress(self._folder.node, self._say, hint="; Ctrl-C again ends them at once")
+        patience = dict.fromkeys(self._keepers, SLOW_SECONDS)
+        while True:
+            if self._wishes.keep or not progress.look(time.monotonic()):
+                for name, keeper in self._keepers.items():
+                    if keeper.health.state == "stopping" and name in patience:
+                        patience[name] -= LOOK_SECONDS
+                        if patience[name] <= 0:
+                            self._say(f"waiting for {name} to end, {GRACE[name]:g} s at most")
+                            del patience[name]
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _end_pods(self, stop: Stop) -> None:
         """What the node would have done, had it not been killed, or stopped before it had begun."""
@@ -235,7 +260,10 @@ class _Up:
     def _server_argv(self) -> tuple[str, ...]:
         host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
         listen = f"{host}:{self._port}"
-        flags = ("--data", str(self._folder.path), "--listen", listen, "--local-node", self._options.node)
+        flags = ["--data", str(self._folder.path), "--listen", listen, "--local-node", self._options.node]
+        if not self._keepers["apiserver"].health.starts:
+            # The folder is ours, so no node runs on it. When the server alone is started again, the node goes on meanwhile.
+            flags.append("--local-node-absent")
         return command_of(
             "apiserver", *flags, *self._options.server_flags, *flags_of(self._sockets["apiserver"])
         )

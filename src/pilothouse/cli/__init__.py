@@ -13,7 +13,9 @@ from pilothouse.cli.controller_manager import controller_manager
 from pilothouse.cli.crds import crds
 from pilothouse.cli.encryption import encryption
 from pilothouse.cli.image import image
+from pilothouse.cli.install_service import install_service
 from pilothouse.cli.join import join
+from pilothouse.cli.leave import leave
 from pilothouse.cli.node import node
 from pilothouse.cli.pilot import pilot
 from pilothouse.cli.prometheus import prometheus_config
@@ -26,6 +28,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 
 @click.group(context_settings=_HELP)
+@click.version_option(pilothouse.__version__, message="pilothouse %(version)s", help="Print the version.")
 def main() -> None:
     """A control plane for stateful applications behind one Kubernetes-style API."""
 
@@ -45,8 +48,10 @@ for command in (
     crds,
     down,
     encryption,
-    join,
     image,
+    install_service,
+    join,
+    leave,
     node,
     pilot,
     prometheus_config,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import click
@@ -10,11 +10,11 @@ import click
 from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 from pilothouse.app.options import (
     ApiServerOptions,
-    AuditOptions,
     StartError,
 )
 from pilothouse.cli.lifeline import lifeline_flag, listen_fd_flag
 from pilothouse.cli.parameters import FILE, Duration, Listen, Network
+from pilothouse.cli.server_flags import audit_flags, audit_options, sealing_flag
 from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, etcd_options, node_address_flag
 
@@ -72,29 +72,7 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     "--tls-cert-file", type=FILE, help="Serving certificate, if not one of the server's own making."
 )
 @click.option("--tls-private-key-file", type=FILE, help="Key of the serving certificate.")
-@click.option("--audit-log-path", type=click.Path(path_type=Path), help="File that requests are recorded in.")
-@click.option("--audit-policy-file", type=FILE, help="What is recorded of which request (audit.k8s.io/v1).")
-@click.option(
-    "--audit-log-maxsize",
-    type=click.IntRange(0),
-    default=100,
-    show_default=True,
-    help="Megabytes after which that file is put aside and begun anew.",
-)
-@click.option(
-    "--audit-log-maxbackup",
-    type=click.IntRange(0),
-    default=10,
-    show_default=True,
-    help="Files put aside that are kept; 0 is all.",
-)
-@click.option(
-    "--audit-log-maxage",
-    type=click.IntRange(0),
-    default=30,
-    show_default=True,
-    help="Days that they are kept; 0 is for ever.",
-)
+@audit_flags
 @admission_flag("AdmissionConfiguration of apiserver.config.k8s.io/v1, for Pod Security.")
 @click.option(
     "--service-account-signing-key-file",
@@ -107,11 +85,7 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     help="Authority that signs certificates, if not one of the server's own making; what else is in the file is trusted too.",
 )
 @click.option("--cluster-signing-key-file", type=FILE, help="Key of that authority.")
-@click.option(
-    "--encryption-key-file",
-    type=FILE,
-    help="Keys that secrets are encrypted with in the store, one a line: NAME:BASE64. The first one writes.",
-)
+@sealing_flag
 @click.option(
     "--max-requests-inflight",
     type=click.IntRange(0),
@@ -153,6 +127,11 @@ from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, et
     metavar="NAME",
     help="Name of the node on this machine: node.kubeconfig is then written for it, beside the administrator's.",
 )
+@click.option(
+    "--local-node-absent",
+    is_flag=True,
+    help="The local node does not run yet: neither it nor its pods are ready until it has reported.",
+)
 @lifeline_flag
 @listen_fd_flag
 @verbose_flag("Log more; twice for every request.")
@@ -191,13 +170,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         cluster_signing_cert_file=flags["cluster_signing_cert_file"],
         cluster_signing_key_file=flags["cluster_signing_key_file"],
         encryption_key_file=flags["encryption_key_file"],
-        audit=AuditOptions(
-            log_path=flags["audit_log_path"],
-            policy_file=flags["audit_policy_file"],
-            max_megabytes=flags["audit_log_maxsize"],
-            max_backups=flags["audit_log_maxbackup"],
-            max_days=flags["audit_log_maxage"],
-        ),
+        audit=audit_options(flags),
         admission_control_config_file=flags["admission_control_config_file"],
         max_requests_in_flight=flags["max_requests_inflight"],
         max_mutating_requests_in_flight=flags["max_mutating_requests_inflight"],
@@ -205,6 +178,7 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
         compaction_interval=flags["compaction_interval"],
         shutdown_delay=flags["shutdown_delay_duration"],
         local_node=flags["local_node"],
+        local_node_absent=flags["local_node_absent"],
         lifeline=flags["lifeline"],
         listen_fds=flags["listen_fds"],
     )
@@ -218,4 +192,14 @@ def _run(options: ApiServerOptions) -> None:
     from pilothouse.app.open_files import raise_open_files
 
     raise_open_files()
-    run_fast(lambda: run(options, announce=lambda line: click.echo(line)))
+    with _registered(options):
+        run_fast(lambda: run(options, announce=lambda line: click.echo(line)))
+
+
+def _registered(options: ApiServerOptions) -> AbstractContextManager[None]:
+    """Other commands find this server, unless it is part of an ``up``, which they find instead."""
+    from pilothouse.app.plane_registry import registered
+
+    if options.lifeline is not None:
+        return nullcontext()
+    return registered(options.data, "apiserver", lambda line: click.echo(line, err=True))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pilothouse.base.visible import visible
-from pilothouse.cli.reaching import access, admin_flag
+from pilothouse.cli.reaching import access, server_flags
 
 PATH = "/pilothouse/v1/audit"
 _INSTANCE = "pilothouse.io/instance"
@@ -31,8 +31,8 @@ _ROW = "{:<27}  {:<24}  {:<16}  {:<44}  {:<4}  {:<15}  {}"
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="json is a record a line."
 )
-@admin_flag
-def audit(output: str, kubeconfig: Path | None, **asked: Any) -> None:
+@server_flags
+def audit(output: str, kubeconfig: Path | None, data: Path | None, **asked: Any) -> None:
     """Show who asked the API for what, when, from where, and what came of it.
 
     The records of all instances of the server are shown, in order of time.
@@ -40,7 +40,7 @@ def audit(output: str, kubeconfig: Path | None, **asked: Any) -> None:
     from pilothouse.client.asking import AskError, ask
 
     try:
-        with ask(access(kubeconfig), PATH, _params(asked), agent="pilothouse-audit") as answer:
+        with ask(access(kubeconfig, data), PATH, _params(asked), agent="pilothouse-audit") as answer:
             for warning in answer.warnings:
                 _warn(warning)
             _show(iter(answer), output)

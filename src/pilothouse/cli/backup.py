@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from pilothouse.app.options import StartError
 from pilothouse.cli.parameters import FILE
 from pilothouse.cli.reaching import access, server_flags
 from pilothouse.cli.store_flags import check_store, data_flag, encryption_flag, etcd_flags, etcd_options
+
+if TYPE_CHECKING:
+    from pilothouse.app.restored_identity import RestoredIdentity
 
 _MIB = 1024 * 1024
 _NO_VOLUMES = "Volumes are not in it: what databases have stored stays on the disks of the nodes. Back that up with the databases' own tools."
@@ -61,14 +64,24 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     show_default=True,
     help="Where objects go. A backup may be restored into another kind of store than it came from.",
 )
+@click.option(
+    "--adopt-volumes",
+    is_flag=True,
+    help="Take over the volumes of the control plane that the backup is of, which must not run any more.",
+)
 @etcd_flags
 @encryption_flag
-def restore(file: Path, data: Path, store: Any, encryption_key_file: Path | None, **flags: Any) -> None:
+def restore(
+    file: Path, data: Path, store: Any, adopt_volumes: bool, encryption_key_file: Path | None, **flags: Any
+) -> None:
     """Make a control plane from the backup in FILE.
 
     With SQLite, a data folder; with etcd, keys in an etcd that has none below the prefix. Nothing is ever restored over
     something. Start servers afterwards as usual, with the same --encryption-key-file as before. Clients that
     were connected to the old ones are told to read everything again.
+
+    It is a control plane of its own: it neither mounts nor deletes volumes of the one that the backup is of, unless it is
+    to take that one's place (--adopt-volumes).
     """
     etcd = etcd_options(flags)
     check_store(store, etcd)
@@ -79,7 +92,7 @@ def restore(file: Path, data: Path, store: Any, encryption_key_file: Path | None
 
     try:
         sealing = sealing_keys(encryption_key_file)
-        restored = asyncio.run(run(file, data.absolute(), store, etcd, sealing))
+        restored = asyncio.run(run(file, data.absolute(), store, etcd, sealing, adopts_volumes=adopt_volumes))
     except StartError as problem:
         raise click.ClickException(str(problem)) from None
     header = restored.backup.header
@@ -87,9 +100,7 @@ def restore(file: Path, data: Path, store: Any, encryption_key_file: Path | None
     click.echo(
         f"{where}: {restored.backup.entries} keys as of {header.created} (revision {header.revision}), verified"
     )
-    click.echo(
-        "Volumes were not in the backup: claims find theirs on the nodes' disks if these are still there."
-    )
+    click.echo(_of_volumes(restored.identity))
     if not restored.keys:
         click.echo(
             "The backup holds no keys of the control plane: start servers with the same --*-file flags as before."
@@ -97,3 +108,19 @@ def restore(file: Path, data: Path, store: Any, encryption_key_file: Path | None
     if header.keys:
         names = ", ".join(header.keys)
         click.echo(f"Secrets are encrypted; start servers with an --encryption-key-file that has: {names}.")
+
+
+def _of_volumes(identity: RestoredIdentity) -> str:
+    """What becomes of volumes, which were not in the backup."""
+    from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
+
+    if identity.adopts:
+        return (
+            "Volumes were not in the backup: claims find theirs on the nodes' disks if these are still there, and take them "
+            "over. The control plane that the backup is of must not be started again."
+        )
+    return (
+        "Volumes were not in the backup, and those on the nodes' disks stay with the control plane that it is of. If that one "
+        f"is gone for good: restore with --adopt-volumes, or, once this one runs,\n  kubectl annotate namespace kube-system "
+        f"{ADOPTS_VOLUMES_OF}={identity.original}"
+    )

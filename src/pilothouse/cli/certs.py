@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.store_flags import check_store, data_flag, encryption_flag, etcd_flags, etcd_options
+from pilothouse.app.plane_discovery import CONTROL_PLANE
+from pilothouse.cli.plane import plane_flag
+from pilothouse.cli.store_flags import check_store, encryption_flag, etcd_flags, etcd_options
 
 if TYPE_CHECKING:
     from pilothouse.app.certificates import Found
@@ -39,7 +41,7 @@ def certs() -> None:
 
 
 @certs.command("list")
-@data_flag("The data folder.")
+@plane_flag(CONTROL_PLANE, "The data folder.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def list_(data: Path, output: str) -> None:
     """Show every certificate: whom it names, for which hosts, how long it is good."""
@@ -61,7 +63,7 @@ def list_(data: Path, output: str) -> None:
 
 
 @certs.command()
-@data_flag("The data folder.")
+@plane_flag(CONTROL_PLANE, "The data folder.")
 def renew(data: Path) -> None:
     """Make the server's and the administrator's certificates again, whatever their age.
 
@@ -78,7 +80,7 @@ def renew(data: Path) -> None:
 
 @certs.command("rotate-ca")
 @click.argument("step", type=click.Choice(["prepare", "switch", "finish"]))
-@data_flag("The data folder.")
+@plane_flag(CONTROL_PLANE, "The data folder.")
 @click.option(
     "--store",
     type=click.Choice(["sqlite", "etcd"]),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pilothouse.cli.store_flags import data_flag
+from pilothouse.app.options import StartError
+from pilothouse.app.plane_discovery import NODE, runs_on
+from pilothouse.cli.plane import plane_flag
 
 if TYPE_CHECKING:
     from pilothouse.node.images.library import Library, Record
@@ -28,7 +30,7 @@ def image() -> None:
 @image.command("import")
 @click.argument("name", metavar="NAME:TAG")
 @click.argument("source", metavar="FILE|DIR", type=click.Path(exists=True, path_type=Path))
-@data_flag(_DATA)
+@plane_flag(NODE, _DATA)
 @click.option(
     "--entrypoint",
     multiple=True,
@@ -95,12 +97,13 @@ def import_(
             f"{source} is not imported: {problem.filename or data}: {problem.strerror or problem}"
         ) from None
     click.echo(_imported(record))
+    _warn_if_unused(data)
 
 
 @image.command()
 @click.argument("target", metavar="OUT.tar.gz", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("names", metavar="NAME:TAG...", nargs=-1, required=True)
-@data_flag(_DATA)
+@plane_flag(NODE, _DATA)
 def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
     """Pack images of this machine into one file, for machines without a network.
 
@@ -127,7 +130,7 @@ def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
 
 @image.command("import-bundle")
 @click.argument("source", metavar="FILE", type=click.Path(exists=True, path_type=Path))
-@data_flag(_DATA)
+@plane_flag(NODE, _DATA)
 @click.option(
     "--replace", is_flag=True, help="Put the bundle's images in the place of others of their names."
 )
@@ -152,10 +155,11 @@ def import_bundle(source: Path, data: Path, replace: bool) -> None:
     except OSError as problem:
         why = f"{problem.filename or data}: {problem.strerror or problem}"
         raise click.ClickException(_broken_off(source, brought, why)) from None
+    _warn_if_unused(data)
 
 
 @image.command("list")
-@data_flag(_DATA)
+@plane_flag(NODE, _DATA)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def list_(data: Path, output: str) -> None:
     """Show the images on this machine."""
@@ -179,7 +183,7 @@ def list_(data: Path, output: str) -> None:
 
 @image.command()
 @click.argument("name", metavar="NAME:TAG")
-@data_flag(_DATA)
+@plane_flag(NODE, _DATA)
 def remove(name: str, data: Path) -> None:
     """Take an image away. Refused while a container runs that has its files."""
     from pilothouse.node.images.library import LibraryError
@@ -201,6 +205,23 @@ def _library(data: Path) -> Library:
     from pilothouse.node.images.library import Library
 
     return Library(data / "node" / "images", SystemClock())
+
+
+def _warn_if_unused(data: Path) -> None:
+    """An image in a folder that no node uses helps no pod."""
+    from pilothouse.app import up_folder
+
+    if runs_on(data, NODE):
+        return
+    try:
+        if up_folder.holder(data) is not None:
+            return
+    except StartError:
+        return
+    click.echo(
+        f"Warning: no node of yours runs on {data}: pods see the image once one does (`pilothouse up --data {data}`)",
+        err=True,
+    )
 
 
 def _imported(record: Record) -> str:

@@ -7,6 +7,8 @@ def node(kubeconfig: Path | None, lifeline: int | None, **flags: Any): run_node(
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +147,7 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     import asyncio
 
     from pilothouse.app.node import run
+    from pilothouse.app.plane_registry import registered
     from pilothouse.client.access import AccessError
 
     # What pods of other users read must not depend on the umask of who started it; what they may not read has its mode said.
@@ -155,7 +158,11 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
         await_word(lifeline)
     try:
         options = _options(kubeconfig, lifeline, flags)
-        asyncio.run(run(options, announce=click.echo))
+        with ExitStack() as stack:
+            if lifeline is None:
+                warn = partial(click.echo, err=True)
+                stack.enter_context(registered(flags["data"].absolute(), "node", warn))
+            asyncio.run(run(options, announce=click.echo))
     except (StartError, AccessError) as problem:
         raise click.ClickException(str(problem)) from None
 

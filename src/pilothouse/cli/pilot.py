@@ -87,6 +87,7 @@ def _run(application: str, flags: dict[str, Any]) -> None:
     from pilothouse.client.access import AccessError
     from pilothouse.pilot.driving import Place
     from pilothouse.pilot.finding import UnknownApplication
+    from pilothouse.pilot.termination_log import write_termination_message
 
     # What a database does is told without being asked for.
     log_to_stderr(flags["verbose"] + 1)
@@ -112,5 +113,6 @@ def _run(application: str, flags: dict[str, Any]) -> None:
         )
         code = asyncio.run(run(options))
     except (AccessError, UnknownApplication, OSError) as problem:
+        write_termination_message(str(problem))
         raise click.ClickException(str(problem)) from None
     raise SystemExit(code)

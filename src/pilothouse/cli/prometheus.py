@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from pilothouse.app.options import StartError, default_data
+from pilothouse.app.options import StartError
+from pilothouse.app.plane_discovery import UP, running_folders
 from pilothouse.cli.parameters import FILE, Listen
 from pilothouse.cli.reaching import access, server_flags
 
@@ -76,9 +77,12 @@ def _manager_of_up(url: str, data: Path | None) -> list[str]:
     """Where the manager of an ``up`` on this machine is, if it is that server's."""
     from pilothouse.app.up_folder import running
 
-    try:
-        report = running((data or default_data()).absolute())
-    except StartError:
-        # Somebody else's `up`.
-        return []
-    return [report.manager] if report is not None and report.manager and report.url == url else []
+    for folder in [data.absolute()] if data else running_folders(UP):
+        try:
+            report = running(folder)
+        except StartError:
+            # Somebody else's `up`.
+            continue
+        if report is not None and report.manager and report.url == url:
+            return [report.manager]
+    return []

@@ -1,6 +1,6 @@
 """How a command reaches its API server: the flags that say so, and what they come to.
 
-@server_flags                                    # for a person: also the server whose data folder this is
+@server_flags                                    # for a person: also the server whose data folder this is, or the one that runs
 def why(kubeconfig: Path | None, data: Path | None): access(kubeconfig, data)
 
 @kubeconfig_flag("the pod's own account, or KUBECONFIG")      # for a part of Pilothouse: also as the pod that it runs in
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pilothouse.app.options import default_data
+from pilothouse.app.plane_discovery import CONTROL_PLANE, VARIABLE, NoPlane, find, find_running
+from pilothouse.base.visible import visible
 from pilothouse.cli.flags import Command, several
 from pilothouse.cli.parameters import FILE
+from pilothouse.cli.plane import announce
 
 if TYPE_CHECKING:
     from pilothouse.client.access import Access
@@ -45,13 +47,13 @@ def own_access(kubeconfig: Path | None, default: Path) -> Access:
     return load(find(kubeconfig, default))
 
 
-admin_flag = click.option(
-    "--kubeconfig",
-    type=FILE,
-    help="How to reach the server; else KUBECONFIG, ~/.kube/config, or the local server's own.",
-)
 server_flags = several(
-    admin_flag,
+    click.option(
+        "--kubeconfig",
+        type=FILE,
+        help=f"How to reach the server; else by {VARIABLE}, KUBECONFIG, the control plane of yours that runs, ~/.kube/config, "
+        "or one that has stopped.",
+    ),
     click.option(
         "--data",
         type=click.Path(path_type=Path),
@@ -61,12 +63,27 @@ server_flags = several(
 """``--kubeconfig`` and ``--data``; read with ``access``."""
 
 
-def access(kubeconfig: Path | None, data: Path | None = None) -> Access:
-    """How the flags say that a server is reached. Raises ``click.ClickException``."""
-    from pilothouse.client.kubeconfig import KubeconfigError, find, load
+def access(kubeconfig: Path | None, data: Path | None) -> Access:
+    """How the flags say that a server is reached; without them, the one that is found, which is said. Raises ``click.ClickException``."""
+    from pilothouse.client.kubeconfig import KubeconfigError, load
 
-    named = kubeconfig or (data / ADMIN if data else None)
     try:
-        return load(find(named, default_data() / ADMIN))
-    except KubeconfigError as problem:
-        raise click.ClickException(str(problem)) from None
+        return load(kubeconfig or (data / ADMIN if data else _found()))
+    except (KubeconfigError, NoPlane) as problem:
+        raise click.ClickException(visible(str(problem))) from None
+
+
+def _found() -> Path:
+    """Raises ``NoPlane``."""
+    if not os.environ.get(VARIABLE):
+        listed = [Path(each) for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+        if (file := next((each for each in listed if each.exists()), None)) is not None:
+            click.echo(visible(f"using {file}, which KUBECONFIG names"), err=True)
+            return file
+        own = Path.home() / ".kube" / "config"
+        if find_running(CONTROL_PLANE) is None and own.exists():
+            click.echo(visible(f"using {own}"), err=True)
+            return own
+    found = find(CONTROL_PLANE)
+    announce(found)
+    return found.data / ADMIN

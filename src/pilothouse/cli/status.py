@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pilothouse.app.options import StartError
+from pilothouse.app.plane_discovery import UP
 from pilothouse.base.visible import visible
-from pilothouse.cli.store_flags import data_flag
+from pilothouse.cli.plane import plane_flag
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -24,7 +25,7 @@ _WELL = {"running", "Running", "Ready", "Succeeded"}
 
 
 @click.command()
-@data_flag("The data folder of the `up` that is meant.")
+@plane_flag(UP, "The data folder of the `up` that is meant.")
 @click.option("--once", is_flag=True, help="Print it once; so it is anyway where nobody watches.")
 def status(data: Path, once: bool) -> None:
     """Show what `pilothouse up` runs, its nodes and its pods. At a terminal the table follows changes until Ctrl-C.

@@ -9,17 +9,19 @@ from typing import Any
 import click
 
 from pilothouse.app.options import EtcdOptions, default_data
+from pilothouse.app.plane_discovery import VARIABLE
 from pilothouse.cli.flags import Command, several
 from pilothouse.cli.parameters import FILE, Network, Urls
 
 
 def data_flag(text: str) -> Callable[[Command], Command]:
-    """``--data``, with a help text."""
+    """``--data`` of commands that make the folder if need be, with a help text."""
     return click.option(
         "--data",
         type=click.Path(path_type=Path),
+        envvar=VARIABLE,
         default=default_data,
-        show_default="/var/lib/pilothouse for root, else the user's data folder",
+        show_default=f"{VARIABLE}, else /var/lib/pilothouse for root and the user's data folder for others",
         help=text,
     )
 

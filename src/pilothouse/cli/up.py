@@ -7,13 +7,17 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pilothouse.app.options import StartError
+from pilothouse.app.plane_discovery import UP
+from pilothouse.base.visible import visible
 from pilothouse.cli.node_flags import isolation_flags, max_pods_flag, pod_cidr_flag, tier_flag
 from pilothouse.cli.parameters import Duration, Listen, Network
+from pilothouse.cli.plane import plane_flag
+from pilothouse.cli.server_flags import audit_flags, sealing_flag, server_argv
 from pilothouse.cli.store_flags import admission_flag, data_flag, node_address_flag
 
 if TYPE_CHECKING:
@@ -58,6 +62,8 @@ if TYPE_CHECKING:
     "AdmissionConfiguration of apiserver.config.k8s.io/v1; else namespaces without labels of their own enforce "
     "baseline, and kube-system is exempt."
 )
+@audit_flags
+@sealing_flag
 @click.option(
     "--liveness-period",
     type=Duration(),
@@ -85,6 +91,7 @@ def up(
     liveness_period: float,
     admission_control_config_file: Path | None,
     keep: bool,
+    **flags: Any,
 ) -> None:
     """Run a whole control plane: API server, controllers, and this machine as a node.
 
@@ -139,13 +146,18 @@ def up(
                 str(_admission(admission_control_config_file)),
                 *(f"--cluster-cidr={each}" for each in cluster_cidrs),
                 *(f"--node-address-cidr={each}" for each in node_address_cidrs),
+                *server_argv(flags),
             ),
             manager_flags=("--listen", bracketed(*manager_listen)),
             began=_process_start(),
         )
-        asyncio.run(run(options, say=lambda line: click.echo(line, err=True), welcome=_welcome))
+        asyncio.run(run(options, say=_say, welcome=_welcome))
     except StartError as problem:
         raise click.ClickException(str(problem)) from None
+
+
+def _say(line: str) -> None:
+    click.echo(visible(line), err=True)
 
 
 def _admission(file: Path | None) -> Path:
@@ -211,7 +223,7 @@ def _process_start() -> float:
 
 
 @click.command()
-@data_flag("The data folder of the `up` that is meant.")
+@plane_flag(UP, "The data folder of the `up` that is meant.")
 @click.option("--keep", is_flag=True, help="Leave pods running; the next `up` takes them up.")
 @click.option(
     "--timeout", type=int, default=180, show_default=True, help="Seconds to wait for everything to end."
@@ -221,7 +233,7 @@ def down(data: Path, keep: bool, timeout: int) -> None:
     from pilothouse.app.down import NotDown, bring_down
 
     try:
-        said = bring_down(data.absolute(), keep=keep, patience=timeout)
+        said = bring_down(data.absolute(), keep=keep, patience=timeout, say=_say)
     except (StartError, NotDown) as problem:
         raise click.ClickException(str(problem)) from None
     click.echo(said)

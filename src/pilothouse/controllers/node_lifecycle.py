@@ -3,7 +3,8 @@
 A node renews its lease in ``kube-node-lease`` every few seconds. What counts is when a new version of the lease *arrives*
 here, never the time that is written in it: a node whose clock is wrong is as alive as any other. Nor does time count in which
 nothing could have arrived: a manager that has just started, or whose API server was away, waits the grace period out once more
-before it judges. What is made of a server that hangs is told in ``client.hearing``.
+before it judges. So a node of which nothing is known since the control plane was started takes no new pods, and has the
+grace period to come back before the time of its own runs. What is made of a server that hangs is told in ``client.hearing``.
 
 * Not heard of for the grace period: the conditions turn ``Unknown``, and the taint ``unreachable`` keeps new pods away.
 * The node says itself that it is not ready: the taint ``not-ready``.
@@ -77,7 +78,9 @@ def node_lifecycle(node: Object, world: World) -> Iterator[Intent]:
         yield After(max(_LOOK, GRACE - silent), because="the next sign of life is awaited")
     trouble = _trouble(status)
     deaf = trouble == UNREACHABLE and not _anyone_heard(world)
-    taints = _tainted(node, _wanted(node, status, trouble, evicting=not deaf), world.now)
+    # Whoever wrote that nothing is known of it: that it is silent is seen here, or was when its pods' time began to run.
+    unproven = trouble == UNREACHABLE and silent < GRACE and not _evicts(node)
+    taints = _tainted(node, _wanted(node, status, trouble, evicting=not (deaf or unproven)), world.now)
     if taints != list(node.spec.get("taints") or ()):
         yield Patch(node, {"spec": {"taints": taints or None}}, exact=True, because=_told(trouble))
     if deaf:
@@ -102,6 +105,12 @@ def _silence(node: Object, world: World) -> float:
 
 def _anyone_heard(world: World) -> bool:
     return any(_silence(node, world) < GRACE for node in world.all(Node))
+
+
+def _evicts(node: Object) -> bool:
+    """Whether the time of the node's pods has begun to run."""
+    taints = node.spec.get("taints") or ()
+    return any(each.get("key") == UNREACHABLE and each.get("effect") == "NoExecute" for each in taints)
 
 
 def _trouble(status: Mapping[str, Any]) -> str:

@@ -9,11 +9,13 @@ Each is about what is in the store. What people do by themselves, such as deleti
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 from pilothouse.api.nouns import (
     CertificateSigningRequest,
     ConfigMap,
+    ElasticsearchCluster,
     Namespace,
     Node,
     PersistentVolumeClaim,
@@ -160,12 +162,31 @@ def only_nodes_get_certificates_by_themselves(
     return f"{after.name} of {after.spec.get('username')} is approved"
 
 
+SEEN_WITHIN: Final = 60.0
+"""Seconds by which what a controller sees may be old: a watch that is late, and a decision that takes its time."""
+
+
+@promise(ElasticsearchCluster)
+def a_cluster_without_a_ready_pod_is_not_available(
+    facts: Facts, before: Object | None, after: Object | None
+) -> str | None:
+    """As far as its controller can know: by what it writes, and by what stands when everything has been started anew."""
+    if after is None or not after.is_true("Available"):
+        return None
+    since = facts.unready_for(after.uid)
+    if since <= SEEN_WITHIN:
+        return None
+    known = "since everything was started" if since == inf else f"for {since:.0f} s"
+    return f"{after.name} says that it is available, and none of its pods has been ready {known}"
+
+
 PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
     "stateful-sets": (
         a_pod_that_runs_is_ended_by_its_node,
         pods_of_an_ordered_set_are_made_in_order,
         a_claim_that_nobody_owns_stays,
     ),
+    "elasticsearch-clusters": (a_cluster_without_a_ready_pod_is_not_available,),
     "garbage": (what_has_a_living_owner_stays,),
     "namespaces": (a_namespace_goes_when_it_is_empty,),
     "scheduling": (no_node_has_more_than_it_can_take, a_pod_is_placed_once),

@@ -61,6 +61,10 @@ def _no_problems(new: Object, old: Object | None) -> Iterable[FieldError]:
     return ()
 
 
+def _no_warnings(new: Object, old: Object | None) -> Iterable[str]:
+    return ()
+
+
 def _unchanged(obj: Object) -> None:
     return None
 
@@ -151,6 +155,9 @@ class Kind:
     """Seconds that an object lives on after a delete, given how many were asked for (a Pod's grace period)."""
     validate: Callable[[Object, Object | None], Iterable[FieldError]] = _no_problems
     """Problems that a schema can't express; the second argument is the stored object on update, else None."""
+    warnings: Callable[[Object, Object | None], Iterable[str]] = _no_warnings
+    """What a client is warned of when it writes an object that is taken, such as a deprecated field; the second argument is
+    the stored object on update, else None."""
     validate_name: Callable[[str], str] | None = None
     """What is wrong with a name, or the empty string; None means an RFC 1123 subdomain."""
     unconditional_update: bool = False

@@ -15,7 +15,7 @@ import fcntl
 import logging
 import os
 import signal
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -53,6 +53,7 @@ from pilothouse.node.security import Self
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.storing import request
 from pilothouse.node.telling import Events
+from pilothouse.node.volumes.volume_owners import AGENT_LOCK
 from pilothouse.node.whereabouts import Whereabouts
 from pilothouse.pki.files import private_folder
 from pilothouse.runtime.telling import Teller
@@ -62,6 +63,8 @@ COMPONENT: Final = "kubelet"
 """By whom events are told: kubectl and people look for this name."""
 EVICTIONS: Final = 10.0
 """Seconds between two looks at who takes too much."""
+IMAGES: Final = 1.0
+"""Seconds between two looks at whether images have come."""
 _LEAVING: Final = 30.0
 """Seconds that a pod which has to go is waited for before another has to."""
 _SHOWN_PROBLEMS: Final = 5
@@ -77,7 +80,18 @@ class DataInUse(Exception):
 class Agent:
     """All of a node's core."""
 
-    def __init__(self, api: Api, settings: NodeSettings, parts: Parts, clock: Clock, rng: Random) -> None:
+    def __init__(
+        self,
+        api: Api,
+        settings: NodeSettings,
+        parts: Parts,
+        clock: Clock,
+        rng: Random,
+        *,
+        serving_problem: Callable[[], str] = lambda: "",
+    ) -> None:
+        """``serving_problem`` says why the node's own server can't be called yet; empty if it can, or there is none."""
+        self._serving_problem = serving_problem
         self.whereabouts = Whereabouts()
         self._settings = settings
         self._parts = parts
@@ -99,7 +113,7 @@ class Agent:
         self._supervisor = Supervisor(
             {"volumes": parts.volumes.run, "addresses": parts.addresses.run, "events": self._events.run}
         )
-        self.registration = Registration(api, settings, machine, self._conditions, clock)
+        self.registration = Registration(api, settings, machine, self._conditions, clock, parts.images.stored)
         self._keepers: dict[str, Keeper] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._clock = clock
@@ -127,6 +141,7 @@ class Agent:
                             "keepers": self._keep(),
                             "evictions": self._evict(),
                             "pressure": self._relieve(),
+                            "images": self._follow_images(),
                             "leftovers": self._remove(left),
                         }
                     )
@@ -134,6 +149,7 @@ class Agent:
                     for task in self._tasks.values():
                         task.cancel()
                     await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+                    self._parts.volumes.close()
 
     def _recover_ids(self) -> None:
         try:
@@ -179,6 +195,17 @@ class Agent:
                     keeper.limit_anew()
                 except OSError as problem:
                     log.warning("pod %s/%s is not held to its limits: %s", *keeper.pod.key, problem)
+
+    async def _follow_images(self) -> None:
+        """Have pods that wait for an image, or failed with one, try again as soon as it is imported."""
+        known = self._parts.images.revision()
+        while True:
+            await asyncio.sleep(IMAGES)
+            if (found := self._parts.images.revision()) != known:
+                known = found
+                for keeper in tuple(self._keepers.values()):
+                    keeper.image_changed()
+                self.registration.refresh()
 
     async def _relieve(self) -> None:
         """Have the pod end that takes most, when memory or disk runs short. Apart from the above: to see who takes how much of
@@ -319,7 +346,8 @@ class Agent:
 
     def _conditions(self) -> list[dict[str, str]]:
         survey = self._parts.survey
-        told = conditions(room(self._settings.data), problems(survey, self._supervisor.problem))
+        parts = "; ".join(filter(None, (self._supervisor.problem, self._serving_problem())))
+        told = conditions(room(self._settings.data), problems(survey, parts))
         told += [dict(self._parts.addresses.condition()), limits_condition(survey)]
         told.append(seccomp_condition(seccomp.is_enforced()))
         if self._means.agent.is_root:
@@ -331,7 +359,7 @@ class Agent:
 def _sole(settings: NodeSettings) -> Iterator[None]:
     """Nobody else has the data folder meanwhile. Raises ``DataInUse``."""
     private_folder(settings.data)
-    lock = settings.data / "agent.lock"
+    lock = settings.data / AGENT_LOCK
     # For us alone: whoever can open a file can also lock it.
     with open(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a") as file:
         try:

@@ -7,6 +7,7 @@
     pods/<uid>/containers/<name>/pause.json           how long it waits before its next start
     pods/<uid>/containers/<name>/<attempt>/           one instance: shim, log, exit record, and below them
         termination-log, hooked, failed.json          its last words, whether its hook is done, why it could not be started
+        image, was-ready                              the files of its image, whether it has ever been ready
 
 Every file is written whole or not at all. A pod's folder appears with ``pod.json`` in it.
 """
@@ -38,6 +39,7 @@ KEPT = 2
 _POD, _ENDING, _BOOT, _PAUSE = "pod.json", "ending.json", "boot", "pause.json"
 _FIRST_ID = "first-id"
 _HOOKED, _FAILED, _LAST_WORDS = "hooked", "failed.json", "termination-log"
+_IMAGE, _WAS_READY = "image", "was-ready"
 _OWN = "own"
 _MAKING, _REMOVING = ".making-", ".removing-"
 
@@ -100,6 +102,20 @@ class ContainerFolder:
 
     def is_hooked(self, number: int) -> bool:
         return (self.attempt(number) / _HOOKED).exists()
+
+    def set_image(self, number: int, root: str) -> None:
+        """Where the files of its image are."""
+        write_whole(self.attempt(number) / _IMAGE, msgspec.json.encode(root))
+
+    def image(self, number: int) -> str:
+        """Empty for a program of the host."""
+        return _read(self.attempt(number) / _IMAGE, str) or ""
+
+    def set_was_ready(self, number: int) -> None:
+        write_whole(self.attempt(number) / _WAS_READY, b"")
+
+    def was_ready(self, number: int) -> bool:
+        return (self.attempt(number) / _WAS_READY).exists()
 
     def last_words(self, number: int) -> Path:
         """The file that a container sees at its ``terminationMessagePath``."""

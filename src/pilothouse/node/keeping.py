@@ -34,7 +34,7 @@ from pilothouse.node.lifecycle.knowing import Ending, Hurdle, Situation
 from pilothouse.node.lifecycle.roles import Part, not_begun, parts
 from pilothouse.node.limits import pod_group
 from pilothouse.node.minding import AGAIN, Minder, Ward, told
-from pilothouse.node.outfitting import Outfitter
+from pilothouse.node.outfitting import Outfitter, image_name
 from pilothouse.node.parts import NotYet, Parts, Prepared
 from pilothouse.node.path_names import component
 from pilothouse.node.publishing import Publisher
@@ -212,6 +212,7 @@ class Keeper:
             pod=lambda: self.pod,
             address=lambda: self._address,
             compose=self._compose,
+            image_root=self._image_root,
             ended=self._ended,
             tell=self._tell,
             changed=self._news.set,
@@ -376,6 +377,19 @@ class Keeper:
         return await self._outfitter.compose(
             self.pod, part, self._address, self._prepared or {}, folder, attempt
         )
+
+    def _image_root(self, part: Part) -> str:
+        try:
+            root = self._means.parts.images.resolve(image_name(self.pod, part)).root
+        except (NotYet, OSError):
+            return ""
+        return str(root) if root is not None else ""
+
+    def image_changed(self) -> None:
+        """Images of the node have come, gone or been replaced."""
+        for minder in self._minders.values():
+            minder.image_changed()
+        self._news.set()
 
     def limit_anew(self) -> None:
         """Have containers that run held to the limits that their volumes have by now."""

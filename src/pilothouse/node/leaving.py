@@ -157,7 +157,8 @@ class _Ending:
             for attempt in folder.attempts():
                 # Without a whole one it was never started.
                 with suppress(FileNotFoundError, msgspec.DecodeError):
-                    groups.update(records.read_launch(folder.attempt(attempt)).cgroups)
+                    if not records.is_copied(folder.attempt(attempt)):
+                        groups.update(records.read_launch(folder.attempt(attempt)).cgroups)
         if not groups:
             return
         try:

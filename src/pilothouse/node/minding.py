@@ -56,6 +56,8 @@ class Ward(msgspec.Struct, frozen=True):
     address: Callable[[], str]
     compose: Callable[[Part, ContainerFolder, int], Awaitable[Launch]]
     """Raises ``NotYet``."""
+    image_root: Callable[[Part], str]
+    """Where the files of a container's image are, as things are; empty if there is none, or it is a program of the host."""
     ended: Callable[[str], Awaitable[None]]
     """Waits for the end of another container of the pod."""
     tell: Callable[[str, str, bool], None]
@@ -95,6 +97,10 @@ class Minder:
         self._container: Container | None = None
         self._hooked = True
         self._failed_hook = ""
+        self._image_root = ""
+        """Where the files of the running instance's image are."""
+        self._was_ready = False
+        self._is_image_replaced = False
         self._ended: Ended | None = None
         self._earlier: Ended | None = None
         self._hurdle: Hurdle | None = None
@@ -117,6 +123,7 @@ class Minder:
         if self._container is not None:
             running = Running(self._attempt, self._container.started, self._hooked)
         probes = self._probes
+        self._note_readiness()
         return Seen(
             running=running,
             ended=self._ended,
@@ -131,7 +138,32 @@ class Minder:
             has_startup=self._part.probe(STARTUP) is not None,
             has_readiness=self._part.probe(READINESS) is not None,
             failed_hook=self._failed_hook,
+            is_image_replaced=self._is_image_replaced and not self._was_ready,
         )
+
+    def image_changed(self) -> None:
+        """Images of the node have come, gone or been replaced: what waits for one, or failed with it, need not wait any longer."""
+        root = self._ward.image_root(self._part)
+        if not root:
+            return
+        if self._hurdle is not None:
+            self._hurdle = msgspec.structs.replace(self._hurdle, again=self._clock.now())
+        if self._container is not None:
+            is_kept_running = (self._ward.pod().spec.get("restartPolicy") or "Always") == "Always"
+            self._is_image_replaced = is_kept_running and self._image_root not in ("", root)
+        elif self._ended is not None and root != self._folder.image(self._ended.attempt):
+            self._pause = None
+
+    def _note_readiness(self) -> None:
+        """Whether the instance has ever been ready, over agents."""
+        if self._was_ready or not self._image_root or self._probes is None:
+            return
+        if self._part.probe(READINESS) is None or self._probes.score(READINESS).verdict is True:
+            self._was_ready = True
+            try:
+                self._folder.set_was_ready(self._attempt)
+            except OSError as problem:
+                log.warning("container %s: %s", self.name, told(problem))
 
     async def ended(self) -> None:
         """Wait until nothing of it runs."""
@@ -203,6 +235,9 @@ class Minder:
 
     async def _begin(self, number: int) -> None:
         folder = self._folder.begin(number)
+        # Before it is composed: if the image is replaced meanwhile it is started once too often rather than never.
+        if root := self._ward.image_root(self._part):
+            self._folder.set_image(number, root)
         launch = await self._ward.compose(self._part, self._folder, number)
         if self._ended is not None:
             # Before it is started: who is killed here waits too long rather than not at all.
@@ -249,6 +284,9 @@ class Minder:
         self._idle.clear()
         self._container = container
         self._failed_hook = ""
+        self._image_root = self._folder.image(self._attempt)
+        self._was_ready = self._folder.was_ready(self._attempt)
+        self._is_image_replaced = False
         post_start = (self._part.spec.get("lifecycle") or {}).get("postStart")
         self._hooked = post_start is None or self._folder.is_hooked(self._attempt)
         standing = None
@@ -299,6 +337,8 @@ class Minder:
         for task in self._tasks[1:]:
             task.cancel()
         self._container, self._probes, self._stopping, self._end = None, None, None, None
+        if self._is_image_replaced:
+            self._is_image_replaced, self._pause = False, None
         self._note(self._of_exit(exit))
         self._find()
         self._idle.set()

@@ -95,11 +95,27 @@ class Image(Protocol):
     def working_dir(self) -> str: ...
 
 
+class StoredImage(msgspec.Struct, frozen=True):
+    """An image of this node, as its Node lists it."""
+
+    names: tuple[str, ...]
+    """By digest and by tag, as kubelet has them."""
+    size: int
+
+
 class Images(Protocol):
     """Images that were brought to this node."""
 
     def resolve(self, reference: str, /) -> Image:
         """Raises ``ImageMissing``."""
+        ...
+
+    def stored(self) -> Sequence[StoredImage]:
+        """All that were imported, the largest first."""
+        ...
+
+    def revision(self) -> int:
+        """Another one whenever an image has come, gone or been replaced."""
         ...
 
 
@@ -150,6 +166,10 @@ class Volumes(Protocol):
 
     async def run(self) -> None:
         """Keep what is mounted up to date."""
+        ...
+
+    def close(self) -> None:
+        """The agent ends: let go of what only a living one holds. Pods keep their volumes."""
         ...
 
 

@@ -6,7 +6,8 @@
 
 The startup probe goes first, the others once it has passed. When a probe has condemned an instance nothing more is asked; the next instance
 has probes of its own. An instance that was taken up from an earlier agent keeps the standing that it had, and is first
-asked after a random part of the period, so that a restarted agent does not ask everybody at once.
+asked after a random part of the period, so that a restarted agent does not ask everybody at once; one that does not count as ready
+is asked at once.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Probes:
             return
         period = float(probe.get("periodSeconds") or _PERIOD)
         delay = float(probe.get("initialDelaySeconds") or 0) - (self._clock.now() - self._since)
-        if self._adopted:
+        if self._adopted and self._scores[kind].verdict is not False:
             delay = max(delay, self._rng.random() * period)
         if delay > 0:
             await asyncio.sleep(delay)

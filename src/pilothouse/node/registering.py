@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pilothouse.aio.together import together
+from pilothouse.api.node_images import DATA_FOLDER, MOST_IMAGES
 from pilothouse.api.nouns import Lease, Node
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
@@ -27,6 +28,7 @@ from pilothouse.client.transport import TransportError
 from pilothouse.meta.conditions import Condition, with_condition
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.machine import Machine
+from pilothouse.node.parts import StoredImage
 from pilothouse.node.settings import NodeSettings
 
 LEASES: Final = "kube-node-lease"
@@ -48,12 +50,19 @@ class Registration:
     """Keeps the Node."""
 
     def __init__(
-        self, api: Api, settings: NodeSettings, machine: Machine, conditions: Conditions, clock: Clock
+        self,
+        api: Api,
+        settings: NodeSettings,
+        machine: Machine,
+        conditions: Conditions,
+        clock: Clock,
+        images: Callable[[], Sequence[StoredImage]] = tuple,
     ) -> None:
         self._api = api
         self._settings = settings
         self._machine = machine
         self._conditions = conditions
+        self._images = images
         self._clock = clock
         self._told = 0.0
         self._registered = asyncio.Event()
@@ -72,17 +81,19 @@ class Registration:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await together({"node": self._repeat(self._keep, "can't tell of itself"), "lease": self._beat()})
+        keeping = self._repeat(self._keep, "can't tell of itself", self._news)
+        await together({"node": keeping, "lease": self._beat()})
 
     async def _beat(self) -> None:
         """The sign of life, which nothing else holds up."""
         await self._registered.wait()
-        await self._repeat(self._renew, "can't renew its lease")
+        # By an event of its own: what is news to one of the two must not be taken away by the other.
+        await self._repeat(self._renew, "can't renew its lease", asyncio.Event())
 
-    async def _repeat(self, act: Callable[[], Awaitable[None]], failure: str) -> None:
+    async def _repeat(self, act: Callable[[], Awaitable[None]], failure: str, news: asyncio.Event) -> None:
         failures = 0
         while True:
-            self._news.clear()
+            news.clear()
             try:
                 await act()
                 failures, self.problem = 0, ""
@@ -92,7 +103,7 @@ class Registration:
                 log.warning("the node %s %s: %s", self._settings.name, failure, problem)
             try:
                 async with asyncio.timeout(RENEWED if not failures else _AGAIN.after(failures)):
-                    await self._news.wait()
+                    await news.wait()
             except TimeoutError:
                 continue
 
@@ -130,6 +141,9 @@ class Registration:
             name: value for name, value in self._machine.labels.items() if node.labels.get(name) != value
         }
         fields: Tree = {"metadata": {"labels": missing}} if missing else {}
+        folder = str(self._settings.data.parent)
+        if node.annotations.get(DATA_FOLDER) != folder:
+            fields.setdefault("metadata", {})["annotations"] = {DATA_FOLDER: folder}
         if self._settings.pod_cidr and not node.spec.get("podCIDR"):
             cidr = self._settings.pod_cidr
             fields["spec"] = {"podCIDR": cidr, "podCIDRs": [cidr]}
@@ -154,7 +168,10 @@ class Registration:
         for told in self._conditions():
             conditions = with_condition(conditions, told, now=moment)
         settings, machine = self._settings, self._machine
+        images = [{"names": list(each.names), "sizeBytes": each.size} for each in self._images()]
+        listed: Tree = {"images": images[:MOST_IMAGES]} if images or node.status.get("images") else {}
         return {
+            **listed,
             "capacity": dict(machine.capacity),
             "allocatable": dict(machine.allocatable),
             "addresses": [

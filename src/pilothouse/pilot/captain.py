@@ -30,6 +30,7 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.pilot import beating
 from pilothouse.pilot.child import Child
 from pilothouse.pilot.crew import Crew, has_crew
+from pilothouse.pilot.data_volume import DataVolume
 from pilothouse.pilot.driving import Driver, HookFailed, NotYet, Phase, Place, Wish
 from pilothouse.pilot.exits import Exit
 from pilothouse.pilot.figures import figures
@@ -48,7 +49,7 @@ from pilothouse.pilot.living import (
 )
 from pilothouse.pilot.lookout import Lookout
 from pilothouse.pilot.reporting import Reporter
-from pilothouse.pilot.telling import Known
+from pilothouse.pilot.telling import Known, why_not_ready
 from pilothouse.runtime.telling import Teller
 from pilothouse.supervise.signals import Asked
 
@@ -89,6 +90,7 @@ class Captain:
         self._child: Child | None = None
         self._exit: Exit | None = None
         self._lookout = Lookout(driver, clock)
+        self._volume = DataVolume(place.folder)
         self._trouble = ""
         self._has_failed = False
         self._failing: Tree = {}
@@ -129,10 +131,18 @@ class Captain:
             return f"there is no Pilot {self._place.name} yet"
         if not self._life.is_running or self._life.stopping:
             return known.trouble or f"the database does not run ({self._life.standing})"
-        seen = self._lookout.seen
-        if seen is None or not seen.ready:
-            return (seen.message if seen is not None else "") or "it has not answered yet"
+        if not self._lookout.is_ready:
+            assert self._pilot is not None
+            return why_not_ready(self._pilot, known, self._clock.now())[1]
         return ""
+
+    @property
+    def exit_message(self) -> str:
+        """Why the database ended other than in order; empty if it did not."""
+        if self._exit is None or self._exit.clean:
+            return ""
+        # The code is the container's too, which is reported beside this.
+        return self._exit.message if self._exit.message and not self._exit.signal else self._exit.sentence
 
     def liveness(self) -> str:
         """Why the whole container should be started anew; empty if it should not."""
@@ -287,6 +297,7 @@ class Captain:
         while True:
             self._news.clear()
             wish = self._wish()
+            await self._volume.measure()
             if wish is not None and self._pilot is not None:
                 if self._life.is_running and not self._life.stopping:
                     await self._observe(wish)
@@ -387,6 +398,8 @@ class Captain:
             failing=self._failing,
             has_served=self._lookout.has_served,
             cluster=self._lookout.cluster,
+            folder=str(self._place.folder),
+            volume=self._volume.usage,
         )
 
     def _become(self, life: Life) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import IO
 
 from pilothouse.base.clock import Clock
+from pilothouse.base.error_lines import is_stack_frame
 from pilothouse.pilot.driving import HookFailed, Start
 from pilothouse.pilot.exits import Exit, judged, memory_kills
 from pilothouse.supervise.signals import Asked
@@ -46,6 +47,8 @@ class Child:
         self._tell = ended
         self._asked_by: int | None = None
         self._lines: deque[str] = deque(maxlen=LINES)
+        self._said: deque[str] = deque(maxlen=LINES)
+        """Those that are not of a stack trace, which may be longer than all that is kept."""
         self._kills = memory_kills()
         self._over = asyncio.Event()
         self.exit: Exit | None = None
@@ -117,6 +120,8 @@ class Child:
             clean_codes=self._start.clean_codes,
             now=self._clock.now(),
             log=list(self._lines),
+            said=list(self._said),
+            noise=self._start.noise,
             out_of_memory=memory_kills() > self._kills,
         )
         self._over.set()
@@ -125,7 +130,10 @@ class Child:
     def _pass_on(self, output: IO[bytes]) -> None:
         with output:
             for line in output:
-                self._lines.append(line.decode(errors="replace").rstrip("\n"))
+                text = line.decode(errors="replace").rstrip("\n")
+                self._lines.append(text)
+                if not is_stack_frame(text):
+                    self._said.append(text)
                 try:
                     sys.stdout.buffer.write(line)
                     sys.stdout.buffer.flush()

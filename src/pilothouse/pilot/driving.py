@@ -103,6 +103,8 @@ class Start(msgspec.Struct, frozen=True):
     stop_signal: int = signal.SIGTERM
     clean_codes: tuple[int, ...] = (0,)
     """Exit codes of an orderly end after that signal."""
+    noise: tuple[str, ...] = ()
+    """Parts of the lines that it writes at its end whatever the reason is."""
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -121,12 +123,18 @@ class Observation(msgspec.Struct, frozen=True):
     ready: bool
     message: str = ""
     """Why it is not ready."""
+    answers: bool = True
+    """False if nothing listens there: a database that has not been ready yet is starting, then."""
     live: bool = True
     version: str = ""
     status: Tree = {}
     """What goes into the part of the Pilot's status that is this application's own."""
     left: str | None = None
     """What keeps a decommissioned instance from being empty; "" if nothing is left, and nothing comes; None if nobody looked."""
+    surplus: str = ""
+    """What a decommissioned instance still holds though nothing is left to wait for: copies that are whole elsewhere."""
+    writes_refused: str = ""
+    """Why it takes no writes, and what would help; empty if it takes them."""
     figures: tuple[Figure, ...] = ()
     restart: str = ""
     """Why the database has to be started anew although its configuration is the same."""

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from pilothouse.api.navigator.crashes import ending
 from pilothouse.api.objects import Tree
+from pilothouse.base.error_lines import error_lines
 from pilothouse.base.times import format_time
 
 _LONGEST_LINE = 500
@@ -34,13 +36,12 @@ class Exit(msgspec.Struct, frozen=True):
     out_of_memory: bool = False
     log: tuple[str, ...] = ()
     """The last lines it wrote."""
+    message: str = ""
+    """The error lines among them; empty if it ended in order."""
 
     @property
     def sentence(self) -> str:
-        ending = f"it was killed by {self.signal}" if self.signal else f"it ended with code {self.code}"
-        if self.out_of_memory:
-            ending += ", for want of memory: raise the memory limit, or lower the heap"
-        return ending
+        return ending(self.tree())
 
     def tree(self) -> Tree:
         """For ``status.lastExit``."""
@@ -51,6 +52,8 @@ class Exit(msgspec.Struct, frozen=True):
             found["signal"] = self.signal
         if self.out_of_memory:
             found["outOfMemory"] = True
+        if self.message:
+            found["message"] = self.message
         if self.log and not self.clean:
             found["log"] = [line[:_LONGEST_LINE] for line in self.log]
         return found
@@ -63,9 +66,12 @@ def judged(
     clean_codes: Iterable[int],
     now: float,
     log: Iterable[str] = (),
+    said: Iterable[str] = (),
+    noise: tuple[str, ...] = (),
     out_of_memory: bool = False,
 ) -> Exit:
-    """An exit as Python tells it (negative for a signal). ``asked_by`` is the signal that it was asked to stop with."""
+    """An exit as Python tells it (negative for a signal). ``asked_by`` is the signal that it was asked to stop with,
+    ``said`` its last lines without stack frames, ``noise`` what the useless ones among them contain."""
     by_signal = -returncode if returncode < 0 else 0
     clean = asked_by is not None and (by_signal == asked_by or returncode in (*clean_codes, 128 + asked_by))
     return Exit(
@@ -75,6 +81,8 @@ def judged(
         signal=signal.Signals(by_signal).name if by_signal else "",
         out_of_memory=out_of_memory and by_signal == signal.SIGKILL,
         log=tuple(log),
+        # A process that is killed has no time to say why.
+        message="" if clean or by_signal == signal.SIGKILL else error_lines(said, noise=noise),
     )
 
 

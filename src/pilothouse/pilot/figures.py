@@ -40,6 +40,10 @@ def _pilot(name: str, known: Known | None, *, leads: bool, beats: int, now: floa
     if known.started is not None and up:
         age = max(0.0, now - known.started)
         yield gauge("pilothouse_pilot_database_age_seconds", "Since the database's start.", [(who, age)])
+    if known.volume is not None:
+        used, capacity = known.volume.used, known.volume.capacity
+        yield gauge("pilothouse_pilot_volume_used_bytes", "Used of the data's volume.", [(who, used)])
+        yield gauge("pilothouse_pilot_volume_capacity_bytes", "Its size: used or free.", [(who, capacity)])
     if seen is not None:
         yield from _of_application(seen.figures)
 

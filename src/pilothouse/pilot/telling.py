@@ -14,8 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
+from pilothouse.api.navigator.crashes import crash_of
+from pilothouse.api.navigator.disk_usage import DiskUsage
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.duration import human_age
+from pilothouse.base.times import format_time, parse_time
 from pilothouse.meta.conditions import find_condition, with_condition, without_condition
 from pilothouse.pilot.driving import Observation, Wish
 from pilothouse.pilot.exits import Exit
@@ -25,6 +28,12 @@ EDITED: Final = "EditedByHand"
 """The condition of a Pilot whose configuration is not its cluster's."""
 COUNTS_EVERY: Final = 30.0
 """Seconds between two writes that tell of nothing but another number of documents."""
+STARTING: Final = "Starting"
+"""The reason of ``Ready`` while a database that runs has not answered yet."""
+_STEPS: Final = (10, 20, 30, 60, 120, 180, 300, 600, 1200, 1800, 3600)
+"""Seconds of a start that are reported: a status is not written for each of them."""
+_SLOW: Final = 120.0
+"""Seconds after which it is also said what is in the way of an answer."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -50,6 +59,10 @@ class Known(msgspec.Struct, frozen=True):
     """This run of the database has been ready before."""
     cluster: Tree | None = None
     """What the leading pilot knows of the whole; None if this is not the one."""
+    folder: str = ""
+    """Where its data is."""
+    volume: DiskUsage | None = None
+    """Of the filesystem that this is on, as it was last seen."""
 
 
 def told(pilot: Object, known: Known, now: float) -> Tree:
@@ -67,12 +80,63 @@ def told(pilot: Object, known: Known, now: float) -> Tree:
         status["lastStartedTime"] = format_time(known.started)
     if known.exit is not None:
         status["lastExit"] = known.exit.tree()
+    elif _is_outdated(pilot, known):
+        del status["lastExit"]
     if seen is not None and seen.version:
         status["version"] = seen.version
+    usage = _reported(pilot, known)
+    if usage is not None:
+        status["volume"] = {"path": known.folder, **usage.tree()}
     if known.application in ("elasticsearch", "cassandra"):
         status[known.application] = _application(pilot, known)
-    status["conditions"] = _conditions(pilot, known, now)
+    status["conditions"] = _conditions(pilot, known, usage, now)
     return status
+
+
+def why_not_ready(pilot: Object, known: Known, now: float) -> tuple[str, str]:
+    """The reason and the message of ``Ready`` while it is ``False``."""
+    life, seen = known.life, known.observation
+    runs = life.is_running and not life.stopping
+    if known.trouble:
+        lost = known.has_served and runs
+        return OUT_OF_TOUCH if lost else HOOK_FAILED if known.has_failed else "NotReady", known.trouble
+    if runs and known.has_served:
+        return OUT_OF_TOUCH, (seen.message if seen is not None else "") or "It does not answer."
+    if runs and (seen is None or not seen.answers):
+        return STARTING, _starting(pilot, known, now)
+    return "NotReady", (seen.message if seen is not None else "") or _not_ready(known)
+
+
+def _starting(pilot: Object, known: Known, now: float) -> str:
+    took = max(0.0, now - known.started) if known.started is not None else 0.0
+    step = max((each for each in _STEPS if each <= took), default=0)
+    said = f"{known.application.capitalize()} is starting"
+    if step:
+        said += f", {step} s" if step < _SLOW else f", {human_age(step)}"
+    if took >= _SLOW and known.observation is not None and known.observation.message:
+        said += f": {known.observation.message}"
+    if not _is_outdated(pilot, known) and (crash := crash_of(pilot)):
+        said += f"; before that, {crash}"
+    return said
+
+
+def _is_outdated(pilot: Object, known: Known) -> bool:
+    """Whether the last exit in the status is not the last one: how the run after it ended is not known to this process."""
+    exited = (pilot.status.get("lastExit") or {}).get("time")
+    started = pilot.status.get("lastStartedTime")
+    if known.exit is not None or not exited or not started:
+        return False
+    is_ours = known.started is not None and started == format_time(known.started)
+    return not is_ours and parse_time(started) > parse_time(exited)
+
+
+def _reported(pilot: Object, known: Known) -> DiskUsage | None:
+    """What the status says of the volume: what it said before, unless there is news."""
+    before = pilot.status.get("volume") or {}
+    reported = DiskUsage.of(before) if before.get("path") == known.folder else None
+    if known.volume is None or not known.volume.differs(reported):
+        return reported
+    return known.volume
 
 
 def worth_writing(before: Mapping[str, Any], after: Mapping[str, Any], *, since: float) -> bool:
@@ -99,7 +163,7 @@ def _application(pilot: Object, known: Known) -> Tree:
     return part
 
 
-def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
+def _conditions(pilot: Object, known: Known, usage: DiskUsage | None, now: float) -> list[Tree]:
     life, seen, moment = known.life, known.observation, format_time(now)
     conditions: list[Tree] = list(pilot.status.get("conditions") or ())
     generation = known.wish.generation
@@ -124,18 +188,19 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
         say("Started", False, life.standing, known.trouble or "The database is about to be started.")
     if known.exit is not None and not life.is_running:
         reason = "Stopped" if known.exit.clean else "Crashed"
-        say("Stopped", True, reason, f"The database is down: {known.exit.sentence}.")
+        say("Stopped", True, reason, f"The database is down: {known.exit.sentence}")
     elif life.is_running:
         say("Stopped", False, "Running", "")
     ready = life.is_running and not life.stopping and seen is not None and seen.ready
-    why = known.trouble or (seen.message if seen is not None else "") or _not_ready(life)
     name = known.application.capitalize()
     if ready:
         say("Ready", True, f"{name}Started", f"{name} process has started", lastHeartbeatTime=moment)
     else:
-        lost = known.has_served and life.is_running and not life.stopping
-        reason = OUT_OF_TOUCH if lost else HOOK_FAILED if known.has_failed else "NotReady"
-        say("Ready", False, reason, why, lastHeartbeatTime=moment)
+        say("Ready", False, *why_not_ready(pilot, known, now), lastHeartbeatTime=moment)
+    if bad := _degraded(known, usage):
+        say("Degraded", True, *bad)
+    elif usage is not None:
+        say("Degraded", False, "AsExpected", "")
     conditions = without_condition(conditions, EDITED)
     if life.is_running and not known.wish.vouched and known.wish.hash != life.hash:
         say(
@@ -158,7 +223,8 @@ def _conditions(pilot: Object, known: Known, now: float) -> list[Tree]:
     elif seen.left:
         say("Decommissioned", False, "NodeDecommissioning", seen.left)
     else:
-        say("Decommissioned", True, "NodeDecommissioned", "Nothing of the cluster's data is here.")
+        what = seen.surplus or "Nothing of the cluster's data is here."
+        say("Decommissioned", True, "NodeDecommissioned", what)
     return conditions
 
 
@@ -168,10 +234,27 @@ def _was_empty(conditions: list[Tree], generation: int) -> bool:
     return said.get("status") == "True" and said.get("observedGeneration") == generation
 
 
-def _not_ready(life: Life) -> str:
+def _not_ready(known: Known) -> str:
+    life = known.life
     if life.stopping:
         return f"It is being stopped: {life.stopping}."
-    return "It has not answered yet." if life.is_running else "The database does not run."
+    if known.exit is not None and not known.exit.clean:
+        return f"The database does not run: {known.exit.sentence}"
+    return "The database does not run."
+
+
+def _degraded(known: Known, usage: DiskUsage | None) -> tuple[str, str] | None:
+    """What is wrong with an instance that serves, and what would help."""
+    seen = known.observation
+    if known.life.is_running and seen is not None and seen.writes_refused:
+        return "WritesRefused", seen.writes_refused
+    if usage is None or not usage.watermark:
+        return None
+    reason = "VolumeFull" if usage.watermark == "FloodStage" else "VolumeNearlyFull"
+    return (
+        reason,
+        f"The volume of its data, at {known.folder}, is {usage} full: make it larger, or delete data.",
+    )
 
 
 def _leaves(status: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@
             return f"{before.name} went while there still was {left[0]!r}"
         return None
 
-A promise is judged after every write to a kind that it names, by what *is* in the store, whoever wrote it: so it does not
+A promise is judged after every write to a kind that it names, and of all objects of these kinds when everything has been started anew, by what *is* in the store, whoever wrote it: so it does not
 matter who believes what. It says in a sentence what must not be, or nothing.
 """
 
@@ -37,6 +37,10 @@ class Facts(Protocol):
 
     def once_ready(self, uid: str) -> Sequence[str]:
         """The names of all that this object controlled and that were ever ready."""
+        ...
+
+    def unready_for(self, uid: str) -> float:
+        """Seconds for which no pod beneath this object has been ready; infinite if none has been since the last start of everything."""
         ...
 
 

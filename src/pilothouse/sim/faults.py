@@ -51,6 +51,7 @@ class Fault(Enum):
     PARTITION = "can't reach the server"
     RESTART = "goes down and comes up again"
     FORGET = "forgets its history"
+    BLACKOUT = "and all managers and nodes lose their power, and come up again"
     CLOCK = "has its clock set"
     UNPLUG = "is unplugged"
 
@@ -143,6 +144,7 @@ _LASTING = {
     Fault.PARTITION: (1.0, 60.0),
     Fault.RESTART: (0.0, 20.0),
     Fault.UNPLUG: (5.0, 120.0),
+    Fault.BLACKOUT: (0.0, 60.0),
     Fault.HELD: (2.0, 40.0),
     Fault.CLOCK: (-60.0, 60.0),
 }
@@ -258,6 +260,7 @@ def _troubles(rng: Random, every: float, managers: Sequence[str], nodes: Sequenc
         (Fault.CLOCK, managers),
         (Fault.RESTART, ("server",)),
         (Fault.FORGET, ("server",)),
+        (Fault.BLACKOUT, ("server",)),
     ]
     if nodes:
         strikes.append((Fault.UNPLUG, nodes))

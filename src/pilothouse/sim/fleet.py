@@ -105,7 +105,7 @@ class Fleet:
         self.server = Server(self.clock, seed=seed, heard=self._heard)
         self.api = self.server.api("user")
         """What users write with: people have good connections."""
-        self.witness = Witness(self.server.store, scenario.promises, reign=self._reign)
+        self.witness = Witness(self.server.store, scenario.promises, reign=self._reign, now=loop.time)
         self.told: list[str] = []
         """What befell it, and what users did."""
         extra: dict[str, Through] = {} if scenario.through is None else {"through": scenario.through()}
@@ -130,6 +130,8 @@ class Fleet:
         ]
         self._plugged: dict[str, asyncio.Task[None]] = {}
         self._striking: list[asyncio.Task[None]] = []
+        self._is_dark = False
+        """Nothing has power."""
 
     @property
     def now(self) -> float:
@@ -206,7 +208,12 @@ class Fleet:
             case Fault.RESTART:
                 await self.server.stop()
                 await asyncio.sleep(mishap.seconds)
-                await self.server.start()
+                if not self._is_dark:
+                    await self.server.start()
+            case Fault.BLACKOUT:
+                await self._go_dark()
+                await asyncio.sleep(mishap.seconds)
+                await self._light_up()
             case Fault.FORGET:
                 await self.server.store.compact(self.server.revision)
             case Fault.UNPLUG:
@@ -236,8 +243,30 @@ class Fleet:
             case other:
                 raise ValueError(f"{other} does not strike a manager")
 
+    async def _go_dark(self) -> None:
+        self._is_dark = True
+        for manager in self.managers.values():
+            manager.crash()
+            await manager.ended()
+        for name in self.nodes:
+            await self._unplug(name)
+        await self.server.stop()
+
+    async def _light_up(self) -> None:
+        """The server comes first, and knows that no node runs."""
+        if self._is_dark:
+            self.witness.begin_anew()
+            await self.server.start(absent=self.nodes)
+            self.witness.served_from(self.server.revision)
+            self._is_dark = False
+            for name in self.nodes:
+                self._plug(name)
+            self._revive()
+
     def _revive(self) -> None:
         """Whoever died in the storm is started again, as an init system would."""
+        if self._is_dark:
+            return
         for manager in self.managers.values():
             if not manager.alive:
                 manager.start()
@@ -246,6 +275,7 @@ class Fleet:
         for task in self._striking:
             task.cancel()
         await asyncio.gather(*self._striking, return_exceptions=True)
+        await self._light_up()
         await self.server.start()
         self._fortune.calm()
         for manager in self.managers.values():
@@ -302,6 +332,8 @@ class Fleet:
         return ModelNode(self.server.api(name), name, self.clock, rng, self._scenario.habits, subnet=subnet)
 
     def _plug(self, name: str) -> None:
+        if self._is_dark:
+            return
         present = self._plugged.get(name)
         if present is None or present.done():
             self._plugged[name] = self._loop.create_task(self.nodes[name].run(), name=name)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache, partial
 
@@ -23,6 +23,7 @@ import msgspec
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
+from pilothouse.apiserver.absent_node import withdraw_reports
 from pilothouse.apiserver.authentication import Authenticator
 from pilothouse.apiserver.authorization import MASTERS
 from pilothouse.apiserver.core import Core
@@ -94,8 +95,8 @@ class Server:
         finally:
             await self.stop()
 
-    async def start(self) -> None:
-        """Come up, over what the store has."""
+    async def start(self, *, absent: Iterable[str] = ()) -> None:
+        """Come up, over what the store has. Nodes that are ``absent`` are not counted on from the first answer on."""
         if self._up is not None:
             return
         self._starts += 1
@@ -113,6 +114,8 @@ class Server:
         )
         self._up = AsyncExitStack()
         await self._up.enter_async_context(core.running())
+        for name in absent:
+            await withdraw_reports(core, name, self._clock)
         self.core = core
 
     async def stop(self) -> None:

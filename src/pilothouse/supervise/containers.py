@@ -231,7 +231,7 @@ def _ended(folder: Path, state: State) -> Exit:
     """Its shim is gone: what it wrote, or else that nothing is known, written down in its stead."""
     if (ended := records.read_exit(folder)) is not None:
         return ended
-    if state.boot == boot_id():
+    if state.boot == boot_id() and not records.is_copied(folder):
         _signal(state.program, signal.SIGKILL)
         kill_session(state.pid, state.ticks)
     ended = Exit(KILLED + signal.SIGKILL, signal.SIGKILL, False, state.started, time.time(), lost=True)

@@ -8,7 +8,7 @@
     enter.sock     see `entering`
     shim.log       what went wrong with the shim itself
 
-A folder holds one run. The lock makes sure of it while the shim lives, state.json and exit.json afterwards.
+A folder holds one run. A copy of it holds none: what is written there is about another's processes. The lock makes sure of it while the shim lives, state.json and exit.json afterwards.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class State(msgspec.Struct, frozen=True):
     shim_pid: int
     shim_ticks: int
     started: float
+    folder: str = ""
+    """Device and inode of the folder in which it was started; empty if it was by an earlier version."""
 
     @property
     def program(self) -> Identity:
@@ -70,6 +72,15 @@ def read_state(folder: Path) -> State | None:
     except msgspec.DecodeError:
         # It is not forced to disk, so the machine went down soon after it was written: nothing of it runs.
         return State(boot="unknown", pid=0, ticks=0, shim_pid=0, shim_ticks=0, started=path.stat().st_mtime)
+
+
+def is_copied(folder: Path) -> bool:
+    """Whether a folder is a copy of the one in which its container was started: what runs is that one's."""
+    state = read_state(folder)
+    if state is None or not state.folder:
+        return False
+    found = folder.stat()
+    return state.folder != f"{found.st_dev}:{found.st_ino}"
 
 
 def read_launch(folder: Path) -> Launch:

@@ -109,16 +109,3 @@ async def test_status_written_in_either_version_is_one_status(http: Http, ns: st
         "nodePools": {"test": {"replicas": 3, "readyReplicas": 3}},
     }
     assert stored["spec"]["config"] == SPEC["config"]
-
-
-async def test_obsolete_fields_are_dropped_with_a_warning(http: Http, ns: str) -> None:
-    pool = {**MASTERS, "persistence": {"enabled": True, "size": "10Gi"}}
-    body = {
-        "apiVersion": "navigator.jetstack.io/v1alpha1",
-        "kind": "ElasticsearchCluster",
-        "metadata": {"name": "old"},
-        "spec": elasticsearch(nodePools=[pool]),
-    }
-    answer = await http.post(path(ns, "v1alpha1"), body)
-    assert answer.expect(201)["spec"]["nodePools"][0]["persistence"] == {"size": "10Gi"}
-    assert answer.warnings == ['unknown field "spec.nodePools[0].persistence.enabled"']

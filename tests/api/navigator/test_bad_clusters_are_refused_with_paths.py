@@ -247,10 +247,9 @@ def test_names_together_have_to_fit_into_a_label(version: str) -> None:
     assert "cass-" + "a" * 60 + "-test" in str(found.problems[0])
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_obsolete_switch_of_persistence_is_pruned_and_reported(version: str) -> None:
+def test_the_obsolete_switch_of_persistence_is_unknown_in_v1beta1() -> None:
     spec = elasticsearch(nodePools=[{**MASTERS, "persistence": {"enabled": True, **PERSISTENCE}}])
-    found = create(ELASTICSEARCH[version], spec)
+    found = create(ELASTICSEARCH[V1BETA1], spec)
     assert found.problems == []
     assert found.unknown == ["spec.nodePools[0].persistence.enabled"]
 

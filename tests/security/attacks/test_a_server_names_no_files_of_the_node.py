@@ -25,6 +25,7 @@ from pilothouse.node.volumes.directories import Directories
 from pilothouse.node.volumes.errands import Make
 from pilothouse.node.volumes.keeping import KeepingError
 from pilothouse.node.volumes.running_errands import Runner
+from pilothouse.node.volumes.volume_owners import VolumeOwners
 from pilothouse.sim.loop import SeededLoop
 
 UP = "../../../../../../../../../.."
@@ -145,7 +146,7 @@ def test_a_folder_of_a_container_is_below_its_pods(tmp_path: Path) -> None:
 async def test_a_volume_is_made_in_its_tier(tmp_path: Path, stage: Stage) -> None:
     keepers, tiers = {DIRECTORY: Directories()}, {"default": tmp_path / "tier" / "one"}
     api = Api(stage.server.transport("test"), Random(1), manager="test")
-    claims = Claims(api, "n1", keepers, tiers, root=False)
+    claims = Claims(api, "n1", keepers, tiers, VolumeOwners("n1", tmp_path), root=False)
     runner = Runner(api, "n1", keepers, tiers, claims, lambda *_: None, ManualClock(1.0))
     claim = Object(PersistentVolumeClaim, {"metadata": {"name": "c", "uid": "x/../../../made"}, "spec": {}})
     with pytest.raises(KeepingError, match="uid"):

@@ -1,7 +1,7 @@
 """Conversion between ``v1alpha1`` and ``v1beta1``, without loss in either direction.
 
-``v1beta1`` can say all that ``v1alpha1`` can. What ``v1alpha1`` can't say travels with its objects in one annotation,
-from which it returns when the object is written back:
+``v1beta1`` can say all that ``v1alpha1`` can, but for one field that old manifests have (``obsolete_fields``). What
+``v1alpha1`` can't say travels with its objects in one annotation, from which it returns when the object is written back:
 
     metadata:
       annotations:
@@ -26,6 +26,7 @@ import msgspec
 
 from pilothouse.api.navigator import v1alpha1, v1beta1
 from pilothouse.api.navigator.clusters import GROUP
+from pilothouse.api.navigator.obsolete_fields import from_annotation, to_annotation
 from pilothouse.api.navigator.projection import join, split
 from pilothouse.meta.kind import Object
 from pilothouse.meta.schema import Schema
@@ -89,6 +90,7 @@ def keep_stash(new: Object, old: Object) -> None:
 
 def _to_v1alpha1(obj: Object) -> Object:
     schema = _SEEN[obj["kind"]]
+    obj = from_annotation(obj)
     result = {**obj, "apiVersion": f"{GROUP}/{v1alpha1.VERSION}"}
     stash: Object = {}
     for part in _PARTS:
@@ -118,7 +120,7 @@ def _to_v1beta1(obj: Object) -> Object:
             whole = join(result.get(part, {}), rest, schema.properties[part])
             if whole or part in result:
                 result[part] = whole
-    return result
+    return to_annotation(result)
 
 
 def _take_stash(metadata: Object) -> tuple[Object, Object]:

@@ -9,6 +9,7 @@ from pilothouse.api.navigator import v1alpha1, v1beta1
 from pilothouse.api.navigator.cassandra import fill_in_racks
 from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.conversion import convert, enter_stash, keep_stash
+from pilothouse.api.navigator.obsolete_fields import keep_annotation, warnings
 from pilothouse.api.navigator.pilots import fill_in_decommission, follow_change
 from pilothouse.api.navigator.validation.cassandra import check_cassandra
 from pilothouse.api.navigator.validation.clusters import UpdateRules, check_pilot_image, protected
@@ -35,15 +36,24 @@ _CASSANDRA: Final = UpdateRules(frozen=frozenset({"rack", "datacenter"}), volume
 
 def _validate_elasticsearch_v1beta1(new: Object, old: Object | None) -> Iterable[FieldError]:
     yield from check_no_stash(new)
-    yield from check_elasticsearch(new, old, _ELASTICSEARCH)
+    yield from check_elasticsearch(new, old, _ELASTICSEARCH, _running(old))
 
 
 def _validate_elasticsearch_v1alpha1(new: Object, old: Object | None) -> Iterable[FieldError]:
     problems = [
         *check_pilot_image(new["spec"], old),
-        *check_elasticsearch(new, old, _STRICT_BUT_TOLD),
+        *check_elasticsearch(new, old, _STRICT_BUT_TOLD, _running(old)),
     ]
     return [*problems, *check_stash(new, old, ELASTICSEARCH_V1BETA1, problems)]
+
+
+def _running(stored: Object | None) -> str:
+    """The lowest version that any node of a cluster reports; empty if none does."""
+    if stored is None:
+        return ""
+    source = str(stored["apiVersion"]).rpartition("/")[2]
+    whole = convert(stored, source, v1beta1.VERSION)
+    return str((whole.get("status") or {}).get("version") or "")
 
 
 def _validate_cassandra_v1beta1(new: Object, old: Object | None) -> Iterable[FieldError]:
@@ -81,6 +91,11 @@ def _condition(name: str, kind: str, description: str, *, priority: int = 0) -> 
 
 
 _VERSION: Final = Column(name="Version", path=".spec.version", description="The version that is asked for.")
+_WANTED: Final = Column(name="Wanted", path=".spec.version", description="The version that is asked for.")
+_RUNNING: Final = Column(name="Version", path=".status.version", description="The lowest version that runs.")
+_ACCEPTED: Final = _condition(
+    "Accepted", "VersionAccepted", "Whether the version that is asked for can be rolled out."
+)
 _PAUSED: Final = Column(
     name="Paused",
     type="boolean",
@@ -108,6 +123,14 @@ _WIDE: Final = (
     ),
 )
 
+_FULLEST: Final = Column(
+    name="Disk(%)",
+    type="integer",
+    path=".status.fullestVolume.usedPercent",
+    description="How full the volume with the least room is.",
+    priority=1,
+)
+
 ELASTICSEARCH_V1BETA1: Final = Kind(
     group=GROUP,
     version=v1beta1.VERSION,
@@ -117,8 +140,9 @@ ELASTICSEARCH_V1BETA1: Final = Kind(
     categories=CATEGORIES,
     schema=schema_of(v1beta1.ElasticsearchCluster, v1beta1.PACKAGE),
     status=True,
-    columns=(_VERSION, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, *_WIDE),
+    columns=(_RUNNING, _WANTED, _ACCEPTED, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, _FULLEST, *_WIDE[1:]),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
+    prepare_update=keep_annotation,
     validate=_validate_elasticsearch_v1beta1,
     protected=protected,
     validate_name=names.label,
@@ -132,11 +156,12 @@ ELASTICSEARCH_V1ALPHA1: Final = Kind(
     categories=CATEGORIES,
     schema=schema_of(v1alpha1.ElasticsearchCluster, v1alpha1.PACKAGE),
     status=True,
-    columns=(_VERSION, _HEALTH, *_PROGRESS, AGE, _PAUSED),
+    columns=(_WANTED, _ACCEPTED, _HEALTH, *_PROGRESS, AGE, _PAUSED),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     prepare_create=enter_stash,
     prepare_update=keep_stash,
     validate=_validate_elasticsearch_v1alpha1,
+    warnings=warnings,
     protected=protected,
     validate_name=names.label,
 )
@@ -153,6 +178,7 @@ CASSANDRA_V1BETA1: Final = Kind(
     columns=(_VERSION, *_REPLICAS, *_PROGRESS, AGE, *_WIDE),
     selectable={"spec.version": ".spec.version"},
     default=fill_in_racks,
+    prepare_update=keep_annotation,
     validate=_validate_cassandra_v1beta1,
     protected=protected,
     validate_name=names.label,
@@ -173,6 +199,7 @@ CASSANDRA_V1ALPHA1: Final = Kind(
     prepare_create=enter_stash,
     prepare_update=keep_stash,
     validate=_validate_cassandra_v1alpha1,
+    warnings=warnings,
     protected=protected,
     validate_name=names.label,
     unattended=_NO_CASSANDRA,
@@ -217,6 +244,13 @@ PILOT_V1BETA1: Final = Kind(
         AGE,
         _POOL,
         _DOCUMENTS,
+        Column(
+            name="Disk(%)",
+            type="integer",
+            path=".status.volume.usedPercent",
+            description="How full the volume of its data is.",
+            priority=1,
+        ),
         Column(
             name="Reason",
             path='.status.conditions[?(@.type=="Ready")].reason',

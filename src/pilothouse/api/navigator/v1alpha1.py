@@ -13,16 +13,30 @@ from pilothouse.api.navigator.clusters import (
     ConditionStatus,
     Health,
     ImageSpec,
-    PersistenceConfig,
     Role,
     SecurityContext,
 )
 from pilothouse.api.navigator.scheduling import ResourceRequirements
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.structs import Fields, Int32, Int64, Time, doc, field
+from pilothouse.meta.structs import Fields, Int32, Int64, Quantity, Time, doc, field
 
 VERSION = "v1alpha1"
 PACKAGE = "io.jetstack.navigator.v1alpha1"
+
+
+class PersistenceConfig(Fields):
+    """The volume that each node of a pool keeps its data on."""
+
+    enabled: Annotated[
+        bool | None,
+        doc("Deprecated. False means no volumes, as without persistence; true means nothing."),
+    ] = None
+    size: Annotated[
+        Quantity | None, doc("How much space each node gets, such as 10Gi. Needed unless enabled is false.")
+    ] = None
+    storage_class: Annotated[
+        str | None, doc("The storage class of the volumes; absent means the cluster's default class.")
+    ] = None
 
 
 class ElasticsearchNodePool(Fields):

@@ -183,6 +183,16 @@ class ShardCounts(Fields):
     ] = ""
 
 
+class FullestVolume(Fields):
+    """The volume of a cluster's data that has the least room."""
+
+    name: Annotated[str, doc("The claim; empty if the node has none, and its data goes with its pod.")] = ""
+    node: Annotated[str, doc("The node whose data is on it: its pod and its Pilot have this name.")]
+    used_bytes: Annotated[Int64, doc("How much of it is used, by whomever.")]
+    capacity_bytes: Annotated[Int64, doc("Its size: what is used and what is free.")]
+    used_percent: Annotated[Int32, doc("How full it is.")]
+
+
 class ElasticsearchClusterStatus(Fields):
     """What is known about the cluster."""
 
@@ -204,6 +214,9 @@ class ElasticsearchClusterStatus(Fields):
         str | None,
         doc("The id that Elasticsearch gave itself; once it is known, nothing is bootstrapped again."),
     ] = field(name="clusterUUID", default=None)
+    fullest_volume: Annotated[
+        FullestVolume | None, doc("The volume with the least room; absent means unknown.")
+    ] = None
 
 
 class ElasticsearchCluster(ApiObject, kw_only=True):
@@ -349,7 +362,8 @@ class PilotCondition(Fields):
     """One thing that is known about an instance."""
 
     type: Annotated[
-        str, doc("What it is about: Ready, Started, Stopped, Decommissioned, PodPresent.", min_length=1)
+        str,
+        doc("What it is about: Ready, Started, Stopped, Degraded, Decommissioned, PodPresent.", min_length=1),
     ]
     status: Annotated[ConditionStatus, doc("Whether it holds.")]
     observed_generation: Annotated[Int64 | None, doc("The generation of the spec that it speaks of.")] = None
@@ -374,7 +388,17 @@ class ProcessExit(Fields):
     exit_code: Annotated[Int32 | None, doc("Its exit code; absent if a signal ended it.")] = None
     signal: Annotated[str | None, doc("The signal that ended it, such as SIGKILL.")] = None
     out_of_memory: Annotated[bool, doc("Set if the kernel ended it for want of memory.")] = False
+    message: Annotated[str, doc("The error lines among the last that it wrote.")] = ""
     log: Annotated[tuple[str, ...], doc("The last lines it wrote.", max_length=100)] = ()
+
+
+class VolumeUsage(Fields):
+    """How full the filesystem is that the data of an instance is on. Written when it changes by a hundredth, or passes 85, 90 or 95 %."""
+
+    path: Annotated[str, doc("The folder of the data.")] = ""
+    used_bytes: Annotated[Int64, doc("How much of it is used, by whomever.")]
+    capacity_bytes: Annotated[Int64, doc("Its size: what is used and what is free.")]
+    used_percent: Annotated[Int32, doc("How full it is.")]
 
 
 class PilotPluginStatus(Fields):
@@ -383,6 +407,13 @@ class PilotPluginStatus(Fields):
     name: Annotated[str, doc("Its name.", min_length=1)]
     status: Annotated[str, doc("Unknown, Installed or Failed.")] = ""
     message: Annotated[str, doc("Why it failed.")] = ""
+
+
+class ReadOnlyIndices(Fields):
+    """Indices with the block read_only_allow_delete."""
+
+    count: Annotated[Int32, doc("How many there are.")]
+    names: Annotated[tuple[str, ...], doc("The first ten of them; _all is the whole cluster.")] = ()
 
 
 class ElasticsearchClusterFacts(Fields):
@@ -408,6 +439,10 @@ class ElasticsearchClusterFacts(Fields):
         tuple[str, ...],
         doc("The masters that gave their vote away to be restarted, and have not got it back yet, by name."),
     ] = ()
+    read_only_indices: Annotated[
+        ReadOnlyIndices | None,
+        doc("The indices that take no writes since a disk was nearly full; absent means none."),
+    ] = None
     observed_time: Annotated[Time | None, doc("When this was seen.")] = None
 
 
@@ -452,6 +487,7 @@ class PilotStatus(Fields):
     configuration: Annotated[RunningConfiguration | None, doc("What the database does run with.")] = None
     last_exit: Annotated[ProcessExit | None, doc("How the database last ended.")] = None
     version: Annotated[str | None, doc("The version of the database that runs.")] = None
+    volume: Annotated[VolumeUsage | None, doc("The volume of its data; absent means unknown.")] = None
     conditions: Annotated[
         tuple[PilotCondition, ...], doc("What holds and what does not.", map_keys=("type",))
     ] = ()

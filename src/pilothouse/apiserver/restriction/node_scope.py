@@ -1,9 +1,10 @@
 """What a node may ask for: itself, the pods that are bound to it, and what those refer to.
 
-The rules are those of Kubernetes' node authorizer, with four differences: what is not in scope is denied, so that no role
+The rules are those of Kubernetes' node authorizer, with five differences: what is not in scope is denied, so that no role
 can add to it; a node makes no pods, as nothing here runs pods that the server does not know of first; it reads what
-kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards services and routes to other nodes itself; and
-it makes the volumes of claims whose pods are sent to it, which elsewhere is a driver's work.
+kube-proxy reads in Kubernetes (``system:node-proxier``), as our node agent forwards services and routes to other nodes itself;
+it makes the volumes of claims whose pods are sent to it, which elsewhere is a driver's work; and it reads the namespace
+``kube-system``, by whose uid volumes know which control plane they belong to.
 
 | | reads | writes |
 |---|---|---|
@@ -14,6 +15,7 @@ it makes the volumes of claims whose pods are sent to it, which elsewhere is a d
 | claims | all | the status of its pods', and of those whose volumes are wanted on it |
 | volumes | all | create, and update, patch and delete of those that it keeps |
 | classes of storage and of volume attributes | all | |
+| the namespace ``kube-system`` | get | |
 | nodes, services, endpoints and their slices | all | |
 | its lease in ``kube-node-lease`` | get | create, update, patch, delete |
 | its certificate requests | get; list and watch by name | create |
@@ -36,6 +38,7 @@ from pilothouse.apiserver.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.restriction.scope import CHANGES, READS, aside, denied, selects_field
 
 LEASE_NAMESPACE = "kube-node-lease"
+IDENTITY_NAMESPACE = "kube-system"
 REQUESTS = "certificates.k8s.io/certificatesigningrequests"
 _YES = Decision(True, "node: within its scope")
 _NAMELESS = denied(
@@ -169,6 +172,10 @@ class NodeScope:
         item = self._cache.get(REQUESTS, f"{ROOT}{REQUESTS}/{name}") if name else None
         return "" if item is None else _request.decode(item.value).spec.username
 
+    def _identity(self, node: str, asked: Attributes) -> Decision:
+        """The namespace whose uid is the control plane's."""
+        return _YES if asked.verb == "get" and asked.name == IDENTITY_NAMESPACE else _NO_VERB
+
     def _readable(self, node: str, asked: Attributes) -> Decision:
         return _YES if asked.verb in READS else _NO_VERB
 
@@ -182,6 +189,7 @@ class NodeScope:
 _RULES: dict[tuple[str, str, str], _Rule] = {
     ("", "nodes", ""): NodeScope._node,
     ("", "nodes", "status"): NodeScope._node_status,
+    ("", "namespaces", ""): NodeScope._identity,
     ("", "pods", ""): NodeScope._pod,
     ("", "pods", "status"): NodeScope._pod_status,
     ("", "pods", "eviction"): NodeScope._eviction,

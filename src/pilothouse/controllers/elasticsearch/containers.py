@@ -27,6 +27,10 @@ from pilothouse.base.times import parse_time
 
 DATABASE: Final = "elasticsearch"
 """The container of a node's database."""
+IMAGE_REASONS: Final = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"}
+)
+"""Why a container waits that has no image."""
 _NOT_MADE: Final = frozenset(
     {
         "ErrImageNeverPull",

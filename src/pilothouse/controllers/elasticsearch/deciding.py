@@ -15,6 +15,7 @@ from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.nouns import (
     ElasticsearchCluster,
     Lease,
+    Node,
     PersistentVolumeClaim,
     Pilot,
     Pod,
@@ -31,12 +32,15 @@ from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch import draining, growing, reconfiguring, rolling
 from pilothouse.controllers.elasticsearch.keeping import Taken, keep
 from pilothouse.controllers.elasticsearch.mending import BROKEN_FOR
+from pilothouse.controllers.elasticsearch.node_images import IMAGE_MISSING, missing_images
 from pilothouse.controllers.elasticsearch.refusing import REFUSED, refuse
 from pilothouse.controllers.elasticsearch.scene import Scene, Step, look
 from pilothouse.controllers.elasticsearch.securing import authority_name, certificates_name, users_name
 from pilothouse.controllers.elasticsearch.status import status_of, summary
 from pilothouse.controllers.elasticsearch.supports import supports
 from pilothouse.controllers.elasticsearch.templating import VERSIONS
+from pilothouse.controllers.elasticsearch.version_status import ACCEPTED
+from pilothouse.controllers.elasticsearch.volumes import shortage
 from pilothouse.runtime.declaring import Names, controller
 from pilothouse.runtime.intents import After, Intent, SetStatus, Tell, Wait
 from pilothouse.runtime.world import World
@@ -44,6 +48,7 @@ from pilothouse.runtime.world import World
 _WARNINGS = {
     VERSIONS: "ErrUpdateVersion",
     REFUSED: "ErrUpdateVersion",
+    IMAGE_MISSING: "ErrUpdateVersion",
     draining.DRAINING: "ErrScale",
     draining.REFUSED: "ErrScale",
 }
@@ -66,6 +71,13 @@ def those_with_volumes(changed: Object, world: World) -> Names:
             yield cluster.namespace, cluster.name
 
 
+def those_without_images(node: Object, world: World) -> Names:
+    """The clusters that wait for an image, which may have come to this node."""
+    for cluster in world.all(ElasticsearchCluster):
+        if (cluster.condition(ACCEPTED) or {}).get("reason") == IMAGE_MISSING:
+            yield cluster.namespace, cluster.name
+
+
 def its_secrets(secret: Object, world: World) -> Names:
     """The clusters that use a Secret, whoever has made it."""
     for cluster in world.all(ElasticsearchCluster, secret.namespace):
@@ -85,6 +97,7 @@ def its_secrets(secret: Object, world: World) -> Names:
         PersistentVolumeClaim: its_cluster,
         Secret: its_secrets,
         StorageClass: those_with_volumes,
+        Node: those_without_images,
     },
     reads=Lease,
 )
@@ -136,7 +149,7 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
 def _next(scene: Scene, making: Step | None) -> tuple[Step, ...]:
     """All that is done, and what is refused beside it; what is told first comes first."""
     rolls, drains = rolling.roll(scene) or reconfiguring.reconfigure(scene), draining.drain(scene)
-    refusals = [refuse(scene)]
+    refusals = [refuse(scene) or missing_images(scene)]
     if drains is not None and drains.refused:
         refusals.append(drains)
         drains = None
@@ -161,6 +174,8 @@ def _say(scene: Scene, steps: Sequence[Step], *, problem: str = "") -> Iterator[
         told = step.gist or step.message
         if (event := _WARNINGS.get(step.reason)) and not doing.startswith(told):
             yield Tell(cluster, because=told, event=event, warning=True)
+    if (short := shortage(scene)) is not None and short.gist not in amiss:
+        yield Tell(cluster, because=short.message, event=short.reason, warning=True)
     for each in refused:
         if (event := _WARNINGS.get(each.reason)) and each.message not in amiss:
             yield Tell(cluster, because=each.message, event=event, warning=True)

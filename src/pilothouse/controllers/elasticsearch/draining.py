@@ -162,13 +162,16 @@ def _shrink(scene: Scene, pool: Pool, going: list[Node]) -> Step:
     stateful_set = scene.sets[pool.name]
     replicas = going[0].ordinal
     names = ", ".join(node.name for node in going)
-    because = f"pool {pool.name} is scaled from {stateful_set.spec.get('replicas', 1)} to {replicas}: {names} {'hold' if len(going) > 1 else 'holds'} nothing any more"
+    holds = "hold" if len(going) > 1 else "holds"
+    left = "but copies of what is whole on others" if any(node.documents for node in going) else "any more"
+    before = stateful_set.spec.get("replicas", 1)
+    because = f"pool {pool.name} is scaled from {before} to {replicas}: {names} {holds} nothing {left}"
     kept = [
         Patch(
             node.pilot,
             {"metadata": {"annotations": {DECOMMISSIONED_FOR: _LEAVING}}},
             exact=True,
-            because=f"{node.name} is empty and leaves",
+            because=f"{node.name} may go and leaves",
         )
         for node in going
         if node.pilot is not None and node.is_decommissioned and DECOMMISSIONED_FOR in node.pilot.annotations

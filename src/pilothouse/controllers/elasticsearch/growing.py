@@ -87,7 +87,7 @@ def starting(scene: Scene) -> Step | None:
 def grow_claims(scene: Scene) -> Iterator[Intent]:
     """Claims that are smaller than their pool asks for, and may grow."""
     for claim, asked in _too_small(scene):
-        if not _why_fixed(scene, claim):
+        if not why_fixed(scene, claim):
             present = claim.at("spec", "resources", "requests", "storage")
             because = f"claim {claim.name} grows from {present} to {asked}"
             fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
@@ -108,7 +108,7 @@ def kept_claims(scene: Scene) -> Iterator[Intent]:
 
 def cannot_grow(scene: Scene) -> str:
     """Which claims should grow and may not, and what would help; empty if none."""
-    fixed = [(claim, asked, why) for claim, asked in _too_small(scene) if (why := _why_fixed(scene, claim))]
+    fixed = [(claim, asked, why) for claim, asked in _too_small(scene) if (why := why_fixed(scene, claim))]
     if not fixed:
         return ""
     _, asked, why = fixed[0]
@@ -130,7 +130,7 @@ def _too_small(scene: Scene) -> Iterator[tuple[Object, str]]:
             yield claim, asked
 
 
-def _why_fixed(scene: Scene, claim: Object) -> str:
+def why_fixed(scene: Scene, claim: Object) -> str:
     """Why nobody would grow it; empty if somebody would."""
     name = class_of(claim)
     if not name:

@@ -42,6 +42,8 @@ class Facts(msgspec.Struct, frozen=True):
     members: Mapping[str, str] = {}
     without_vote: tuple[str, ...] = ()
     shards: Mapping[str, Any] | None = None
+    read_only: Mapping[str, Any] | None = None
+    """Indices that take no writes since a disk was nearly full."""
 
 
 def facts_of(pilots: Iterable[Object], lease: Object | None) -> Facts:
@@ -78,6 +80,7 @@ def _read(said: Mapping[str, Any]) -> Facts:
         members=said.get("members") or {},
         without_vote=tuple(said.get("withoutVote") or ()),
         shards=said.get("shards"),
+        read_only=said.get("readOnlyIndices"),
     )
 
 

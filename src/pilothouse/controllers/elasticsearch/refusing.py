@@ -12,22 +12,24 @@ The versions are refused of one pool at a time, so that those which can go on do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
 from pilothouse.api.navigator.labels import VERSION
+from pilothouse.api.navigator.upgrade_paths import refusal, unknown
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.elasticsearch.asking import Pool
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.sets import annotation_of, wanted_template
 from pilothouse.controllers.elasticsearch.templating import templated
-from pilothouse.controllers.elasticsearch.upgrades import refusal, unknown
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Intent
 
 REFUSED: Final = "VersionRefused"
+IN_DOUBT: Final = "VersionInDoubt"
+"""It is not known yet whether a node was started with a later version than the one that is asked for."""
 
 
 def refuse(scene: Scene) -> Step | None:
@@ -36,16 +38,38 @@ def refuse(scene: Scene) -> Step | None:
     beyond = {pool.name: found for pool in scene.in_rolling_order if (found := _beyond(scene, pool))}
     if beyond:
         nodes = [node for found in beyond.values() for node in found]
-        names, reached = ", ".join(node.name for node in nodes), sorted(set(map(_furthest, nodes)))
-        because = (
-            f"{names} {'are' if len(nodes) > 1 else 'is'} at {' and '.join(map(str, reached))} and can't go back to {asked}: "
-            "Elasticsearch does not read a folder that a later version has written; the others are left as they are"
+        kept = tuple(
+            chain.from_iterable(_kept_at(scene, scene.pools[name], found) for name, found in beyond.items())
         )
-        kept = (_kept_at(scene, scene.pools[name], found) for name, found in beyond.items())
-        return Step(REFUSED, because, tuple(chain.from_iterable(kept)), refused=True)
+        started = [node for node in nodes if _started_beyond(node, asked)]
+        if not started:
+            names, later = ", ".join(node.name for node in nodes), " and ".join(_texts(map(_furthest, nodes)))
+            doubt = (
+                f"whether {names} {'were' if len(nodes) > 1 else 'was'} started with {later} is not known yet"
+            )
+            return Step(IN_DOUBT, f"{asked} waits: {doubt}", kept, refused=True)
+        return Step(REFUSED, _cannot_go_back(started, asked), kept, refused=True)
     problems = (_no_way(scene, pool) for pool in scene.in_rolling_order)
     problem = unknown(asked) or next(filter(None, problems), "")
     return Step(REFUSED, problem, refused=True) if problem else None
+
+
+def _cannot_go_back(nodes: list[Node], asked: str) -> str:
+    """Who has run which version, as far as anybody has seen it."""
+    seen: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.version and Version.parse(asked) < Version.parse(node.version):
+            seen.setdefault(f"at {node.version}", []).append(node.name)
+        else:
+            seen.setdefault(f"started for {node.made_for}", []).append(node.name)
+    told = "; ".join(
+        f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} {state}"
+        for state, names in sorted(seen.items())
+    )
+    return (
+        f"{told} and can't go back to {asked}: Elasticsearch does not read a folder that a later version has written; "
+        "the others are left as they are"
+    )
 
 
 def target(scene: Scene, pool: Pool) -> Tree | None:
@@ -69,6 +93,16 @@ def _no_way(scene: Scene, pool: Pool) -> str:
         return ""
     running = [node.version for node in scene.nodes if node.version] or [present]
     return unknown(asked) or refusal(min(running, key=Version.parse), asked)
+
+
+def _started_beyond(node: Node, asked: str) -> bool:
+    """Whether a node is seen to run, or to have been started with, a later version than this."""
+    seen = (node.version, node.made_for if node.has_run else "")
+    return any(Version.parse(asked) < Version.parse(text or "0") for text in seen)
+
+
+def _texts(versions: Iterable[Version]) -> list[str]:
+    return list(map(str, sorted(set(versions))))
 
 
 def _furthest(node: Node) -> Version:

@@ -16,6 +16,7 @@ from pilothouse.api.navigator.labels import TEMPLATE, VERSION
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch import mending
 from pilothouse.controllers.elasticsearch.asking import Pool
+from pilothouse.controllers.elasticsearch.node_images import missing_images
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.refusing import target
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
@@ -48,7 +49,12 @@ def reach(scene: Scene) -> Iterator[Intent]:
         if stateful_set.annotations.get(VERSION) == made_for:
             continue
         if all(node.version == made_for == node.made_for for node in scene.of(pool.name)):
-            because = f"all nodes of pool {pool.name} have version {made_for}"
+            has_nodes = bool(scene.of(pool.name))
+            because = (
+                f"all nodes of pool {pool.name} have version {made_for}"
+                if has_nodes
+                else f"pool {pool.name} has no nodes; new ones are made for version {made_for}"
+            )
             fields = {"metadata": {"annotations": {VERSION: made_for}}}
             yield Patch(stateful_set, fields, because=because, event="UpdateVersion")
 
@@ -73,6 +79,8 @@ def _roll_pool(scene: Scene, pool: Pool) -> Step | None:
             because = f"pool {pool.name} gets what is asked for by now"
             return Step(TEMPLATES, because, (held(stateful_set, wanted, because),))
         if not behind:
+            if missing_images(scene) is not None:
+                return None  # It is told as refused; whatever else there is to do goes on.
             return _begin(scene, stateful_set, pool, wanted, nodes)
         if all(node.template in ("", digest(wanted)) for node in nodes):
             because = f"pool {pool.name} goes on with what its pods are made from"

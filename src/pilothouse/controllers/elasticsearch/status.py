@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
+from pilothouse.api.navigator.crashes import crash_of
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.base.times import format_time
@@ -22,6 +23,8 @@ from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.securing import secured
 from pilothouse.controllers.elasticsearch.supports import serving_role
+from pilothouse.controllers.elasticsearch.version_status import version_accepted
+from pilothouse.controllers.elasticsearch.volumes import READ_ONLY, fullest_volume, shortage
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 
@@ -31,6 +34,8 @@ RESUMED: Final = "ClusterResumed"
 _LONG: Final = 300.0
 """Seconds in which a node should have started."""
 _IMAGES: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+
+_EXITED: Final = frozenset({"CrashLoopBackOff", "ContainerExited"})
 
 _IMPORTING: Final = re.compile(r"pilothouse image import \S+ FILE\S*")
 """The command that a node tells."""
@@ -51,6 +56,7 @@ def status_of(scene: Scene, step: Step | None, refused: Sequence[Step], *, probl
     _put(status, "health", facts.health or None)
     _put(status, "version", _lowest(scene.nodes))
     _put(status, "shards", facts.shards)
+    _put(status, "fullestVolume", fullest_volume(scene))
     if facts.uuid:
         # Once it is known nothing is bootstrapped again, whoever leads.
         status["clusterUUID"] = facts.uuid
@@ -86,6 +92,7 @@ def _conditions(scene: Scene, step: Step | None, refused: Sequence[Step], proble
     paused = bool(cluster.spec.get("paused"))
     told = [_available(scene), *_pausing(cluster), _progressing(scene, step, problem, paused=paused)]
     told.append(_degraded(scene, refused, problem))
+    told.append(version_accepted(scene, refused))
     if scene.security.asked:
         told.append(secured(scene.security, scene.pilots))
     for kind, status, reason, message in told:
@@ -107,10 +114,14 @@ def _available(scene: Scene) -> _Told:
     health = scene.latest.health
     if health in ("Green", "Yellow") and (closed := _closed(scene)):
         return "Available", "False", "NoNodeReady", f"The cluster's health is {health}, but {closed}."
+    refusing = ""
+    if (short := shortage(scene)) is not None and short.reason == READ_ONLY:
+        refusing = f", but {short.gist}"
     if health == "Green":
-        return "Available", "True", "HealthGreen", "The cluster's health is Green."
+        return "Available", "True", "HealthGreen", f"The cluster's health is Green{refusing}."
     if health == "Yellow":
-        return "Available", "True", "HealthYellow", f"The cluster's health is Yellow: {_lacking(scene)}."
+        message = f"The cluster's health is Yellow: {_lacking(scene)}{refusing}."
+        return "Available", "True", "HealthYellow", message
     if health == "Red":
         message = f"The cluster's health is Red, some data can't be reached: {_lacking(scene)}."
         return "Available", "False", "HealthRed", message
@@ -148,6 +159,10 @@ def _progressing(scene: Scene, step: Step | None, problem: str, *, paused: bool)
             f"All nodes are as asked, but the cluster's health is {scene.latest.health}: {_lacking(scene)}."
         )
         return "Progressing", "False", AS_ASKED, message
+    if step is None and (outdated := _uncounted(scene)):
+        return "Progressing", "True", "HealthOutdated", f"All nodes are as asked, but {outdated}."
+    if step is None and (short := shortage(scene)) is not None:
+        return "Progressing", "False", AS_ASKED, f"All nodes are as asked, but {short.gist}."
     if step is None:
         return "Progressing", "False", AS_ASKED, "Everything is as asked."
     return "Progressing", "False" if step.refused else "True", step.reason, step.message
@@ -156,20 +171,49 @@ def _progressing(scene: Scene, step: Step | None, problem: str, *, paused: bool)
 def _degraded(scene: Scene, refused: Sequence[Step], problem: str) -> _Told:
     if problem:
         return "Degraded", "True", "ObjectTaken", problem
-    if refused:
-        return "Degraded", "True", refused[0].reason, "; ".join(step.message for step in refused)
-    for node in scene.nodes:
-        if found := _ailing(node, scene.now):
-            return "Degraded", "True", *found
-    if scene.latest.health == "Red":
-        return "Degraded", "True", "HealthRed", "Some data can't be reached."
-    if scene.security.unrenewable:
-        return "Degraded", "True", *scene.security.unrenewable
-    if fixed := cannot_grow(scene):
-        return "Degraded", "True", "VolumesCannotGrow", fixed
+    short = shortage(scene)
+    found = _amiss(scene, refused)
+    if short is not None:
+        # That writes are refused is worse than all that is not done; that they are about to be is said beside it.
+        worst, other = (short.reason, short.message), found
+        if found is not None and short.reason != READ_ONLY:
+            worst, other = found, (short.reason, short.message)
+        return "Degraded", "True", worst[0], "; ".join(filter(None, (worst[1], other[1] if other else "")))
+    if found is not None:
+        return "Degraded", "True", *found
     if scene.latest.health == "Yellow":
         return "Degraded", "False", AS_ASKED, "Nothing is amiss with the nodes; see Available for the shards."
     return "Degraded", "False", AS_ASKED, "Nothing is amiss."
+
+
+def _amiss(scene: Scene, refused: Sequence[Step]) -> tuple[str, str] | None:
+    """What is wrong other than want of room: a reason and a message."""
+    if refused:
+        return refused[0].reason, "; ".join(step.message for step in refused)
+    for node in scene.nodes:
+        if found := _ailing(node, scene.now):
+            return found
+    if scene.latest.health == "Red":
+        return "HealthRed", "Some data can't be reached."
+    if scene.security.unrenewable:
+        return scene.security.unrenewable
+    if fixed := cannot_grow(scene):
+        return "VolumesCannotGrow", fixed
+    return None
+
+
+def _uncounted(scene: Scene) -> str:
+    """Why nobody knows whether all copies are there; empty if it is known."""
+    facts = scene.latest
+    if not facts.health:
+        return "how its shards are is not known: no pilot reports it"
+    up = {node.name: node.started for node in scene.nodes if node.is_up}
+    ours = {name for name in facts.members if name.startswith(f"{base_name(scene.cluster)}-")}
+    if gone := sorted(ours - {node.name for node in scene.nodes}):
+        return f"its shards have not been counted since {', '.join(gone)} left"
+    if new := sorted(name for name, started in up.items() if facts.members.get(name) != started):
+        return f"its shards have not been counted since {', '.join(new)} came in"
+    return ""
 
 
 def _lacking(scene: Scene) -> str:
@@ -189,8 +233,13 @@ def _ailing(node: Node, now: float) -> tuple[str, str] | None:
     pod, pilot = node.pod, node.pilot
     if pod is not None and not pod.deleting and not healthy(pod):
         why = trouble(pod)
+        crash = crash_of(pilot) if pilot is not None else ""
         if why.reason in _IMAGES:
             return why.reason, _bringing(pod, why.sentence)
+        if crash and why.reason in (*_EXITED, "PodNotReady"):
+            # The database's own last words say more than that its container has ended.
+            lines = f"kubectl get pilot {node.name} -n {pod.namespace} -o jsonpath='{{.status.lastExit.log}}'"
+            return "DatabaseEnded", f"{node.name} does not get up: {crash}; its last lines: {lines}"
         if why.reason == "PodNotReady":
             # A node takes its time to start, and there is nothing amiss while it does.
             if node.down_for(now) >= _LONG or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):

@@ -4,11 +4,12 @@
 
 One node at a time, when all others are in and the shards are where they belong (``health``). One that is down takes nothing away, but none
 gets what another was made from and has not been able to start with: an image that is nowhere would take all nodes that are slow, one
-after the other.
+after the other. A machine that is known to lack the image keeps the node that it has.
 """
 
 from __future__ import annotations
 
+from pilothouse.controllers.elasticsearch.node_images import why_no_image
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.refusing import target
 from pilothouse.controllers.elasticsearch.scene import Scene
@@ -18,7 +19,7 @@ from pilothouse.runtime.intents import Wait
 
 def why_not(scene: Scene, node: Node, template: str) -> Wait | None:
     """Why a node can't be made anew now, from this template."""
-    return scene.why_not(node) or untried(scene, node, template)
+    return scene.why_not(node) or untried(scene, node, template) or why_no_image(scene, node, template)
 
 
 def untried(scene: Scene, taken: Node, template: str) -> Wait | None:

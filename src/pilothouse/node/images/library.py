@@ -17,6 +17,7 @@ no running container has them mounted. Those who change something take turns (a 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -35,12 +36,15 @@ from pilothouse.node.environment import OWN_PROGRAMS, PATH
 from pilothouse.node.images.bundles import MANIFEST, Image, Manifest, ManifestError, read_manifest, settled
 from pilothouse.node.images.references import Reference, ReferenceError, host_program, reference
 from pilothouse.node.images.unpacking import Limits, Unpacked, unpack
-from pilothouse.node.parts import ImageMissing
+from pilothouse.node.parts import ImageMissing, StoredImage
 from pilothouse.supervise.shim.rootfs import PROGRAMS
 
 _USUAL: Final = Path("/var/lib/pilothouse")
 _LONGEST_MANIFEST: Final = 1 << 20
 _SEARCHED: Final = f"{PATH}:{OWN_PROGRAMS}"
+
+
+log = logging.getLogger(__name__)
 
 
 class LibraryError(Exception):
@@ -114,6 +118,25 @@ class Library:
         """All of them, by name."""
         names = sorted((self._folder / "names").glob("*.json")) if self._folder.exists() else []
         return sorted(filter(None, map(self._read, names)), key=lambda record: record.name)
+
+    def stored(self) -> Sequence[StoredImage]:
+        """All of them as a Node lists them, the largest first."""
+        try:
+            records = self.list()
+        except ImageMissing as problem:
+            log.warning("the images of this node can't be listed: %s", problem)
+            return ()
+        return [
+            StoredImage((f"{record.name.rpartition(':')[0]}@{record.digest}", record.name), record.size)
+            for record in sorted(records, key=lambda each: (-each.size, each.name))
+        ]
+
+    def revision(self) -> int:
+        """Another one whenever an image has come, gone or been replaced: their names change in one folder."""
+        try:
+            return (self._folder / "names").stat().st_mtime_ns
+        except OSError:
+            return 0
 
     def import_(self, text: str, source: Path, given: Manifest = Manifest(), *, strip: int = 0) -> Record:
         """Take in an archive or a folder under a name; what is ``given`` goes before what the archive says of itself.

@@ -220,7 +220,7 @@ class _Draft:
         return False
 
     def condemn(self, part: Part) -> None:
-        """Stop a container that has failed its probe or its hook."""
+        """Stop a container that has failed its probe or its hook, or never got ready with an image that is another by now."""
         seen = self._situation.seen(part.name)
         if seen.running is None or seen.stopping:
             return
@@ -231,6 +231,13 @@ class _Draft:
         elif seen.liveness.verdict is False:
             self._stop(
                 part, f"Container {part.name} failed liveness probe, will be restarted", "livenessProbe"
+            )
+        elif seen.is_image_replaced:
+            image = part.spec.get("image", "")
+            self._stop(
+                part,
+                f"Container {part.name} was never ready, and its image {image} was imported again; it will be restarted",
+                None,
             )
 
     def _stop(self, part: Part, because: str, probe: str | None) -> None:

@@ -45,6 +45,8 @@ class Seen(msgspec.Struct, frozen=True):
     has_readiness: bool = False
     failed_hook: str = ""
     """Why its postStart hook failed."""
+    is_image_replaced: bool = False
+    """Its image was imported again, and this instance, which has the old files, was never ready."""
 
     @property
     def alive(self) -> bool:

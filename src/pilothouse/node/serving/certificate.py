@@ -6,7 +6,7 @@
 
 From its first moment a server has a certificate that it made itself, which is what a real kube-apiserver expects of a
 kubelet. A control plane of ours signs a better one, which bears the one name by which its API servers know this node. It is asked
-for as soon as the node runs, and again when it is in the last third of its life or its authority is replaced. Connections
+for as soon as the node runs, unless an earlier run or the API server of the same machine has left one, and again when it is in the last third of its life or its authority is replaced. Connections
 that are open are not disturbed.
 """
 
@@ -59,6 +59,11 @@ class ServingCertificate:
         self._clock = clock
         self._authorities = authorities
         self._context: ssl.SSLContext | None = None
+        self._loaded = b""
+        """What the context has, PEM."""
+        self._issued = asyncio.Event()
+        self.problem = "the certificate of its own server, for logs and exec, is not issued yet"
+        """Why API servers can't call this node yet; empty once they can."""
 
     def context(self) -> ssl.SSLContext:
         """What to serve with; always the same, and kept up to date by ``run``. Raises ``OSError``."""
@@ -75,6 +80,10 @@ class ServingCertificate:
             self._load_or_make(context)
         return self._context
 
+    async def issued(self) -> None:
+        """Wait until the server has a certificate that the API server takes."""
+        await self._issued.wait()
+
     async def run(self) -> None:
         """Ask for what is better than what there is, until cancelled."""
         retry = FIRST_RETRY
@@ -84,6 +93,10 @@ class ServingCertificate:
                 retry = FIRST_RETRY
                 await asyncio.sleep(INTERVAL)
             except (TransportError, StatusError, RequestRefused, UnusableError, OSError) as problem:
+                if not self._issued.is_set():
+                    self.problem = (
+                        f"the certificate of its own server, for logs and exec, is not issued yet: {problem}"
+                    )
                 log.warning(
                     "no certificate for this node's server yet, so no logs and no exec: %s; again in %g s",
                     problem,
@@ -96,31 +109,46 @@ class ServingCertificate:
         """Take up what the API server tells, and a new certificate if it is time; whether there is a new one."""
         trusted = await authorities.told(self._api)
         if not trusted:
+            self._is_issued()
             return False  # A Kubernetes, whose API server takes what we made ourselves.
         context = self.context()
         if trusted != self._authorities:
             context.load_verify_locations(cadata=trusted.decode())
             self._authorities = trusted
         mine = self._file.read_bytes()
-        if not is_due(mine, self._now()) and is_signed_by(mine, trusted):
-            return False
+        if mine != self._loaded:
+            # The API server of the same machine has left a newer one.
+            self._load(context)
+        if is_signed_by(mine, trusted):
+            self._is_issued()
+            if not is_due(mine, self._now()):
+                return False
         request = new_request(f"{NODE}{self._name}", [NODES], [serving_name(self._name)])
         wanted = Wanted(NODE_SERVING, "server auth", request.pem, f"node-serving-{self._name}-")
         self._write(Credential(await obtain(self._api, wanted, patience=PATIENCE), request.key))
-        context.load_cert_chain(self._file)
+        self._load(context)
+        self._is_issued()
         log.info("this node's server has a new certificate in %s", self._file)
         return True
+
+    def _is_issued(self) -> None:
+        self.problem = ""
+        self._issued.set()
 
     def _load_or_make(self, context: ssl.SSLContext) -> None:
         try:
             if not is_due(self._file.read_bytes(), self._now()):
-                context.load_cert_chain(self._file)
+                self._load(context)
                 return
         except (FileNotFoundError, UnusableError, ssl.SSLError):
             pass  # There is none, or none that is any good.
         maker = Authority.make(f"{self._name}-self-signed", self._now())
         self._write(maker.serving([serving_name(self._name), self._name, *self._addresses], self._now()))
+        self._load(context)
+
+    def _load(self, context: ssl.SSLContext) -> None:
         context.load_cert_chain(self._file)
+        self._loaded = self._file.read_bytes()
 
     def _write(self, credential: Credential) -> None:
         private_folder(self._file.parent)

@@ -9,6 +9,8 @@
                                         claims that want a volume on this node, and volumes that nobody wants any more
     keeping, directories, loops, filesystems
                                         how such a volume is kept: a folder, or a filesystem in a file
+    volume_owners, cluster_identity, mount_users
+                                        which control plane a volume belongs to, and who uses it
     sweeping, removing                  what is taken away, and what never
     throttles                           how much a volume's users may read and write
     mounting, subpaths, ownership       where containers see them, and who may write

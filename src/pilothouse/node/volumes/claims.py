@@ -4,11 +4,13 @@
     await claims.release(pod.uid)
 
 The claim says which PersistentVolume it has, and that is looked at anew each time: it must be the claim's, and be on this node. One that a
-keeper of ours made is mounted by it; another one of the kinds ``local`` and ``hostPath`` is a path of the machine.
+keeper of ours made is mounted by it; another one of the kinds ``local`` and ``hostPath`` is a path of the machine. A volume that belongs to
+another control plane (``volume_owners``) is not mounted.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,9 +25,11 @@ from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
 from pilothouse.node.parts import VolumeNotReady
 from pilothouse.node.volumes import ownership
-from pilothouse.node.volumes.keeping import Keeper, KeepingError, folder_of
+from pilothouse.node.volumes.cluster_identity import read_identity
+from pilothouse.node.volumes.keeping import Keeper, KeepingError, folder_of, outside_tiers
 from pilothouse.node.volumes.mounting import Prepared
 from pilothouse.node.volumes.throttles import ThrottleError, throttle
+from pilothouse.node.volumes.volume_owners import VolumeOwners, owned_folder
 from pilothouse.supervise.limiting import Throttle
 
 _FAILED: Final = "FailedMount"
@@ -41,6 +45,8 @@ class InUse(msgspec.Struct, frozen=True):
     path: Path
     keeper: str = ""
     """The provisioner that keeps it; empty for a path of the machine."""
+    folder: Path | None = None
+    """The volume's own folder, of which the path is a part; None for a path that is in no volume."""
     capacity: str = ""
     throttle: Throttle | None = None
     """How much its users may read and write."""
@@ -50,8 +56,16 @@ class Claims:
     """The claims of this node's pods."""
 
     def __init__(
-        self, api: Api, node: str, keepers: Mapping[str, Keeper], tiers: Mapping[str, Path], *, root: bool
+        self,
+        api: Api,
+        node: str,
+        keepers: Mapping[str, Keeper],
+        tiers: Mapping[str, Path],
+        owners: VolumeOwners,
+        *,
+        root: bool,
     ) -> None:
+        self.owners = owners
         self._api = api
         self._node = node
         self._keepers = keepers
@@ -91,14 +105,14 @@ class Claims:
         volume = await self._volume(claim)
         if "ReadWriteOncePod" in (claim.spec.get("accessModes") or ()):
             self._check_alone(pod, volume)
-        path, keeper = await self._brought(volume)
+        path, keeper, folder = await self._brought(volume, pod.uid)
         if self._root and (group := ownership.group_of(pod)) is not None and not read_only:
             policy = (pod.spec.get("securityContext") or {}).get("fsGroupChangePolicy")
             once = policy == "OnRootMismatch"
             await self.giving.run(lambda: ownership.give(path, group, only_on_mismatch=once))
         capacity = str(volume.at("spec", "capacity", "storage", default=""))
         throttle = await self._throttle(volume, path, keeper)
-        used = InUse(volume.name, pod.namespace, name, path, keeper, capacity, throttle)
+        used = InUse(volume.name, pod.namespace, name, path, keeper, folder, capacity, throttle)
         self._used.setdefault(pod.uid, {})[volume.name] = used
         return Prepared(path, read_only, host=not keeper)
 
@@ -116,8 +130,8 @@ class Claims:
             raise VolumeNotReady(_FAILED, f'{where}: persistentvolume "{bound}" is another claim\'s')
         return volume
 
-    async def _brought(self, volume: Object) -> tuple[Path, str]:
-        """The path of a volume, and who keeps it."""
+    async def _brought(self, volume: Object, pod_uid: str) -> tuple[Path, str, Path | None]:
+        """The path of a volume, who keeps it, and its folder."""
         where = f'persistentvolume "{volume.name}"'
         home = volume.annotations.get(NODE)
         if home and home != self._node:
@@ -130,12 +144,23 @@ class Claims:
         provisioner = volume.annotations.get(PROVISIONED_BY, "")
         keeper = self._keepers.get(provisioner)
         folder = folder_of(source["path"], self._tiers)
-        if keeper is not None and folder is not None:
-            try:
-                return await keeper.bring(folder), provisioner
-            except KeepingError as problem:
-                raise VolumeNotReady(_FAILED, f"{where}: {problem}") from None
-        return _present(Path(source["path"]), where), ""
+        try:
+            if keeper is None:
+                path = _present(Path(source["path"]), where)
+                folder = await asyncio.to_thread(owned_folder, path)
+                await self._acquire(folder, pod_uid)
+                return path, "", folder
+            if folder is None:
+                raise KeepingError(outside_tiers(source["path"], self._tiers))
+            await self._acquire(folder, pod_uid)
+            return await keeper.bring(folder), provisioner, folder
+        except KeepingError as problem:
+            raise VolumeNotReady(_FAILED, f"{where}: {problem}") from None
+
+    async def _acquire(self, folder: Path | None, pod_uid: str) -> None:
+        if folder is not None:
+            identity = await read_identity(self._api)
+            await asyncio.to_thread(self.owners.acquire, folder, identity, pod_uid)
 
     async def _throttle(self, volume: Object, path: Path, provisioner: str) -> Throttle | None:
         """The limits of a volume's VolumeAttributesClass. One that means nothing is told of on the claim, by who was to set it."""
@@ -160,12 +185,13 @@ class Claims:
         """A pod uses its volumes no more. One that no other pod uses is put away; what can't be is left for the next time."""
         for used in self._used.pop(pod_uid, {}).values():
             keeper = self._keepers.get(used.keeper)
-            if keeper is None or any(used.volume in others for others in self._used.values()):
-                continue
-            try:
-                await keeper.put_away(used.path.parent)
-            except KeepingError as problem:
-                raise OSError(errno.EBUSY, str(problem), str(used.path)) from None
+            if keeper is not None and not any(used.volume in others for others in self._used.values()):
+                try:
+                    await keeper.put_away(used.path.parent)
+                except KeepingError as problem:
+                    raise OSError(errno.EBUSY, str(problem), str(used.path)) from None
+            if used.folder is not None:
+                self.owners.release(used.folder, pod_uid)
 
 
 def _present(path: Path, where: str) -> Path:

@@ -1,6 +1,7 @@
 """How volumes that outlive pods are kept on a node.
 
     TIER/pvc-1234/volume.json       what it is: written last, so that a volume with this file is whole
+    TIER/pvc-1234/owner.json        whose it is (``volume_owners``)
     TIER/pvc-1234/data/             of a directory volume: the files
     TIER/pvc-1234/disk, mount/      of a loop volume: the file with its filesystem, and where that is mounted
 
@@ -110,6 +111,15 @@ def folder_of(path: str, tiers: Mapping[str, Path]) -> Path | None:
     """The folder of the volume with this path, if it is one of ours."""
     folder = Path(path).parent
     return folder if folder.parent in tiers.values() and ".." not in Path(path).parts else None
+
+
+def outside_tiers(path: str, tiers: Mapping[str, Path]) -> str:
+    """Why a volume of ours with this path can't be used."""
+    known = ", ".join(str(tier) for tier in tiers.values())
+    return (
+        f"its path {path} is in none of this node's tiers ({known}): it was made by a node with another data folder, or "
+        "with a --tier that this one was not started with"
+    )
 
 
 def free_bytes(folder: Path) -> int:

@@ -89,8 +89,9 @@ def at(mounted: Iterable[Mounted], folder: Path) -> Mounted | None:
 def _parsed(line: str) -> Mounted:
     before, _, after = line.partition(" - ")
     fields, rest = before.split(" "), after.split(" ")
-    return Mounted(Path(_plain(fields[4])), _plain(rest[1]), rest[0], _plain(fields[3]))
+    return Mounted(Path(plain_path(fields[4])), plain_path(rest[1]), rest[0], plain_path(fields[3]))
 
 
-def _plain(text: str) -> str:
+def plain_path(text: str) -> str:
+    """A path as the kernel's tables have it, without escapes."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)

@@ -29,6 +29,7 @@ from pilothouse.node.volumes.private_folders import PrivateFolders
 from pilothouse.node.volumes.running_errands import Runner
 from pilothouse.node.volumes.storekeeping import Storekeeper
 from pilothouse.node.volumes.tokens import Tokens
+from pilothouse.node.volumes.volume_owners import VolumeOwners
 from pilothouse.runtime.telling import Teller
 
 DEFAULT_TIER: Final = "default"
@@ -54,7 +55,7 @@ def open_volumes(
     root = os.geteuid() == 0
     keepers: dict[str, Keeper] = {DIRECTORY: Directories(), LOOP: Loops(root=root)}
     every = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
-    claims = Claims(api, node, keepers, every, root=root)
+    claims = Claims(api, node, keepers, every, VolumeOwners(node, data), root=root)
     settings = VolumeSettings(
         pods=data / "pods",
         root=root,

@@ -164,6 +164,10 @@ class Volumes:
         """Keep everything up to date until cancelled."""
         await together({"claims": self._keeping(), "files": self._follow(), "sizes": self._follow_sizes()})
 
+    def close(self) -> None:
+        """The agent ends: others find no lock of ours any more. Pods keep their volumes."""
+        self._claims.owners.close()
+
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(self._settings.refresh)

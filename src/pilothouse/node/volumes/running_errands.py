@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +28,15 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.api.topologies import allows
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
+from pilothouse.client.access import AccessError
 from pilothouse.client.rest import Api
+from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
+from pilothouse.node.directory_handles import make_directory
 from pilothouse.node.path_names import is_uid
 from pilothouse.node.volumes import claim_statuses
 from pilothouse.node.volumes.claims import Claims
+from pilothouse.node.volumes.cluster_identity import read_identity
 from pilothouse.node.volumes.errands import (
     Errand,
     Grow,
@@ -41,7 +46,15 @@ from pilothouse.node.volumes.errands import (
     Reclaim,
     persistent_volume,
 )
-from pilothouse.node.volumes.keeping import Keeper, KeepingError, Record, folder_of, read_record, write_record
+from pilothouse.node.volumes.keeping import (
+    Keeper,
+    KeepingError,
+    Record,
+    folder_of,
+    outside_tiers,
+    read_record,
+    write_record,
+)
 from pilothouse.node.volumes.removing import remove
 from pilothouse.node.volumes.sweeping import folders, is_marked, leftovers, mark
 from pilothouse.node.volumes.throttles import ThrottleError, throttle
@@ -50,6 +63,8 @@ Tell = Callable[[Object, str, str, bool], None]
 """About an object: a reason, a message, and whether it is a warning."""
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _TIER: Final = "tier"
+_ERRAND: Final = "errand"
+"""As whom an errand uses a volume."""
 
 log = logging.getLogger(__name__)
 
@@ -139,15 +154,11 @@ class Runner:
         keeper = self._keepers[provisioner]
         if obstacle := keeper.obstacle():
             raise KeepingError(obstacle, elsewhere=True)
-        record = await asyncio.to_thread(read_record, folder)
-        if record is None:
-            size = parse_quantity(claim.at("spec", "resources", "requests", "storage")).to_int()
-            filesystem = await keeper.make(folder, size, parameters)
-            record = Record(folder.name, provisioner, claim.uid, size, filesystem)
-            await asyncio.to_thread(write_record, folder, record)
-        path = folder / self._keepers[record.provisioner].inner
-        volume = await self._announced(claim, storage_class, node, path, record)
-        await asyncio.to_thread(mark, folder)
+        await asyncio.to_thread(_make_folder, folder)
+        async with self._acquired(folder):
+            path, record = await self._made(claim, keeper, provisioner, parameters, folder)
+            volume = await self._announced(claim, storage_class, node, path, record)
+            await asyncio.to_thread(mark, folder)
         self._tell(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}", False)
         fields = claim_statuses.provisioned(claim.status)
         return (
@@ -156,20 +167,56 @@ class Runner:
             else [volume, await self._say(claim, fields)]
         )
 
+    async def _made(
+        self, claim: Object, keeper: Keeper, provisioner: str, parameters: Mapping[str, str], folder: Path
+    ) -> tuple[Path, Record]:
+        """The volume's path and what it is, made now or by somebody before us."""
+        record = await asyncio.to_thread(read_record, folder)
+        if record is None:
+            size = parse_quantity(claim.at("spec", "resources", "requests", "storage")).to_int()
+            filesystem = await keeper.make(folder, size, parameters)
+            record = Record(folder.name, provisioner, claim.uid, size, filesystem)
+            await asyncio.to_thread(write_record, folder, record)
+        return folder / self._keepers[record.provisioner].inner, record
+
+    @asynccontextmanager
+    async def _acquired(self, folder: Path) -> AsyncIterator[None]:
+        """The volume is ours meanwhile. Raises KeepingError if it is another control plane's."""
+        identity, owners = await read_identity(self._api), self._claims.owners
+        await asyncio.to_thread(owners.acquire, folder, identity, _ERRAND)
+        try:
+            yield
+        finally:
+            owners.release(folder, _ERRAND)
+
     async def sweep(self, claims: Collection[str], volumes: Collection[str]) -> None:
         """Take away what was begun for claims that are gone, by the uids of all claims and the names of all volumes."""
-        found = await asyncio.to_thread(lambda: list(folders(self._tiers.values())))
+        try:
+            found = await self._own_folders()
+        except (KeepingError, StatusError, TransportError, AccessError) as problem:
+            log.warning("what was begun for claims that are gone stays: %s", problem)
+            return
         for folder in found:
             if folder.name in volumes and not is_marked(folder):
                 await asyncio.to_thread(mark, folder)
         for folder in leftovers(found, claims, volumes):
             log.info("%s was begun for a claim that is gone, and is taken away", folder)
             try:
-                for keeper in self._keepers.values():
-                    await keeper.put_away(folder)
-                await asyncio.to_thread(remove, folder)
-            except (KeepingError, OSError) as problem:
+                async with self._acquired(folder):
+                    for keeper in self._keepers.values():
+                        await keeper.put_away(folder)
+                    await asyncio.to_thread(remove, folder)
+            except (KeepingError, StatusError, TransportError, AccessError, OSError) as problem:
                 log.warning("%s can't be taken away: %s", folder, problem)
+
+    async def _own_folders(self) -> list[Path]:
+        """Of volumes that are not another control plane's."""
+        identity, owners = await read_identity(self._api), self._claims.owners
+
+        def look() -> list[Path]:
+            return [each for each in folders(self._tiers.values()) if owners.is_ours(each, identity)]
+
+        return await asyncio.to_thread(look)
 
     async def _class(self, claim: Object) -> Object:
         name = str(claim.annotations.get(_OLD_CLASS) or claim.spec.get("storageClassName") or "")
@@ -224,7 +271,8 @@ class Runner:
         status = claim_statuses.growing(claim.status, size, self._clock.now())
         if not claim_statuses.says_so(claim.status, status):
             claim = await self._say(claim, status)
-        await keeper.grow(folder, parse_quantity(size).to_int())
+        async with self._acquired(folder):
+            await keeper.grow(folder, parse_quantity(size).to_int())
         if volume.at("spec", "capacity", "storage") != size:
             fields = {"spec": {"capacity": {"storage": size}}}
             volume = await self._api.patch(PersistentVolume, volume.name, "", fields)
@@ -250,8 +298,9 @@ class Runner:
         if attributes.get("driverName") != provisioner:
             driver = attributes.get("driverName")
             raise KeepingError(f"class {name} is for volumes of {driver}, and this is one of {provisioner}")
-        await keeper.bring(folder)
-        device = keeper.device(folder)
+        async with self._acquired(folder):
+            await keeper.bring(folder)
+            device = keeper.device(folder)
         if not device:
             raise KeepingError(
                 "a directory shares its disk with everything else: only loop volumes can have limits"
@@ -278,8 +327,9 @@ class Runner:
         if any(used.volume == volume.name for used in self._claims.in_use):
             raise KeepingError("a pod of this node still has it mounted")
         keeper, folder = self._kept(fresh)
-        await keeper.put_away(folder)
-        await asyncio.to_thread(remove, folder)
+        async with self._acquired(folder):
+            await keeper.put_away(folder)
+            await asyncio.to_thread(remove, folder)
         await self._api.delete(PersistentVolume, volume.name, uid=volume.uid)
         return await self._let_go(volume)
 
@@ -300,8 +350,7 @@ class Runner:
         path = str(volume.at("spec", "local", "path", default=""))
         folder = folder_of(path, self._tiers)
         if folder is None:
-            tiers = ", ".join(str(tier) for tier in self._tiers.values())
-            raise KeepingError(f"its path {path} is in none of this node's tiers ({tiers})")
+            raise KeepingError(outside_tiers(path, self._tiers))
         return self._keepers[volume.annotations[PROVISIONED_BY]], folder
 
     async def _say(self, claim: Object, status: Tree) -> Object:
@@ -310,3 +359,11 @@ class Runner:
         return await self._api.patch(
             PersistentVolumeClaim, claim.name, claim.namespace, body, subresource="status"
         )
+
+
+def _make_folder(folder: Path) -> None:
+    """Closed to all others on the machine: a pod's files belong to real users there, and may be set-user-id."""
+    try:
+        make_directory(folder, 0o700, own=True)
+    except OSError as problem:
+        raise KeepingError(f"{problem.filename or folder}: {problem.strerror}", elsewhere=True) from None

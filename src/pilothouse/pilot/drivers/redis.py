@@ -66,7 +66,9 @@ class Redis:
             )
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as problem:
             return Observation(
-                ready=False, message=f"Redis does not answer: {str(problem)[:_SAID] or 'it takes too long'}"
+                ready=False,
+                message=f"Redis does not answer: {str(problem)[:_SAID] or 'it takes too long'}",
+                answers=not isinstance(problem, ConnectionRefusedError),
             )
         loading = info.get("loading") == "1"
         return Observation(
@@ -74,7 +76,21 @@ class Redis:
             message="Redis is still loading its data" if loading else "",
             version=info.get("redis_version", ""),
             left=f"{keys} keys are left" if keys else "",
+            writes_refused=self._refusal(wish, info),
             figures=figures,
+        )
+
+    def _refusal(self, wish: Wish, info: dict[str, str]) -> str:
+        """Why it takes no writes: it can't keep them. Empty if it can."""
+        stops = str(wish.settings.get("stop-writes-on-bgsave-error") or "yes") == "yes"
+        field = "aof_last_write_status" if info.get("aof_last_write_status") == "err" else ""
+        if not field and stops and info.get("rdb_last_bgsave_status") == "err":
+            field = "rdb_last_bgsave_status"
+        if not field:
+            return ""
+        return (
+            f"Redis takes no writes, since it can't save its data ({field}: err): make room at {self._place.folder}, "
+            "where its user must be able to write; its log says what went wrong."
         )
 
     def stands(self, wish: Wish) -> bool:

@@ -27,7 +27,7 @@ from pilothouse.sim.squadron import Squadron
 
 NAME: Final = "demo"
 _VERSIONS: Final = ("7.17.9", "7.17.29", "8.17.0")
-_RESTS: Final = ("AsAsked", "VersionRefused", "DrainRefused")
+_RESTS: Final = ("AsAsked", "VersionRefused", "VersionInDoubt", "DrainRefused")
 """How a cluster may come to rest."""
 
 
@@ -181,6 +181,6 @@ ELASTIC = Scenario(
     ),
     cluster_owner,
     cluster_settled,
-    (*PROMISES["stateful-sets"], *PROMISES["garbage"]),
+    (*PROMISES["stateful-sets"], *PROMISES["garbage"], *PROMISES["elasticsearch-clusters"]),
     beside=squadron,
 )

@@ -121,7 +121,8 @@ def _start(launch: LaunchShape, shim: str) -> Program:
             program.started = time.time()
             _write(
                 "state.json",
-                f'{{"boot":"{_boot()}","pid":{pid},"ticks":{_ticks(pid)},{shim},"started":{program.started!r}}}',
+                f'{{"boot":"{_boot()}","pid":{pid},"ticks":{_ticks(pid)},{shim},"started":{program.started!r},'
+                f'"folder":"{_folder()}"}}',
             )
             os.write(go, b"+")
             word = _line(told)
@@ -275,6 +276,12 @@ def _write_file(name: str, content: bytes) -> None:
         raise OSError(error.errno, error.strerror, name) from None
     finally:
         os.close(descriptor)
+
+
+def _folder() -> str:
+    """Which folder this is: a copy of it is another."""
+    found = os.stat(".")
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 def _boot() -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from pilothouse.api.navigator.obsolete_fields import volume_of
 from pilothouse.api.navigator.validation.placement import check_placement
 from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.meta import names
@@ -97,6 +98,8 @@ def check_pool(pool: Mapping[str, Any], path: str) -> Problems:
 def check_persistence(persistence: Mapping[str, Any], path: str) -> Problems:
     where = child(path, "size")
     said = persistence.get("size")
+    if said is None and persistence.get("enabled") is False:
+        return
     if said is None or said == "":
         yield FieldError.required(where, "how much space each node gets")
         return
@@ -180,7 +183,7 @@ def _check_volume_change(
     pool: Mapping[str, Any], before: Mapping[str, Any], path: str, rules: UpdateRules
 ) -> Problems:
     where = child(path, "persistence")
-    new, old = pool.get("persistence"), before.get("persistence")
+    new, old = volume_of(pool), volume_of(before)
     if old is None:
         if new is not None:
             yield FieldError.forbidden(

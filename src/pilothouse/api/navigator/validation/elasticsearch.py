@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pilothouse.api.navigator.elasticsearch import LEAST_HEAP, masters, quorum
+from pilothouse.api.navigator.upgrade_paths import is_too_new, refusal, unknown
 from pilothouse.api.navigator.validation.clusters import (
     Problems,
     UpdateRules,
@@ -45,11 +46,14 @@ _OWN_SETTINGS: Final = {
 
 
 def check_elasticsearch(
-    new: Mapping[str, Any], old: Mapping[str, Any] | None, rules: UpdateRules
+    new: Mapping[str, Any], old: Mapping[str, Any] | None, rules: UpdateRules, running: str = ""
 ) -> Problems:
+    """``running`` is the lowest version that any node of the stored cluster reports."""
     spec = new["spec"]
     yield from check_metadata(new)
-    yield from _check_version(spec["version"])
+    yield from _check_version(
+        spec["version"], old["spec"].get("version") if old is not None else None, running
+    )
     yield from check_image(spec.get("pilotImage"), "spec.pilotImage")
     yield from check_image(spec.get("image"), "spec.image")
     yield from check_settings(spec.get("config"), "spec.config", _follows_from)
@@ -86,7 +90,8 @@ def check_plugin(plugin: Any, path: str) -> Problems:
         )
 
 
-def _check_version(version: str) -> Problems:
+def _check_version(version: str, stored: str | None, running: str) -> Problems:
+    """A version that is a version and, if it is another than before, one that can be reached from what runs."""
     if version in ("", "0.0.0"):
         yield FieldError.required("spec.version", "the version of Elasticsearch to run, such as 8.17.0")
         return
@@ -94,6 +99,12 @@ def _check_version(version: str) -> Problems:
         Version.parse_strict(version)
     except ValueError as error:
         yield FieldError.invalid("spec.version", version, str(error))
+        return
+    if version == stored:
+        return  # What is there and was let in goes on being let in.
+    problem = unknown(version) if is_too_new(version) else refusal(running, version) if running else ""
+    if problem:
+        yield FieldError.invalid("spec.version", version, problem)
 
 
 def _memory(pool: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -1,7 +1,9 @@
-"""Rules of the annotation that carries what ``v1alpha1`` can't express (see ``navigator.conversion``).
+"""Rules of the annotations that carry what one version can't express of the other.
 
-In ``v1alpha1`` it may be there, and has to make a good ``v1beta1`` object; else it would be a way around that version's
-rules. In ``v1beta1`` it may not, since it would be taken for the object's own fields on the way back.
+What ``v1alpha1`` can't express (see ``navigator.conversion``) may be there in ``v1alpha1``, and has to make a good ``v1beta1``
+object; else it would be a way around that version's rules. In ``v1beta1`` it may not, since it would be taken for the
+object's own fields on the way back. With what ``v1beta1`` does not know (``navigator.obsolete_fields``) it is the other way
+round.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.navigator.conversion import LARGEST_STASH, STASH, convert, read_stash, stash_of
+from pilothouse.api.navigator.obsolete_fields import ANNOTATION, canonical
 from pilothouse.api.navigator.v1alpha1 import VERSION as V1ALPHA1
 from pilothouse.api.navigator.v1beta1 import VERSION as V1BETA1
 from pilothouse.api.navigator.validation.clusters import Problems
@@ -19,6 +22,7 @@ from pilothouse.meta.fields import FieldError, entry
 from pilothouse.meta.kind import Kind, Object
 
 _PATH: Final = entry("metadata.annotations", STASH)
+_OBSOLETE: Final = entry("metadata.annotations", ANNOTATION)
 Validator = Callable[[Object, Object | None], Iterable[FieldError]]
 
 
@@ -28,6 +32,9 @@ def check_stash(new: Object, old: Object | None, hub: Kind, reported: Iterable[F
     What was ``reported`` already, or would be wrong without the annotation too, is not the annotation's fault; what was there before is nobody's.
     """
     annotations = new["metadata"].get("annotations") or {}
+    if ANNOTATION in annotations:
+        yield FieldError.forbidden(_OBSOLETE, f"belongs to {V1BETA1} alone; set the fields themselves")
+        return
     text = annotations.get(STASH)
     if text is None:
         return
@@ -60,7 +67,13 @@ def _problems(new: Object, hub: Kind) -> list[FieldError]:
 
 def check_no_stash(new: Object) -> Problems:
     """Problems that a ``v1beta1`` object would have on its way to ``v1alpha1``."""
-    if STASH in (new["metadata"].get("annotations") or {}):
+    annotations = new["metadata"].get("annotations") or {}
+    obsolete = annotations.get(ANNOTATION)
+    if obsolete is not None and obsolete != canonical(obsolete, new):
+        yield FieldError.invalid(
+            _OBSOLETE, obsolete, "does not fit the object; the server writes this annotation, leave it out"
+        )
+    if STASH in annotations:
         yield FieldError.forbidden(_PATH, f"belongs to {V1ALPHA1} alone; set the fields themselves")
     elif len(msgspec.json.encode(new)) > LARGEST_STASH and len(stash_of(new)) > LARGEST_STASH:
         yield FieldError.too_long("spec", LARGEST_STASH)

@@ -34,11 +34,13 @@ _SAID: Final = 2000
 
 
 class Unanswered(Exception):
-    """The node does not answer, or not with what was asked for. ``code`` is the HTTP status, 0 if there was none."""
+    """The node does not answer, or not with what was asked for. ``code`` is the HTTP status, 0 if there was none;
+    ``listens`` is False if nothing does at its port."""
 
-    def __init__(self, message: str, code: int = 0) -> None:
+    def __init__(self, message: str, code: int = 0, *, listens: bool = True) -> None:
         super().__init__(message)
         self.code = code
+        self.listens = listens
 
 
 class Node:
@@ -78,7 +80,9 @@ class Node:
                 raise Unanswered(f"{method} {path}: {answer.status}: {_reason(answer.body)}", answer.status)
             found: Any = msgspec.json.decode(answer.body) if answer.body else {}
         except (OSError, TimeoutError, Malformed, HookFailed, msgspec.DecodeError, RecursionError) as problem:
-            raise Unanswered(f"{method} {path}: {str(problem) or 'no answer in time'}") from None
+            listens = not isinstance(problem, ConnectionRefusedError)
+            said = str(problem) or "no answer in time"
+            raise Unanswered(f"{method} {path}: {said}", listens=listens) from None
         return found if isinstance(found, dict) else {}
 
     def _encoded(self, method: str, target: str, body: Tree | None) -> bytes:

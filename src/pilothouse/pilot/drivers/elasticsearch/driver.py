@@ -38,6 +38,13 @@ log = logging.getLogger(__name__)
 
 _NO_STATE: Final = 503
 _NO_MASTER: Final = "The node sees no master: too few of them run, or they don't find each other"
+_NOISE: Final = (
+    "For complete error details, refer to the log",
+    "Elasticsearch did not exit normally",
+    "Elasticsearch died while starting up",
+    "uncaught exception in thread",
+)
+"""What it writes at its end after, or before, the reason."""
 
 
 class Elasticsearch:
@@ -86,6 +93,7 @@ class Elasticsearch:
             environ=self._environ(wish, build, home),
             folder=str(self._layout.root),
             clean_codes=(0, 143),
+            noise=_NOISE,
         )
 
     async def observe(self, wish: Wish) -> Observation:
@@ -94,6 +102,8 @@ class Elasticsearch:
             state = seeing.State.of(
                 await self._node.get(seeing.STATE, local="true", filter_path=seeing.STATE_FILTER)
             )
+            left, held = await self._left(wish, build) if wish.decommission else (None, None)
+            # Asked last: what is reported of a node that is to go must not be from before it was seen to be empty.
             stats = await self._node.get(seeing.STATS, filter_path=seeing.STATS_FILTER)
         except Unanswered as problem:
             if problem.code == _NO_STATE:
@@ -101,29 +111,38 @@ class Elasticsearch:
                 restart = self._must_form(wish, seeing.State(), build)
                 return Observation(ready=False, message=_NO_MASTER, version=build.version, restart=restart)
             return Observation(
-                ready=False, message=f"Elasticsearch does not answer: {problem}", version=build.version
+                ready=False,
+                message=f"Elasticsearch does not answer: {problem}",
+                answers=problem.listens,
+                version=build.version,
             )
         id = state.id_of(self._place.name)
         joined = state.has_master and bool(id)
         shards = state.shards.get(id, 0) if joined else None
-        left: str | None = None
-        if wish.decommission:
-            left, held = await self._left(wish, build)
-            # What is told of it is of one moment: the master's, which is later.
-            shards = held if joined and held is not None else shards
+        documents = seeing.documents(stats)
+        if joined and held is not None:
+            # The master's account is later.
+            shards = held
+        surplus = ""
+        if left == "" and documents:
+            if shards:
+                surplus = seeing.surplus(shards, documents)
+            else:
+                left = f"{documents} documents of shards that have moved away are still being removed"
         status: Tree = {
             "version": build.version,
             "plugins": self._plugins,
             "security": securing.state(build.secured, wish.settings.get(SECURITY)),
         }
         if joined:
-            status |= {"shards": shards, "documents": seeing.documents(stats)}
+            status |= {"shards": shards, "documents": documents}
         return Observation(
             ready=joined,
             message="" if joined else _NO_MASTER,
             version=build.version,
             status=status,
             left=left,
+            surplus=surplus,
             figures=(
                 *figures.node_figures(stats, shards, **self._who(wish)),
                 *(self._figures if wish.leads else ()),
@@ -138,7 +157,8 @@ class Elasticsearch:
     async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         _, build = self._build()
         try:
-            state = seeing.State.of(await self._node.get(seeing.STATE, filter_path=seeing.STATE_FILTER))
+            whole = await self._node.get(seeing.LED_STATE, filter_path=seeing.LED_STATE_FILTER)
+            state = seeing.State.of(whole)
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
             settings = leading.settings_in_force(answer)
             prefix = self._prefix(wish)
@@ -158,7 +178,11 @@ class Elasticsearch:
             raise HookFailed(f"the cluster can't be looked after: {problem}") from None
         held_back = bool(held) or settings.get(leading.ALLOCATION, "all") != "all"
         facts = seeing.health_facts(health, held_back=held_back)
-        self._figures = tuple(figures.cluster_figures(health, cluster=self._who(wish)["cluster"]))
+        read_only = seeing.read_only_indices(whole)
+        if read_only is not None:
+            facts["readOnlyIndices"] = read_only
+        count = read_only["count"] if read_only is not None else 0
+        self._figures = tuple(figures.cluster_figures(health, count, cluster=self._who(wish)["cluster"]))
         facts["members"] = leading.members(peers, state)
         if waiting := leading.without_vote(prefix, peers, state, settings):
             facts["withoutVote"] = sorted(waiting)

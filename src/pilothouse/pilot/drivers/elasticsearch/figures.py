@@ -79,8 +79,8 @@ def node_figures(stats: Mapping[str, Any], shards: int | None, **who: str) -> It
         )
 
 
-def cluster_figures(health: Mapping[str, Any], **who: str) -> Iterator[Figure]:
-    """Of a whole cluster, which its leading pilot tells."""
+def cluster_figures(health: Mapping[str, Any], read_only: int, **who: str) -> Iterator[Figure]:
+    """Of a whole cluster, which its leading pilot tells. ``read_only`` is how many indices take no writes for want of room."""
     status = str(health.get("status") or "").lower()
     for color in _COLORS:
         held = float(color == status)
@@ -90,6 +90,8 @@ def cluster_figures(health: Mapping[str, Any], **who: str) -> Iterator[Figure]:
     for field in _HEALTH_FIGURES:
         help = f"As the cluster's health says: {field.replace('_', ' ')}."
         yield from _known(who, (f"cluster_health_{field}", help, health.get(field)))
+    help = "Indices that take no writes since a disk was nearly full (read_only_allow_delete)."
+    yield from _known(who, ("cluster_read_only_indices", help, read_only))
 
 
 def _known(

@@ -35,6 +35,13 @@ COPIES_FILTER: Final = ",".join(
         ),
     )
 )
+LED_STATE: Final = f"{STATE},blocks"
+"""What the leading pilot asks for."""
+_CLUSTER_BLOCK: Final = "13"
+_INDEX_BLOCK: Final = "12"
+"""The ids of ``read_only_allow_delete``, which Elasticsearch puts on all indices of a node whose disk is past the flood stage."""
+LED_STATE_FILTER: Final = f"{STATE_FILTER},blocks.global.{_CLUSTER_BLOCK},blocks.indices.*.{_INDEX_BLOCK}"
+_MOST_NAMES: Final = 10
 DATA_NODES: Final = "/_nodes/data:true/http"
 MASTERS: Final = "/_nodes/master:true/http"
 NODES_FILTER: Final = "nodes.*.name"
@@ -173,6 +180,25 @@ def health_facts(health: Mapping[str, Any], *, held_back: bool) -> Tree:
     if status := _HEALTHS.get(str(health.get("status") or "").lower()):
         facts["health"] = status
     return facts
+
+
+def read_only_indices(answer: Mapping[str, Any]) -> Tree | None:
+    """Those that take no writes until there is room on a disk: how many, and the first of them; None if there are none.
+
+    A block on the whole cluster counts as one, by the name ``_all``."""
+    blocks = answer.get("blocks") or {}
+    names = sorted(name for name, found in (blocks.get("indices") or {}).items() if _INDEX_BLOCK in found)
+    if _CLUSTER_BLOCK in (blocks.get("global") or {}):
+        names = ["_all", *names]
+    return {"count": len(names), "names": names[:_MOST_NAMES]} if names else None
+
+
+def surplus(shards: int, documents: int) -> str:
+    """What is said of a node that may go and still holds copies."""
+    return (
+        f"All of the cluster's data is whole on the nodes that stay. {shards} {'copy' if shards == 1 else 'copies'} of shards "
+        f"({documents} documents) are still here: each node that stays has one of its own."
+    )
 
 
 def documents(stats: Mapping[str, Any]) -> int | None:

@@ -15,6 +15,7 @@ from pilothouse.meta.versions import Version
 
 _LAST_MINORS: Final = {5: 6, 6: 8, 7: 17, 8: 18}
 """By major version, the first minor from which the next major can be reached while nodes go on."""
+_LATEST_MAJOR: Final = 8
 
 
 def refusal(running: str, wanted: str) -> str:
@@ -35,10 +36,14 @@ def refusal(running: str, wanted: str) -> str:
 
 
 def unknown(version: str) -> str:
-    """Why nobody could run a version; empty if pilots can.
-
-    The API takes any version, since the one whose objects it serves did."""
+    """Why nobody could run a version; empty if pilots can."""
     asked = Version.parse(version)
     if asked.major in (7, 8) or (asked.major == 6 and asked.minor >= 8):
         return ""
     return f"pilots don't know how to run Elasticsearch {asked}: put spec.version to one of 6.8, 7 or 8"
+
+
+def is_too_new(version: str) -> bool:
+    """Whether a version is later than any that pilots can run. Earlier ones are accepted, since Navigator's
+    manifests have them; the status of their clusters says that they are not run."""
+    return Version.parse(version).major > _LATEST_MAJOR

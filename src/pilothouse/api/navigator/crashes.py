@@ -1,0 +1,37 @@
+"""How the database of a Pilot ended, if it did other than in order and has not been ready since.
+
+crash_of(pilot)        # "it ended with code 1: unknown setting [cluster.nmae]"; empty if there is nothing to report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pilothouse.api.objects import Object
+from pilothouse.base.times import parse_time
+
+_AT_ONCE: Final = 2.0
+"""Seconds after its start in which no database has become ready and ceased to be again."""
+
+
+def crash_of(pilot: Object) -> str:
+    found: Mapping[str, Any] = pilot.status.get("lastExit") or {}
+    if not found or found.get("clean") or pilot.is_true("Ready"):
+        return ""
+    started = pilot.status.get("lastStartedTime")
+    if started and parse_time(started) > parse_time(found["time"]):
+        # It has been started again since: has it been ready?
+        since = (pilot.condition("Ready") or {}).get("lastTransitionTime")
+        if since and parse_time(since) > parse_time(started) + _AT_ONCE:
+            return ""
+    return ending(found)
+
+
+def ending(found: Mapping[str, Any]) -> str:
+    """The words of a ``status.lastExit``."""
+    killed = found.get("signal")
+    said = f"it was killed by {killed}" if killed else f"it ended with code {found.get('exitCode')}"
+    if found.get("outOfMemory"):
+        said += ", for want of memory: raise the memory limit, or lower the heap"
+    return f"{said}: {found['message']}" if found.get("message") else said

@@ -1,0 +1,83 @@
+"""How full the volume of an instance is, as its Pilot's status has it, and when that is too full.
+
+    usage = DiskUsage(used=95 << 30, capacity=100 << 30)
+    usage.percent, usage.watermark        # 95, "FloodStage"
+    usage.differs(reported)               # whether it is worth another write
+
+The watermarks are Elasticsearch's: 85 %, 90 % and 95 % used, but never while more than 200, 150 or 100 GB are left. ``capacity`` is what
+the database can use in all, used or free: as in ``df``, blocks that are reserved for root are in neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from pilothouse.api.objects import Tree
+
+Watermark = Literal["", "Low", "High", "FloodStage"]
+_GB: Final = 10**9
+_WATERMARKS: Final[tuple[tuple[Watermark, int, int], ...]] = (
+    ("FloodStage", 95, 100 * _GB),
+    ("High", 90, 150 * _GB),
+    ("Low", 85, 200 * _GB),
+)
+"""Each with the percentage that is used, and what is left at most."""
+_ORDER: Final[tuple[Watermark, ...]] = ("", "Low", "High", "FloodStage")
+_STEP: Final = 100
+"""A hundredth of the capacity is a difference."""
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class DiskUsage(msgspec.Struct, frozen=True):
+    """Of one filesystem, in bytes."""
+
+    used: int
+    capacity: int
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any] | None) -> DiskUsage | None:
+        """What a status has; None if it has nothing of the kind."""
+        used, capacity = (tree or {}).get("usedBytes"), (tree or {}).get("capacityBytes")
+        if not isinstance(used, int) or not isinstance(capacity, int) or capacity <= 0:
+            return None
+        return cls(used, capacity)
+
+    @property
+    def percent(self) -> int:
+        return min(100, self.used * 100 // self.capacity)
+
+    @property
+    def watermark(self) -> Watermark:
+        """The highest that is exceeded; empty if there is room."""
+        left = self.capacity - self.used
+        for name, percent, most_left in _WATERMARKS:
+            if self.used * 100 >= self.capacity * percent and left <= most_left:
+                return name
+        return ""
+
+    def differs(self, reported: DiskUsage | None) -> bool:
+        """Whether this is news: by a hundredth of the capacity, or past a watermark.
+
+        One that goes back and forth at a watermark is no news each time: it has to fall by a hundredth first."""
+        if reported is None:
+            return True
+        if _ORDER.index(self.watermark) > _ORDER.index(reported.watermark):
+            return True
+        moved = max(abs(self.used - reported.used), abs(self.capacity - reported.capacity))
+        return moved * _STEP >= self.capacity
+
+    def tree(self) -> Tree:
+        return {"usedBytes": self.used, "capacityBytes": self.capacity, "usedPercent": self.percent}
+
+    def __str__(self) -> str:
+        return f"{self.percent} % ({_size(self.used)} of {_size(self.capacity)})"
+
+
+def _size(count: int) -> str:
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.3g} {_UNITS[unit]}" if amount < 1000 else f"{amount:.0f} {_UNITS[unit]}"

@@ -1,0 +1,256 @@
+"""``pilothouse leave``: a machine that joined stops being a node.
+
+    await leave(DepartureOptions(data=folder, admin=access, patience=300), say=print)
+
+1. While the agent runs: the Node is cordoned and its pods are evicted, within what disruption budgets allow. The node's own certificate is
+   good for that.
+2. The agent is stopped, and what still runs of its pods is ended.
+3. The Node object is deleted, if an administrator's kubeconfig is given: a node may not do that itself, or it could come back without
+   the taints it was given.
+4. Kubeconfig, key and certificate are removed, and what the node keeps on disk. Volumes and images stay unless asked for.
+
+Cut short anywhere, it can be run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.objects import Object
+from pilothouse.app import plane_registry
+from pilothouse.app.data_folder import DataFolder
+from pilothouse.app.options import StartError
+from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.client.access import Access
+from pilothouse.client.http import HttpTransport
+from pilothouse.client.kubeconfig import load
+from pilothouse.client.rest import Api
+from pilothouse.client.subresources import evict
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.identity import NodeIdentity
+from pilothouse.node.leaving import end_pods
+from pilothouse.node.volumes.removing import remove
+from pilothouse.supervise import containers
+from pilothouse.supervise.identifying import Gone, Handle
+from pilothouse.supervise.launching import LaunchError
+
+AGENT: Final = "pilothouse-leave"
+_LOOK_SECONDS: Final = 0.2
+_RETRY_SECONDS: Final = 2.0
+_STOP_SECONDS: Final = 60.0
+_SHOWN: Final = 5
+VOLUMES, IMAGES = "volumes", "images"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepartureOptions:
+    """What the command's flags come to."""
+
+    data: Path
+    admin: Access | None = None
+    """An administrator's way in, to delete the Node."""
+    patience: float = 300.0
+    """Seconds for pods to leave."""
+    force: bool = False
+    """Leave though the API can't be reached, or pods did not go in time."""
+    remove_volumes: bool = False
+    remove_images: bool = False
+
+
+async def leave(options: DepartureOptions, *, say: Say) -> None:
+    """Do all of it. Raises ``StartError``; what was done until then stays done."""
+    identity = NodeIdentity(options.data)
+    name = _name(identity)
+    clock = SystemClock()
+    running = _running_agent(options.data)
+    if running is None:
+        say(
+            f"no agent runs on {options.data}: the pods of {name} are not evicted, what runs of them is ended here"
+        )
+    else:
+        await _drain(identity, name, options, clock, say)
+        await _stop_agent(running, clock)
+        say("the agent has stopped")
+    with _without_agent(options.data):
+        await _end_pods(options.data, options.patience)
+        if options.admin is not None:
+            async with _reached(options.admin, clock) as api:
+                if (found := await api.find(Node, name)) is not None:
+                    await api.delete(Node, name, uid=found.uid)
+                    say(f"deleted the Node {name}")
+        try:
+            _remove_files(options, identity, say)
+        except OSError as problem:
+            raise StartError(
+                f"{problem.filename or options.data} can't be removed: {problem.strerror}"
+            ) from None
+    say(f"this machine is the node {name} no more")
+    if options.admin is None:
+        say(f"its Node is still there; an administrator deletes it: kubectl delete node {name}")
+
+
+def _name(identity: NodeIdentity) -> str:
+    """The node's name. Raises ``StartError`` where no machine has joined."""
+    folder = DataFolder(identity.folder)
+    if folder.admin_kubeconfig.exists():
+        raise StartError(
+            f"{folder.path} is a control plane's own, not that of a machine that joined one; `pilothouse down` stops it, and it "
+            "is gone once you remove the folder"
+        )
+    if not identity.kubeconfig_file.exists():
+        raise StartError(f"there is no {identity.kubeconfig_file}: this machine has joined no control plane")
+    try:
+        return identity.name
+    except (ValueError, LookupError, TypeError):
+        raise StartError(f"{identity.kubeconfig_file} is not as `pilothouse join` wrote it") from None
+
+
+def _running_agent(data: Path) -> plane_registry.Entry | None:
+    """The agent of this user that looks after the folder."""
+    for entry in plane_registry.entries():
+        if entry.running and entry.role == "node" and os.path.realpath(entry.data) == os.path.realpath(data):
+            return entry
+    return None
+
+
+@contextmanager
+def _without_agent(data: Path) -> Iterator[None]:
+    """No agent begins on the folder meanwhile. Raises ``StartError`` if there is one."""
+    try:
+        # Removed with the rest; an agent that begins then makes another, and finds no kubeconfig.
+        lock = os.open(DataFolder(data).node / "agent.lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    except OSError as problem:
+        raise StartError(f"{data} can't be used: {problem.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise StartError(f"an agent runs on {data} that is not known here: stop it first") from None
+    finally:
+        os.close(lock)
+
+
+async def _drain(
+    identity: NodeIdentity, name: str, options: DepartureOptions, clock: Clock, say: Say
+) -> None:
+    """Raises ``StartError`` if pods are left, unless that is of no matter."""
+    try:
+        async with _reached(load(identity.kubeconfig_file), clock) as api:
+            await api.patch(Node, name, "", {"spec": {"unschedulable": True}})
+            say(f"cordoned {name}")
+            left = await _evict_all(api, name, clock, options.patience, say)
+    except (StatusError, TransportError) as problem:
+        if options.force:
+            say(f"the API server can't be asked to take the pods elsewhere: {problem}")
+            return
+        raise StartError(f"{problem}; --force leaves without having evicted the pods") from None
+    if left and not options.force:
+        raise StartError(
+            f"{_listed(left)} did not leave in {options.patience:g} s; {name} stays cordoned. Run it again, or with --force, which "
+            "ends them here"
+        )
+
+
+async def _evict_all(api: Api, name: str, clock: Clock, patience: float, say: Say) -> list[Object]:
+    """The pods that are left when the time is over."""
+    deadline = clock.monotonic() + patience
+    told, next_try = "", 0.0
+    while True:
+        pods = (await api.list(Pod, fields=f"spec.nodeName={name}")).objects
+        left = [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
+        if not left or clock.monotonic() > deadline:
+            return left
+        refused = ""
+        if clock.monotonic() >= next_try:
+            next_try = clock.monotonic() + _RETRY_SECONDS
+            for pod in left:
+                if not pod.deletion_timestamp:
+                    refused = await _evict(api, pod) or refused
+        news = f"waiting for {_listed(left)} to leave" + (f": {refused}" if refused else "")
+        if news != told and (refused or not told):
+            told = news
+            say(news)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _evict(api: Api, pod: Object) -> str:
+    """Why it may not go yet; empty if it goes."""
+    try:
+        await evict(api, pod.name, pod.namespace, uid=pod.uid)
+    except StatusError as refusal:
+        if refusal.code == HTTPStatus.TOO_MANY_REQUESTS:
+            return str(refusal)
+        if refusal.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            raise
+    return ""
+
+
+def _listed(pods: list[Object]) -> str:
+    names = [f"{pod.namespace}/{pod.name}" for pod in pods]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ("pod " if len(names) == 1 else f"{len(names)} pods, ") + ", ".join(names[:_SHOWN]) + more
+
+
+async def _stop_agent(entry: plane_registry.Entry, clock: Clock) -> None:
+    """Raises ``StartError``."""
+    assert entry.process is not None
+    try:
+        with contextlib.closing(Handle.open(entry.process)) as handle:
+            handle.signal(signal.SIGTERM)
+            deadline = clock.monotonic() + _STOP_SECONDS
+            while not handle.ended:
+                if clock.monotonic() > deadline:
+                    raise StartError(f"the agent, process {handle.pid}, has not ended in {_STOP_SECONDS:g} s")
+                await asyncio.sleep(_LOOK_SECONDS)
+    except Gone:
+        return
+
+
+async def _end_pods(data: Path, patience: float) -> None:
+    try:
+        await end_pods(DataFolder(data).node, containers, SystemClock(), patience=patience)
+    except (containers.StillRunning, LaunchError, OSError) as problem:
+        raise StartError(str(problem)) from None
+
+
+def _remove_files(options: DepartureOptions, identity: NodeIdentity, say: Say) -> None:
+    node = DataFolder(options.data).node
+    kept = [
+        each
+        for each, wanted in ((VOLUMES, options.remove_volumes), (IMAGES, options.remove_images))
+        if not wanted and (node / each).is_dir() and any((node / each).iterdir())
+    ]
+    for entry in sorted(node.iterdir()) if node.is_dir() else ():
+        if entry.name not in kept:
+            remove(entry)
+    if not kept:
+        remove(node)
+    for file in (identity.credential_file, identity.authorities_file, identity.kubeconfig_file):
+        file.unlink(missing_ok=True)
+    say("removed the node's key, certificate and kubeconfig, and what it kept of pods")
+    for each in kept:
+        say(f"{each} stay in {node / each}; --remove-{each} removes them too")
+
+
+@asynccontextmanager
+async def _reached(access: Access, clock: Clock) -> AsyncIterator[Api]:
+    async with HttpTransport.open(access, clock, agent=AGENT) as transport:
+        yield Api(transport, random.Random(), manager=AGENT)

@@ -1,0 +1,138 @@
+"""Which data folder a command means that was not given one.
+
+    find(CONTROL_PLANE)             # Found(data=…, origin="where `pilothouse up` runs", …); raises NoPlane
+
+Looked at in this order: ``PILOTHOUSE_DATA``; what runs, of this user (``plane_registry``); then, of planes that do not run: one that was
+killed, the ``.data`` of the checkout that this program is part of, and the default data folder. Where several run, the command has to say
+which one it means.
+
+A folder that is found, rather than named, has to belong to this user or to root, and nobody else may be able to write it: the kubeconfig
+in it says which server the command trusts.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pilothouse
+from pilothouse.app.options import default_data
+from pilothouse.app.plane_registry import Entry, Role, entries, is_trusted
+
+VARIABLE: Final = "PILOTHOUSE_DATA"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a command looks for."""
+
+    noun: str
+    roles: tuple[Role, ...]
+    """What has to run on the folder."""
+    mark: str
+    """The file by which a folder of one that does not run is known."""
+
+
+CONTROL_PLANE: Final = Wanted("control plane", ("up", "apiserver"), "admin.kubeconfig")
+UP: Final = Wanted("`pilothouse up`", ("up",), "admin.kubeconfig")
+NODE: Final = Wanted("node", ("up", "node"), "format")
+JOINED_NODE: Final = Wanted("node that joined", ("node",), "node.kubeconfig")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A data folder, and how it was found."""
+
+    data: Path
+    origin: str
+    """In words, to follow the folder's name."""
+    running: bool = False
+    """Whether what was looked for is known to run on it."""
+
+
+class NoPlane(Exception):
+    """No data folder was found, or more than one could be meant."""
+
+
+def find(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Found:
+    """The folder to use. Raises ``NoPlane``."""
+    if named := environ.get(VARIABLE):
+        data = Path(named).absolute()
+        return Found(data, f"which {VARIABLE} names", runs_on(data, wanted))
+    if (running := find_running(wanted)) is not None:
+        return running
+    for data, origin in _stopped(wanted):
+        if _is_ours(data) and _has(data, wanted.mark):
+            return Found(data, origin)
+    raise NoPlane(
+        f"no {wanted.noun} of yours runs on this machine, and none has left its data in {' or '.join(_places())}; "
+        f"start one with `pilothouse up`, or name its data folder with --data or {VARIABLE}"
+    )
+
+
+def find_running(wanted: Wanted) -> Found | None:
+    """The one that runs, of this user; None if there is none. Raises ``NoPlane`` if there are several."""
+    folders = running_folders(wanted)
+    if len(folders) > 1:
+        listed = ", ".join(map(str, sorted(folders)))
+        raise NoPlane(f"several are running, on {listed}: name one with --data or {VARIABLE}")
+    for data, role in folders.items():
+        return Found(data, f"where `pilothouse {role}` runs", running=True)
+    return None
+
+
+def running_folders(wanted: Wanted) -> dict[Path, Role]:
+    """The data folders that it runs on, of this user."""
+    return {each.data: each.role for each in _known(wanted) if each.running}
+
+
+def runs_on(data: Path, wanted: Wanted) -> bool:
+    """Whether it is known to run on this folder."""
+    return os.path.realpath(data) in map(os.path.realpath, running_folders(wanted))
+
+
+def _known(wanted: Wanted) -> Iterator[Entry]:
+    return (each for each in entries() if each.role in wanted.roles and _is_ours(each.data))
+
+
+def _stopped(wanted: Wanted) -> Iterator[tuple[Path, str]]:
+    """Folders of planes that do not run, as far as is known, and what to say of each."""
+    for each in _known(wanted):
+        yield each.data, f"where `pilothouse {each.role}` ran until it was killed"
+    if (checkout := _checkout()) is not None:
+        yield checkout / ".data", "the data folder of this checkout"
+    yield default_data(), "the default data folder"
+
+
+def _places() -> list[str]:
+    checkout = _checkout()
+    return [*([str(checkout / ".data")] if checkout is not None else []), str(default_data())]
+
+
+def _checkout() -> Path | None:
+    """The checkout whose code this is. Not the one that we happen to be in, which may be anybody's."""
+    root = Path(pilothouse.__file__).parents[2]
+    return root if (root / "scripts" / "up").exists() and (root / "pyproject.toml").exists() else None
+
+
+def _is_ours(data: Path) -> bool:
+    try:
+        found = os.lstat(data)
+        if stat.S_ISLNK(found.st_mode):
+            # Anybody may write a link, as its mode says; who made it counts, and where it leads.
+            return found.st_uid in (os.geteuid(), 0) and is_trusted(os.stat(data))
+        return is_trusted(found)
+    except OSError:
+        return False
+
+
+def _has(data: Path, mark: str) -> bool:
+    try:
+        return (data / mark).exists()
+    except PermissionError:
+        # Root's own, and we are not root.
+        return False

@@ -1,0 +1,85 @@
+"""The identity of a control plane that is made from a backup: never that of the one that the backup is of.
+
+    identity = RestoredIdentity.of(entries, adopts_volumes=False)
+    identity.given(saved)                       # the namespace kube-system with another uid; all else as it is
+    living_owner(entries, identity)             # "/var/lib/pilothouse/node", if a node agent there has volumes of the original
+
+Volumes know their control plane by this uid (``node.volumes.volume_owners``). A restored one leaves those of the original
+alone, or, if it is to be its successor, takes them over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF, PROVISIONED_BY, PROVISIONERS
+from pilothouse.apiserver.catalog import ROOT
+from pilothouse.base.ids import new_uid
+from pilothouse.node.volumes.cluster_identity import NAMESPACE
+from pilothouse.node.volumes.volume_owners import agent_lives, read_owner
+from pilothouse.store.backup_file import Saved
+
+_KEY: Final = f"{ROOT}namespaces/{NAMESPACE}"
+_VOLUMES: Final = f"{ROOT}persistentvolumes/"
+
+
+@dataclass(frozen=True)
+class RestoredIdentity:
+    """Who a restored control plane is."""
+
+    uid: str
+    original: str
+    """The uid of the one that the backup is of; empty if it had none."""
+    adopts: tuple[str, ...] = ()
+    """The uids of those whose volumes it takes over."""
+
+    @classmethod
+    def of(cls, entries: Iterable[Saved], *, adopts_volumes: bool) -> RestoredIdentity:
+        """A new one."""
+        found = next((saved for saved in entries if saved.key == _KEY), None)
+        if found is None:
+            return cls(new_uid(), "")
+        metadata = msgspec.json.decode(found.value)["metadata"]
+        before = str((metadata.get("annotations") or {}).get(ADOPTS_VOLUMES_OF) or "").split(",")
+        adopts = dict.fromkeys((metadata["uid"], *filter(None, map(str.strip, before))))
+        return cls(new_uid(), metadata["uid"], tuple(adopts) if adopts_volumes else ())
+
+    def given(self, saved: Saved) -> Saved:
+        """An entry as the restored control plane has it."""
+        if saved.key != _KEY:
+            return saved
+        tree: dict[str, Any] = msgspec.json.decode(saved.value)
+        metadata = tree["metadata"]
+        metadata["uid"] = self.uid
+        annotations = {
+            name: value
+            for name, value in (metadata.get("annotations") or {}).items()
+            if name != ADOPTS_VOLUMES_OF
+        }
+        if self.adopts:
+            annotations[ADOPTS_VOLUMES_OF] = ",".join(self.adopts)
+        metadata.pop("annotations", None)
+        if annotations:
+            metadata["annotations"] = annotations
+        return Saved(saved.key, msgspec.json.encode(tree))
+
+
+def living_owner(entries: Iterable[Saved], identity: RestoredIdentity) -> str:
+    """The data folder of a node agent that runs on this machine and has volumes that are to be taken over; empty if there is none."""
+    folders = set()
+    for saved in entries:
+        if saved.key.startswith(_VOLUMES):
+            tree = msgspec.json.decode(saved.value)
+            path = ((tree.get("spec") or {}).get("local") or {}).get("path")
+            annotations = tree["metadata"].get("annotations") or {}
+            if path and annotations.get(PROVISIONED_BY) in PROVISIONERS:
+                folders.add(Path(path).parent)
+    owners = {
+        owner.data for folder in folders if (owner := read_owner(folder)) and owner.cluster in identity.adopts
+    }
+    return next((data for data in sorted(owners) if agent_lives(Path(data))), "")

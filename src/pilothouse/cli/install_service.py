@@ -1,0 +1,147 @@
+"""``pilothouse install-service``: have systemd run the control plane, or the node, from the machine's start on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+import pilothouse
+from pilothouse.base.visible import visible
+from pilothouse.cli.node import node
+from pilothouse.cli.up import up
+
+_SYSTEMD = Path("/run/systemd/system")
+"""There if, and only if, systemd runs the machine."""
+_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]*")
+
+
+@click.command("install-service", context_settings={"ignore_unknown_options": True})
+@click.argument("role", type=click.Choice(["up", "node"]))
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED, metavar="[-- FLAG...]")
+@click.option("--name", default="pilothouse", show_default=True, help="What the service is called.")
+@click.option(
+    "--user", is_flag=True, help="A service of yours, which needs no root, instead of the machine's."
+)
+@click.option("--dry-run", is_flag=True, help="Print the unit, and change nothing.")
+@click.option("--no-start", is_flag=True, help="Start it with the machine, but not now.")
+def install_service(
+    role: Any, flags: tuple[str, ...], name: str, user: bool, dry_run: bool, no_start: bool
+) -> None:
+    """Write a systemd unit that runs `pilothouse up` or `pilothouse node`, enable it and start it.
+
+    pilothouse install-service up -- --listen 0.0.0.0:6443
+
+    What follows -- are flags of the command that the service runs. A machine joins first, with `pilothouse join --no-run`. Given again, the
+    unit is replaced.
+    """
+    from pilothouse.app.service_unit import service_unit, unit_file
+
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(f"{name!r} is no name of a service", param_hint="--name")
+    if os.geteuid() != 0 and not user and not dry_run:
+        raise click.UsageError(
+            "only root installs a service of the machine; --user installs one of yours, --dry-run prints it"
+        )
+    command = [*_program(), role, *_checked(role, flags)]
+    try:
+        unit = service_unit(role, command, user=user)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    if not user:
+        _warn_of_others()
+    if dry_run:
+        click.echo(unit, nl=False)
+        return
+    if not _SYSTEMD.is_dir():
+        raise click.ClickException(
+            f"this machine is not run by systemd (there is no {_SYSTEMD}), so nothing is installed; --dry-run prints the unit, whose "
+            "ExecStart is what another service manager has to run"
+        )
+    file = unit_file(name, user=user, config_home=os.environ.get("XDG_CONFIG_HOME", ""))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(unit)
+        file.chmod(0o644)
+    except OSError as problem:
+        raise click.ClickException(f"{file} can't be written: {problem.strerror}") from None
+    click.echo(f"wrote {file}")
+    _systemctl(user, "daemon-reload")
+    _systemctl(user, "enable", *([] if no_start else ["--now"]), f"{name}.service")
+    scope = " --user" if user else ""
+    click.echo(f"{'enabled' if no_start else 'started'} {name}; `systemctl{scope} status {name}` shows it,")
+    click.echo(f"`journalctl{scope} -u {name}` what it says; to take it away again:")
+    click.echo(f"  systemctl{scope} disable --now {name} && rm {file}")
+    if user:
+        click.echo(
+            "It runs while you are logged in; from the machine's start on after: loginctl enable-linger"
+        )
+
+
+def _checked(role: str, flags: tuple[str, ...]) -> list[str]:
+    """The flags, as the command itself understands them, with the data folder among them."""
+    target = {"up": up, "node": node}[role]
+    # As the command would be run, but for running it: what is wrong with a flag is said here, by its own words.
+    params = target.make_context(role, list(flags)).params
+    data = Path(params["data"]).absolute()
+    for flag, value in params.items():
+        if isinstance(value, Path) and not value.is_absolute() and flag != "data":
+            raise click.UsageError(f"--{flag.replace('_', '-')} {value}: in a service, paths begin with /")
+    if role == "node" and not params["kubeconfig"] and not (data / "node.kubeconfig").exists():
+        raise click.ClickException(
+            f"there is no {data / 'node.kubeconfig'}: join first, with `pilothouse join --no-run --data {data} TOKEN`"
+        )
+    given = any(flag == "--data" or flag.startswith("--data=") for flag in flags)
+    return (
+        [*flags] if given and Path(params["data"]).is_absolute() else ["--data", str(data), *_without(flags)]
+    )
+
+
+def _without(flags: tuple[str, ...]) -> list[str]:
+    """The flags but for ``--data``."""
+    left = []
+    words = iter(flags)
+    for word in words:
+        if word == "--data":
+            next(words, None)
+        elif not word.startswith("--data="):
+            left.append(word)
+    return left
+
+
+def _program() -> list[str]:
+    """What runs this program, from any folder."""
+    called = Path(sys.argv[0]).absolute()
+    if called.name != "__main__.py" and os.access(called, os.X_OK):
+        return [str(called)]
+    return [sys.executable, "-P", "-m", "pilothouse"]
+
+
+def _warn_of_others() -> None:
+    """A service of root's whose program others can change is theirs."""
+    from pilothouse.app.service_unit import changeable_by_others
+
+    program = (Path(_program()[0]), Path(sys.executable), Path(pilothouse.__file__).parent)
+    if found := changeable_by_others(dict.fromkeys(program)):
+        listed = ", ".join(map(str, found))
+        click.echo(
+            visible(
+                f"Warning: root would run {listed}, which users other than root can change; install pilothouse where only root can write"
+            ),
+            err=True,
+        )
+
+
+def _systemctl(user: bool, *words: str) -> None:
+    argv = ["systemctl", *(["--user"] if user else []), *words]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except OSError as problem:
+        raise click.ClickException(f"systemctl can't be run: {problem.strerror}") from None
+    if done.returncode != 0:
+        raise click.ClickException(f"`{' '.join(argv)}` failed: {visible(done.stderr.strip())}")

@@ -1,0 +1,53 @@
+"""``pilothouse leave``: a machine that joined stops being a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pilothouse.app.options import StartError
+from pilothouse.app.plane_discovery import JOINED_NODE
+from pilothouse.base.visible import visible
+from pilothouse.cli.failing import told_in_a_line
+from pilothouse.cli.parameters import FILE, Duration
+from pilothouse.cli.plane import plane_flag
+
+
+@click.command()
+@plane_flag(JOINED_NODE, "The data folder that the machine joined with.")
+@click.option(
+    "--kubeconfig",
+    type=FILE,
+    help="An administrator's: with it the Node is deleted too, which a node may not do itself.",
+)
+@click.option(
+    "--timeout", type=Duration(), default="5m", show_default=True, help="How long pods may take to leave."
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Leave even if the API server can't be reached, or pods did not leave in time; they are ended here.",
+)
+@click.option("--remove-volumes", is_flag=True, help="Remove the data of volumes on this machine for good.")
+@click.option("--remove-images", is_flag=True, help="Remove the images that were imported here.")
+def leave(data: Path, kubeconfig: Path | None, timeout: float, **flags: Any) -> None:
+    """Take this machine out of the control plane that it joined.
+
+    Its pods are evicted, as by `kubectl drain`, the agent is stopped, and its key, certificate and kubeconfig are removed. Volumes stay
+    where they are unless --remove-volumes is given; folders of --tier are never touched.
+    """
+    import asyncio
+
+    from pilothouse.app.departure import DepartureOptions
+    from pilothouse.app.departure import leave as run
+    from pilothouse.client.kubeconfig import KubeconfigError, load
+
+    try:
+        admin = load(kubeconfig) if kubeconfig is not None else None
+        options = DepartureOptions(data=data.absolute(), admin=admin, patience=timeout, **flags)
+        with told_in_a_line(admin.url if admin is not None else ""):
+            asyncio.run(run(options, say=lambda line: click.echo(visible(line))))
+    except (StartError, KubeconfigError) as problem:
+        raise click.ClickException(str(problem)) from None

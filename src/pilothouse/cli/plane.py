@@ -1,0 +1,47 @@
+"""``--data`` of commands that use a plane which is there: without the flag they find it, and say which one they took.
+
+@plane_flag(NODE, "The data folder of the node.")
+def list_(data: Path): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pilothouse.app.plane_discovery import VARIABLE, NoPlane, Wanted, find
+from pilothouse.base.visible import visible
+from pilothouse.cli.flags import Command
+
+if TYPE_CHECKING:
+    from pilothouse.app.plane_discovery import Found
+
+
+def plane_flag(wanted: Wanted, text: str) -> Callable[[Command], Command]:
+    """``--data``, with a help text; the folder that is found without it."""
+
+    def choose(ctx: click.Context, _: click.Parameter, named: Path | None) -> Path | None:
+        if named is not None or ctx.resilient_parsing:
+            return named
+        try:
+            found = find(wanted)
+        except NoPlane as problem:
+            raise click.ClickException(visible(str(problem))) from None
+        announce(found)
+        return found.data
+
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        callback=choose,
+        show_default=f"{VARIABLE}, else where one of yours runs",
+        help=text,
+    )
+
+
+def announce(found: Found) -> None:
+    """Say which folder is used, beside the output."""
+    click.echo(visible(f"using {found.data}, {found.origin}"), err=True)

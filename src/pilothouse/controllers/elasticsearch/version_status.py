@@ -1,0 +1,50 @@
+"""The condition ``VersionAccepted``: which version is asked for, what runs, and why the one is not the other.
+
+kind, status, reason, message = version_accepted(scene, refused)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from pilothouse.api.pod_health import healthy, trouble
+from pilothouse.controllers.elasticsearch.containers import IMAGE_REASONS
+from pilothouse.controllers.elasticsearch.node_images import IMAGE_MISSING
+from pilothouse.controllers.elasticsearch.refusing import IN_DOUBT, REFUSED
+from pilothouse.controllers.elasticsearch.scene import Scene, Step
+from pilothouse.meta.versions import Version
+
+ACCEPTED: Final = "VersionAccepted"
+
+
+def version_accepted(scene: Scene, refused: Sequence[Step]) -> tuple[str, str, str, str]:
+    """Type, status, reason and message."""
+    asked, runs = str(scene.cluster.spec["version"]), _running(scene)
+    for step in refused:
+        if step.reason in (REFUSED, IN_DOUBT, IMAGE_MISSING):
+            return ACCEPTED, "False", step.reason, f"{asked} is asked for, {runs}: {step.message}"
+    for node in scene.nodes:
+        pod = node.pod
+        if pod is None or pod.deleting or healthy(pod) or node.made_for != asked:
+            continue
+        if (why := trouble(pod)).reason in IMAGE_REASONS:
+            return ACCEPTED, "False", IMAGE_MISSING, f"{asked} is asked for, {runs}: {why.sentence}"
+    if not all(node.version == asked for node in scene.nodes):
+        return ACCEPTED, "True", "RollingOut", f"{asked} is asked for, {runs}."
+    return ACCEPTED, "True", "Running", f"All nodes run {asked}."
+
+
+def _running(scene: Scene) -> str:
+    """What nodes have reported, in words."""
+    counts = Counter(node.version for node in scene.nodes if node.version)
+    if not counts:
+        return "no node has reported a version yet"
+    told = [
+        f"{count} {'node runs' if count == 1 else 'nodes run'} {version}"
+        for version, count in sorted(counts.items(), key=lambda each: Version.parse(each[0]))
+    ]
+    if silent := len(scene.nodes) - counts.total():
+        told.append(f"{silent} {'has' if silent == 1 else 'have'} reported none yet")
+    return ", ".join(told)

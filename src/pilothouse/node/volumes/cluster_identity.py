@@ -1,0 +1,60 @@
+"""Which control plane a node belongs to: the uid of the namespace ``kube-system``, by which Kubernetes' clusters are known.
+
+    identity = await read_identity(api)
+    identity.uid                                # "5f0c…": of this control plane, and of no other
+    identity.may_take("77aa…")                  # whether it may take over volumes of that one
+
+A control plane that was restored from a backup has another uid than the one that the backup is of. Whose volumes it may
+take over is an annotation of the namespace, which only administrators write.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
+from pilothouse.api.nouns import Namespace
+from pilothouse.api.objects import Object
+from pilothouse.client.rest import Api
+from pilothouse.meta.errors import StatusError
+from pilothouse.node.volumes.keeping import KeepingError
+
+NAMESPACE: Final = "kube-system"
+_FORBIDDEN: Final = 403
+
+
+class ClusterIdentity(msgspec.Struct, frozen=True):
+    """A control plane, as its volumes know it."""
+
+    uid: str
+    adopts: frozenset[str] = frozenset()
+    """The uids of control planes whose volumes it may take over."""
+
+    def may_take(self, uid: str) -> bool:
+        return uid == self.uid or uid in self.adopts
+
+
+async def read_identity(api: Api) -> ClusterIdentity:
+    """Asked of the server each time: it may have been restored since. Raises KeepingError, StatusError, TransportError."""
+    try:
+        found = await api.find(Namespace, NAMESPACE)
+    except StatusError as refusal:
+        if refusal.code != _FORBIDDEN:
+            raise
+        raise KeepingError(
+            f"the node may not read the namespace {NAMESPACE}, whose uid says which cluster a volume belongs to: "
+            "kubectl apply -f examples/kubernetes/node-storage.yaml"
+        ) from None
+    if found is None:
+        raise KeepingError(
+            f"the namespace {NAMESPACE}, whose uid says which cluster a volume belongs to, is not there"
+        )
+    return identity_of(found)
+
+
+def identity_of(namespace: Object) -> ClusterIdentity:
+    """As the namespace ``kube-system`` has it."""
+    adopted = str(namespace.annotations.get(ADOPTS_VOLUMES_OF) or "").split(",")
+    return ClusterIdentity(namespace.uid, frozenset(filter(None, map(str.strip, adopted))))

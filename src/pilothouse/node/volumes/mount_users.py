@@ -1,0 +1,112 @@
+"""Processes of other mount namespaces that see a folder: containers, of any agent, that have a volume.
+
+    for pid in mount_users(Path("/mnt/fast/pvc-1234")): ...
+    is_descendant(pid, Path("/var/lib/pilothouse/node/pods"))      # whether its shim is one of this agent's
+
+A lock says whether an agent is alive; pods go on running without their agent. The kernel knows what each has mounted. One
+process is read for each mount namespace, so that it costs little on a machine with many.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pilothouse.node.volumes.machine import plain_path
+
+_PROC: Final = Path("/proc")
+_MOST_PARENTS: Final = 64
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Something in a filesystem: the filesystem's device, as ``major:minor``, and the path from its root."""
+
+    device: str
+    root: str
+
+    def holds(self, other: _Place) -> bool:
+        return other.device == self.device and (
+            other.root == self.root or other.root.startswith(self.root.rstrip("/") + "/")
+        )
+
+
+class _Mount(msgspec.Struct, frozen=True):
+    place: _Place
+    target: str
+
+
+def mount_users(folder: Path) -> Iterator[int]:
+    """A process of each other mount namespace in which something beneath the folder is mounted, but where it is here too."""
+    here = _mounts("self")
+    places = _places(folder, here)
+    known = set(here)
+    seen = {_namespace("self")}
+    for entry in os.listdir(_PROC):
+        if not entry.isdigit() or (namespace := _namespace(entry)) in seen or not namespace:
+            continue
+        seen.add(namespace)
+        mounted = [each.place for each in _mounts(entry) if each not in known]
+        if any(place.holds(each) for place in places for each in mounted):
+            yield int(entry)
+
+
+def is_descendant(pid: int, pods: Path) -> bool:
+    """Whether a process is of a container whose shim has its folder in that folder of pods."""
+    within = os.fsencode(pods) + b"/"
+    for _ in range(_MOST_PARENTS):
+        try:
+            arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+            parent = _parent(pid)
+        except OSError:
+            return False
+        # The program of a container may have any arguments, but is not in our own mount namespace.
+        if any(each.startswith(within) for each in arguments) and _namespace(str(pid)) == _namespace("self"):
+            return True
+        if parent <= 1:
+            return False
+        pid = parent
+    return False
+
+
+def _places(folder: Path, here: list[_Mount]) -> list[_Place]:
+    """Where the folder is, and the filesystems that are mounted in it."""
+    path = os.path.realpath(folder)
+    above = [each for each in here if path == each.target or path.startswith(each.target.rstrip("/") + "/")]
+    within = [each for each in here if each.target.startswith(path + "/")]
+    places = [each.place for each in within]
+    if above:
+        # The one that was mounted last hides those before it.
+        holder = max(enumerate(above), key=lambda each: (len(each[1].target), each[0]))[1]
+        rest = os.path.relpath(path, holder.target)
+        places.append(_Place(holder.place.device, os.path.normpath(os.path.join(holder.place.root, rest))))
+    return places
+
+
+def _mounts(process: str) -> list[_Mount]:
+    try:
+        text = (_PROC / process / "mountinfo").read_text(errors="surrogateescape")
+    except OSError:
+        return []
+    found = []
+    for line in text.splitlines():
+        fields = line.split(" ")
+        found.append(_Mount(_Place(fields[2], plain_path(fields[3])), plain_path(fields[4])))
+    return found
+
+
+def _namespace(process: str) -> str:
+    """Which mount namespace a process is in; empty if it has ended, or is another user's."""
+    try:
+        return os.readlink(_PROC / process / "ns" / "mnt")
+    except OSError:
+        return ""
+
+
+def _parent(pid: int) -> int:
+    content = (_PROC / str(pid) / "stat").read_bytes()
+    # The name, in parentheses, may hold anything, parentheses and spaces too.
+    return int(content[content.rindex(b")") + 2 :].split()[1])

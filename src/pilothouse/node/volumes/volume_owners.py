@@ -1,0 +1,255 @@
+"""Which control plane a volume belongs to, written in the volume's folder and checked before anything is done with it.
+
+    owners = VolumeOwners("n1", Path("/var/lib/pilothouse/node"))
+    owners.acquire(folder, identity, pod.uid)   # ours from here on, and locked; VolumeOwned says whose it is
+    owners.release(folder, pod.uid)             # the lock goes with the last user
+
+    TIER/pvc-1234/owner.json                    beside what pods see of a volume, and not in it
+
+Control planes can be copied: a backup is restored beside the original, a data folder is copied. Both then know the same
+volumes, by the same paths. Two things keep the second from the first one's data:
+
+* ``owner.json`` has the uid of the control plane. Another one leaves the volume alone, unless an administrator has said that
+  it takes over from the first (``ClusterIdentity.adopts``); then the uid is replaced, and the first is the other.
+* An agent holds a lock on the folder of each volume that it uses. While one has it, or a container of one still has the volume
+  mounted, no other agent gets it, whichever uid it has.
+
+A volume without ``owner.json`` was made before there was one; the first agent to use it owns it, under the same lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
+from pilothouse.node.directory_handles import DIRECTORY, open_directory, open_regular_beneath
+from pilothouse.node.volumes.cluster_identity import NAMESPACE, ClusterIdentity
+from pilothouse.node.volumes.keeping import KeepingError
+from pilothouse.node.volumes.mount_users import is_descendant, mount_users
+
+AGENT_LOCK: Final = "agent.lock"
+"""In a node's data folder, held by its agent."""
+_OWNER: Final = "owner.json"
+_DRAFT: Final = "owner.json.draft"
+
+
+class VolumeOwned(KeepingError):
+    """The volume is another control plane's."""
+
+
+class VolumeOwner(msgspec.Struct, frozen=True):
+    """Whose a volume is."""
+
+    cluster: str
+    """The uid of the control plane."""
+    node: str
+    data: str
+    """The data folder of the agent that used it last."""
+
+
+class _Held(msgspec.Struct):
+    """A folder that we have locked."""
+
+    handle: int
+    users: set[str]
+
+
+class VolumeOwners:
+    """Of one agent. Its methods may be called from any thread."""
+
+    def __init__(self, node: str, data: Path) -> None:
+        self._node = node
+        self._data = data.absolute()
+        self._held: dict[Path, _Held] = {}
+        self._turn = Lock()
+        self._is_closed = False
+
+    def acquire(self, folder: Path, identity: ClusterIdentity, user: str) -> None:
+        """Have a volume for our own until its last user has released it. Does nothing if there is no such folder.
+
+        Raises KeepingError, OSError.
+        """
+        with self._turn:
+            if self._is_closed:
+                raise KeepingError("the node agent is about to end")
+            if (held := self._held.get(folder)) is not None:
+                self._own(held.handle, folder, identity)
+                held.users.add(user)
+                return
+            try:
+                handle = os.open(folder, DIRECTORY)
+            except FileNotFoundError:
+                return
+            try:
+                self._own(handle, folder, identity)
+            except BaseException:
+                os.close(handle)
+                raise
+            self._held[folder] = _Held(handle, {user})
+
+    def release(self, folder: Path, user: str) -> None:
+        """A user needs it no more."""
+        with self._turn:
+            if (held := self._held.get(folder)) is None:
+                return
+            held.users.discard(user)
+            if not held.users:
+                _unlock(self._held.pop(folder))
+
+    def close(self) -> None:
+        """For good: no volume is acquired any more."""
+        with self._turn:
+            self._is_closed = True
+            while self._held:
+                _unlock(self._held.popitem()[1])
+
+    def is_ours(self, folder: Path, identity: ClusterIdentity) -> bool:
+        """Whether a volume is this control plane's and no other agent's, or nobody's, as far as is written. Raises OSError."""
+        try:
+            with open_directory(folder) as handle:
+                owner = _read(handle, folder)
+        except FileNotFoundError:
+            return True
+        return owner is None or (owner.cluster == identity.uid and self._is_mine(owner))
+
+    def _own(self, handle: int, folder: Path, identity: ClusterIdentity) -> None:
+        # Looked at before it is locked: not even for a moment does another control plane find its own volume locked by us.
+        _check_owner(folder, _read(handle, folder), identity)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            whose = _whose(_read(handle, folder))
+            raise VolumeOwned(
+                f"{folder} is in use by another node agent on this machine{whose}: stop that one first (pilothouse down)"
+            ) from None
+        owner = _read(handle, folder)
+        _check_owner(folder, owner, identity)
+        ours = VolumeOwner(identity.uid, self._node, str(self._data))
+        if owner != ours:
+            self._check_alone(folder, owner, identity)
+            _write(handle, ours)
+
+    def _check_alone(self, folder: Path, owner: VolumeOwner | None, identity: ClusterIdentity) -> None:
+        """Nothing of another agent may use it; nor may there be another with the same identity."""
+        if owner is not None and self._is_mine(owner):
+            return
+        if owner is not None and agent_lives(Path(owner.data)):
+            raise VolumeOwned(
+                f"{folder} belongs to the node agent whose data is in {owner.data}, which is running: "
+                "stop it first (pilothouse down)"
+            )
+        if owner is not None and owner.cluster == identity.uid and os.path.isdir(f"{owner.data}/pods"):
+            raise VolumeOwned(
+                f"{folder} belongs to the node whose data is in {owner.data}, and this one, with the same control plane's "
+                f"uid, has its data in {self._data}: one is a copy of the other. Remove the one that is not to go on"
+            )
+        for pid in mount_users(folder):
+            if not is_descendant(pid, self._data / "pods"):
+                raise VolumeOwned(
+                    f"{folder} is in use by process {pid}, in a container of another node agent{_whose(owner)}: "
+                    "stop its pods first (pilothouse down)"
+                )
+
+    def _is_mine(self, owner: VolumeOwner) -> bool:
+        """Whether the data folder is ours, under whatever path."""
+        if owner.data == str(self._data):
+            return True
+        try:
+            return os.path.samefile(owner.data, self._data)
+        except OSError:
+            return False
+
+
+def read_owner(folder: Path) -> VolumeOwner | None:
+    """Whose a volume is; None if that is not written, or can't be read."""
+    try:
+        with open_directory(folder) as handle:
+            return _read(handle, folder)
+    except (OSError, VolumeOwned):
+        return None
+
+
+def agent_lives(data: Path) -> bool:
+    """Whether a node agent has this data folder, as far as we can see."""
+    try:
+        handle = os.open(data / AGENT_LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Shared: those who only look are not taken for holders by each other.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _check_owner(folder: Path, owner: VolumeOwner | None, identity: ClusterIdentity) -> None:
+    if owner is None or identity.may_take(owner.cluster):
+        return
+    raise VolumeOwned(
+        f"{folder} belongs to another control plane: its {NAMESPACE} has the uid {owner.cluster}, and its node's "
+        f"data is in {owner.data}; this one has the uid {identity.uid}. If the other is gone for good, take its volumes "
+        f"over: kubectl annotate namespace {NAMESPACE} {ADOPTS_VOLUMES_OF}={owner.cluster}"
+    )
+
+
+def _unlock(held: _Held) -> None:
+    # Not by closing alone: a process that was forked a moment ago has the handle too, until it executes its program.
+    fcntl.flock(held.handle, fcntl.LOCK_UN)
+    os.close(held.handle)
+
+
+def _whose(owner: VolumeOwner | None) -> str:
+    return f" ({owner.data})" if owner is not None else ""
+
+
+def owned_folder(path: Path) -> Path | None:
+    """The folder of the volume that a path of the machine leads into; None if it leads into none.
+
+    The outermost one: what is in a volume, a pod may have made.
+    """
+    real = Path(os.path.realpath(path))
+    return next((each for each in reversed(real.parents) if _is_volume(each)), None)
+
+
+def _is_volume(folder: Path) -> bool:
+    found = folder.stat()
+    closed = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return closed and (folder / _OWNER).is_file()
+
+
+def _read(handle: int, folder: Path) -> VolumeOwner | None:
+    user = os.fstat(handle).st_uid
+    if user != os.geteuid():
+        raise VolumeOwned(f"{folder} was made by user {user}, not by the node: remove it")
+    try:
+        with open_regular_beneath(handle, _OWNER) as file:
+            return msgspec.json.decode(file.read(), type=VolumeOwner)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as problem:
+        raise VolumeOwned(f"{folder / _OWNER} can't be read: {problem}") from None
+
+
+def _write(folder: int, owner: VolumeOwner) -> None:
+    draft = os.open(
+        _DRAFT,
+        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0o600,
+        dir_fd=folder,
+    )
+    try:
+        os.write(draft, msgspec.json.encode(owner))
+        os.fsync(draft)
+    finally:
+        os.close(draft)
+    os.rename(_DRAFT, _OWNER, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)

@@ -1,0 +1,32 @@
+"""The file in which a container leaves word of why it ended, for its pod's status.
+
+    write_termination_message("it ended with code 1: unknown setting [cluster.nmae]")
+
+Kubernetes puts it into the container at ``terminationMessagePath``, which is ``/dev/termination-log`` unless the pod says otherwise. Outside of a
+container there is no such file, and none is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final
+
+PATH: Final = "/dev/termination-log"
+_LONGEST: Final = 4096
+"""Bytes that a kubelet reads."""
+
+log = logging.getLogger(__name__)
+
+
+def write_termination_message(message: str, path: str = PATH) -> None:
+    """In place of what is there."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        log.warning("%s can't be written: %s", path, problem.strerror)
+        return
+    with os.fdopen(file, "wb") as opened:
+        opened.write(message.encode()[:_LONGEST])
