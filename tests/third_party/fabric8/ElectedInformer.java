@@ -55,11 +55,7 @@ public final class ElectedInformer {
     CompletableFuture<?> election = elector.start();
     Runtime.getRuntime().addShutdownHook(new Thread(() -> {
       election.cancel(true);
-      try {
-        Thread.sleep(500);  // The release is sent by another thread, and nothing says when it is done.
-      } catch (InterruptedException stop) {
-        Thread.currentThread().interrupt();
-      }
+      elector.release();  // Cancelling releases too, in another thread, and nothing says when it is done.
       client.close();
     }));
     try {
