@@ -67,6 +67,17 @@ async def test_what_is_wrong_with_a_built_in_kinds_fields_is_said_in_the_order_o
     )
 
 
+async def test_a_pod_can_not_ask_for_a_runtime_class_that_is_not_there(ns: str, http: Http) -> None:
+    # Without controllers nobody makes it, and no pod can be created.
+    await http.post(f"/api/v1/namespaces/{ns}/serviceaccounts", {"metadata": {"name": "default"}})
+    spec = {"runtimeClassName": "absent", "containers": [{"name": "main", "image": "busybox"}]}
+
+    answer = await http.post(f"/api/v1/namespaces/{ns}/pods", {"metadata": {"name": "a"}, "spec": spec})
+
+    assert (answer.status, answer.reason) == (403, "Forbidden")
+    assert 'pod rejected: RuntimeClass "absent" not found' in answer.message
+
+
 async def test_case_14_a_taken_name_is_409(dbs: Databases, http: Http) -> None:
     await dbs.create("a")
 

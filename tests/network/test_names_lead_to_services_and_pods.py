@@ -72,6 +72,12 @@ def test_a_pod_with_the_nodes_network_has_the_nodes_hosts_too() -> None:
     assert "10.0.0.1 p" in lines
 
 
+def test_the_file_begins_as_the_kubelets_does() -> None:
+    assert own_lines(pod("p"), "127.70.4.1")[0].startswith("# Kubernetes-managed hosts file.")
+    shared = own_lines(pod("p", hostNetwork=True), "10.0.0.1", of_node=["10.0.0.9  printer"])
+    assert shared[0].startswith("# Kubernetes-managed hosts file (host network).")
+
+
 NODE_FILE = "# made by somebody\nnameserver 192.0.2.1\nsearch example.org\noptions ndots:1 rotate\n"
 
 

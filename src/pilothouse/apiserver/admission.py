@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
+from pilothouse.api.kubernetes.pod_fields import ONE_RUNTIME
 from pilothouse.apiserver import codec
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.catalog import ROOT
@@ -78,6 +79,15 @@ class Admission:
     ) -> None:
         """Hold a pod against the policy of its namespace. Comes after validation, as in Kubernetes."""
         self._pod_security.admit(call, new, old, namespace)
+
+    def admit_runtime_class(self, call: Call, new: Object, old: Object | None) -> None:
+        """A pod that asks for a RuntimeClass is refused as one that asks for an absent one: there are none."""
+        kind = call.served.kind
+        if old is not None or kind.name != "Pod" or kind.group:
+            return
+        if (name := new["spec"].get("runtimeClassName")) is not None:
+            detail = f'pod rejected: RuntimeClass "{name}" not found: {ONE_RUNTIME}'
+            raise errors.forbidden("pods", "", new["metadata"].get("name") or "", detail)
 
     def admit_delete(self, call: Call) -> None:
         """The namespaces that the system needs stay."""

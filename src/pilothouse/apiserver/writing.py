@@ -310,6 +310,7 @@ class Writer:
             problems += islice(kind.validate(new, live), MOST_PROBLEMS + 1)
         if not problems:
             self._admission.admit_pod_security(call, new, live, namespace)
+            self._admission.admit_runtime_class(call, new, live)
             problems += islice(self._admission.refusals(kind, new), MOST_PROBLEMS + 1)
         if problems:
             raise ingest.invalid(kind, new, problems)

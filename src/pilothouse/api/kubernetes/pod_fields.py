@@ -56,6 +56,7 @@ def _given(value: Any) -> bool:
 
 
 _PLAIN_PROCESS: Final = "every container is a process of the node"
+ONE_RUNTIME: Final = f"{_PLAIN_PROCESS}; there are no other runtimes"
 _NO_DEVICES: Final = "nodes hand out no devices"
 _NO_STORAGE: Final = "nodes mount no storage of this kind; use a persistentVolumeClaim"
 _NO_WINDOWS: Final = "nodes run Linux"
@@ -110,7 +111,7 @@ _SPEC: Final[dict[str, Verdict]] = {
     "priority": _no(_NO_PRIORITY, "other than 0"),
     "preemptionPolicy": _roughly(_NO_PRIORITY),
     "readinessGates": _YES,
-    "runtimeClassName": _no(f"{_PLAIN_PROCESS}; there are no other runtimes", applies=_given),
+    "runtimeClassName": _no(ONE_RUNTIME, applies=_given),
     "enableServiceLinks": _YES,
     "overhead": _no("a container needs nothing beside its own processes"),
     "topologySpreadConstraints": _YES,

@@ -20,8 +20,9 @@ from pilothouse.api.objects import Object
 from pilothouse.node.addresses.names import DOMAIN, Name, spelt
 
 SLOT: Final = 128
+HEADER: Final = "# Kubernetes-managed hosts file{}. Kept up to date by pilothouse: pods and services by name."
+"""As the kubelet's begins, by which programs know that the file is not the image's."""
 HEAD: Final = (
-    "# Kept up to date by pilothouse: pods and services by name.",
     "127.0.0.1 localhost",
     "::1 localhost ip6-localhost ip6-loopback",
 )
@@ -36,7 +37,9 @@ class Write(NamedTuple):
 
 def own_lines(pod: Object, address: str, *, of_node: Iterable[str] = ()) -> list[str]:
     """What a pod's file says of itself: its name and its aliases. ``of_node``: the lines of the node's own file."""
-    lines = [*HEAD, *(line.strip() for line in of_node if line.strip() and not line.lstrip().startswith("#"))]
+    header = HEADER.format(" (host network)" if pod.spec.get("hostNetwork") else "")
+    nodes = [line.strip() for line in of_node if line.strip() and not line.lstrip().startswith("#")]
+    lines = [header, *HEAD, *nodes]
     hostname = pod.spec.get("hostname") or pod.name
     if subdomain := pod.spec.get("subdomain"):
         lines.append(f"{address} {hostname}.{subdomain}.{pod.namespace}.svc.{DOMAIN} {hostname}")
