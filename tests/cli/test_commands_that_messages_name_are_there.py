@@ -15,7 +15,7 @@ from pilothouse.cli import main
 
 ROOT = Path(pilothouse.__file__).parent
 COMMAND = re.compile(r"\bpilothouse ([a-z][^;`\n]*)")
-NO_COMMANDS = {"for", "is", "that"}
+NO_COMMANDS = {"for", "is", "that", "where"}
 """Words that follow the name of the project in sentences."""
 
 

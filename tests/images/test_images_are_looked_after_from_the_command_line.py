@@ -62,7 +62,8 @@ def test_an_archive_with_all_in_one_folder_is_told_with_the_flag_that_leaves_it_
     assert "all of it is in the folder redis-7.2" in done.stderr
     [flags] = re.findall(r"--strip-components \d", done.stderr)
     done = pilothouse(*importing, *flags.split())
-    assert (done.returncode, done.stderr) == (0, ""), "a folder like bin at the top is as it should be"
+    assert done.returncode == 0
+    assert "all of it is in the folder" not in done.stderr, "a folder like bin at the top is as it should be"
 
 
 @pytest.mark.parametrize("flags", [(), ("--strip-components", "1")])

@@ -84,7 +84,7 @@ def _identity(file: Path, adopts_volumes: bool) -> RestoredIdentity:
     if data := living_owner(_read(file), identity):
         raise StartError(
             f"a node agent of the control plane that {file} is a backup of runs here, with its data in {data}, and has the "
-            "volumes: stop it first (pilothouse down), or leave --adopt-volumes out"
+            "volumes: stop it first with `pilothouse down`, or leave --adopt-volumes out"
         )
     return identity
 
