@@ -61,7 +61,7 @@ def test_a_pod_finds_itself_its_aliases_and_everyone() -> None:
     lines = own_lines(one, "127.70.4.1") + name_lines([Name("shop", "web", "127.96.0.7")], within="shop")
     assert "127.0.0.1 localhost" in lines
     assert "127.70.4.1 db-0.db.shop.svc.cluster.local db-0" in lines
-    assert "10.1.2.3 old-db older-db" in lines
+    assert "10.1.2.3\told-db\tolder-db" in lines
     assert "127.96.0.7 web.shop.svc.cluster.local web.shop.svc web.shop web" in lines
     assert not any("10.9.9.9" in line for line in lines)
 

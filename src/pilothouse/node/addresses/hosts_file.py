@@ -47,7 +47,8 @@ def own_lines(pod: Object, address: str, *, of_node: Iterable[str] = ()) -> list
         lines.append(f"{address} {hostname}")
     for alias in pod.spec.get("hostAliases") or ():
         if alias.get("hostnames"):
-            lines.append(f"{alias.get('ip')} {' '.join(alias['hostnames'])}")
+            # With tabs, as the kubelet writes them.
+            lines.append("\t".join((str(alias.get("ip")), *alias["hostnames"])))
     return lines
 
 
