@@ -182,3 +182,17 @@ def test_volumes_that_do_not_change_cause_no_writes() -> None:
     sea, test = sailed()
     fill(sea, test, 20, 96)
     assert reasons(sea.step(elasticsearch_clusters, test)) == []
+
+
+def test_a_full_volume_comes_before_data_that_can_not_be_reached_for_it() -> None:
+    sea, test = sailed()
+    sea.health = "Red"
+    sea.shards = {
+        "active": 1,
+        "unassigned": 1,
+        "explanation": "shard has exceeded the maximum number of retries [5] on failed allocation attempts",
+    }
+    status, reason, message = degraded(fill(sea, test, 50, 99))
+    assert (status, reason) == ("True", "VolumeFull")
+    assert message.index(CLAIM) < message.index("Some data can't be reached")
+    assert "POST /_cluster/reroute?retry_failed=true" in message, "growing it is not enough by then"

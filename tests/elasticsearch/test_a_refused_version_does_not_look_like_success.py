@@ -209,3 +209,33 @@ def test_an_empty_pool_has_no_nodes_that_have_a_version() -> None:
     said = [each for each in because if "pool spare" in each]
     assert said, because
     assert not any("all nodes" in each for each in said)
+
+
+def test_an_image_of_another_version_is_no_success_and_can_be_taken_back() -> None:
+    sea, test = three_nodes()
+    last = sea.all(Pod)[-1].name
+    sea.says[last] = {"version": OLD}
+    sea.edit(test, version=NEW)
+    sea.sail(test)
+    assert images(sea) == [OLD, OLD, NEW], "no other node gets what is not what its name says"
+    for kind, status in (("VersionAccepted", "False"), ("Degraded", "True")):
+        assert sea.condition(test, kind) == (status, "WrongImage")
+        assert f"{last} was made for {NEW} and runs {OLD}" in message(sea, kind)
+        assert f"kubectl delete pod {last} -n default" in message(sea, kind)
+
+    # No later version has ever written there.
+    sea.edit(test, version=OLD)
+    sea.sail(test)
+    assert images(sea) == [OLD] * 3
+    assert sea.condition(test, "VersionAccepted") == ("True", "Running")
+    assert sea.condition(test, "Degraded")[0] == "False"
+
+
+def test_a_version_of_which_no_node_serves_is_not_said_to_run() -> None:
+    sea, test = three_nodes()
+    for pod in sea.all(Pod):
+        sea.says[pod.name] = {"ready": False}
+        sea.set_ready(pod, False)
+    sea.sail(test, rounds=2)
+    assert sea.condition(test, "VersionAccepted") == ("True", "Accepted")
+    assert message(sea, "VersionAccepted") == f"All nodes were last seen with {OLD}; 0 of 3 serve now."

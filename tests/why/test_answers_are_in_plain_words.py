@@ -72,6 +72,17 @@ def test_what_is_waited_for_since_when_and_what_would_help() -> None:
     ]
 
 
+def test_what_is_amiss_is_told_also_where_it_begins_with_what_is_waited_for() -> None:
+    waited = WAITING["waiting"]["message"]
+    degraded = {
+        "type": "Degraded",
+        "status": "True",
+        "reason": "VolumeFull",
+        "message": f"{waited}; volume data-0 is full",
+    }
+    assert "Degraded is True (VolumeFull)" in told(a_set(records=(WAITING,), conditions=(degraded,)))
+
+
 def test_a_condition_that_says_the_same_is_not_told_twice() -> None:
     same = {"type": "Reconciled", "status": "False", "message": "no node has 2 CPUs left; add a node"}
     other = {"type": "Fit", "status": "False", "reason": "Odd", "message": "it is odd"}

@@ -46,7 +46,13 @@ from pilothouse.meta.conditions import condition_is, with_condition
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 
 _NODE_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-_WELL: Final = {"Available": "True", "Ready": "True", "Degraded": "False", "Progressing": "False"}
+_WELL: Final = {
+    "Available": "True",
+    "Ready": "True",
+    "VersionAccepted": "True",
+    "Degraded": "False",
+    "Progressing": "False",
+}
 """What the conditions of an owner say when all is well."""
 _COUNTS: Final = ("readyReplicas", "availableReplicas")
 _OBSERVED: Final = ("health", "shards")

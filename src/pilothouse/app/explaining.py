@@ -119,12 +119,20 @@ def _problems(one: Known, now: float, *, brief: bool, verbose: bool) -> Iterator
         # The runtime's own condition says what the record says.
         if _is_repeated(condition, one.conditions):
             continue
-        if message and _is_worth_saying(condition) and not any(each in message for each in waited_for):
+        if message and _is_worth_saying(condition) and not _is_waited_for(condition, waited_for):
             since = condition.get("lastTransitionTime")
             yield (
                 f"condition {condition.get('type')} is {condition.get('status')} ({condition.get('reason', '')})"
                 f"{f', since {_age(since, now)}' if since else ''}: {message}"
             )
+
+
+def _is_waited_for(condition: Mapping[str, Any], waited_for: Sequence[str]) -> bool:
+    """Whether a condition says what is waited for, which was shown already. What is amiss is more than what is waited for."""
+    message = str(condition.get("message", ""))
+    if condition.get("type") == "Degraded":
+        return any(message in each for each in waited_for)
+    return any(each in message for each in waited_for)
 
 
 def _is_repeated(condition: Mapping[str, Any], conditions: Sequence[Mapping[str, Any]]) -> bool:

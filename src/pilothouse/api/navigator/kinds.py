@@ -112,6 +112,7 @@ _PROGRESS: Final = (
     _condition("Available", "Available", "Whether it serves."),
     _condition("Progressing", "Progressing", "Whether something is being changed."),
 )
+_DEGRADED: Final = _condition("Degraded", "Degraded", "Whether something is amiss that may need you.")
 _WIDE: Final = (
     Column(name="Running", path=".status.version", description="The lowest version that runs.", priority=1),
     _PAUSED,
@@ -140,7 +141,18 @@ ELASTICSEARCH_V1BETA1: Final = Kind(
     categories=CATEGORIES,
     schema=schema_of(v1beta1.ElasticsearchCluster, v1beta1.PACKAGE),
     status=True,
-    columns=(_RUNNING, _WANTED, _ACCEPTED, _HEALTH, *_REPLICAS, *_PROGRESS, AGE, _FULLEST, *_WIDE[1:]),
+    columns=(
+        _RUNNING,
+        _WANTED,
+        _ACCEPTED,
+        _HEALTH,
+        *_REPLICAS,
+        *_PROGRESS,
+        _DEGRADED,
+        AGE,
+        _FULLEST,
+        *_WIDE[1:],
+    ),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     prepare_update=keep_annotation,
     validate=_validate_elasticsearch_v1beta1,
@@ -156,7 +168,7 @@ ELASTICSEARCH_V1ALPHA1: Final = Kind(
     categories=CATEGORIES,
     schema=schema_of(v1alpha1.ElasticsearchCluster, v1alpha1.PACKAGE),
     status=True,
-    columns=(_WANTED, _ACCEPTED, _HEALTH, *_PROGRESS, AGE, _PAUSED),
+    columns=(_WANTED, _ACCEPTED, _HEALTH, *_PROGRESS, _DEGRADED, AGE, _PAUSED),
     selectable={"spec.version": ".spec.version", "status.health": ".status.health"},
     prepare_create=enter_stash,
     prepare_update=keep_stash,

@@ -69,7 +69,7 @@ def go_on(scene: Scene, stateful_set: Object, pool: Pool, behind: Sequence[Node]
 
 def _is_broken(scene: Scene, node: Node) -> bool:
     """Whether a node does not get up with what its pod was made from, or waits for a version that nobody asks for any more."""
-    if _is_taken_back(scene, node) and node.cannot_have_run and node.is_down:
+    if _is_taken_back(scene, node) and (node.has_wrong_image or (node.cannot_have_run and node.is_down)):
         return node.pod is not None and not node.pod.deleting
     return node.broken_for(scene.now) >= BROKEN_FOR
 

@@ -64,6 +64,15 @@ def bringing(pod: Object, world: World) -> str:
     return _advice(_image(pod.tree), [_machine(pod, world)])
 
 
+def wrong_image(node: Node, world: World) -> str:
+    """What is wrong with a node whose image holds another version than it was imported as, and what would help."""
+    assert node.pod is not None
+    return (
+        f"{node.name} was made for {node.made_for} and runs {node.version}: the image {_image(node.pod.tree)} holds that version. "
+        f"Bring the right one, then delete the pod (kubectl delete pod {node.name} -n {node.pod.namespace}): {bringing(node.pod, world)}"
+    )
+
+
 def archive_source(pod: Object, world: World) -> str:
     """Where an archive with the database of a pod comes from."""
     return _source(_image(pod.tree), [_machine(pod, world)])

@@ -105,6 +105,16 @@ class Node(msgspec.Struct, frozen=True):
         )
 
     @property
+    def has_wrong_image(self) -> bool:
+        """Whether its pod serves with an earlier version than it was made for: its image is not what its name says."""
+        if self.pod is None or self.pilot is None or not (self.version and self.made_for and self.started):
+            return False
+        serves = healthy(self.pod) and self.pilot.is_true("Ready")
+        # What the pilot of an earlier pod has reported says nothing of this one.
+        is_of_this_pod = parse_time(self.started) >= self.pod.created
+        return serves and is_of_this_pod and not self._has_reached(self.made_for)
+
+    @property
     def excuse(self) -> str:
         """Why it is not ready, as its pilot has it; empty if that says nothing of the kind."""
         said: Mapping[str, Any] = (self.pilot.condition("Ready") if self.pilot is not None else None) or {}

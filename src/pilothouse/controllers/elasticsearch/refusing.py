@@ -97,7 +97,7 @@ def _no_way(scene: Scene, pool: Pool) -> str:
 
 def _started_beyond(node: Node, asked: str) -> bool:
     """Whether a node is seen to run, or to have been started with, a later version than this."""
-    seen = (node.version, node.made_for if node.has_run else "")
+    seen = (node.version, node.made_for if node.has_run and not node.has_wrong_image else "")
     return any(Version.parse(asked) < Version.parse(text or "0") for text in seen)
 
 
@@ -107,7 +107,8 @@ def _texts(versions: Iterable[Version]) -> list[str]:
 
 def _furthest(node: Node) -> Version:
     """The latest version that may have touched a node's folder."""
-    started_for = "" if node.cannot_have_run else node.made_for
+    # One that serves has a folder that the version it reports can read: no later one has written there.
+    started_for = "" if node.cannot_have_run or node.has_wrong_image else node.made_for
     return max(Version.parse(text or "0") for text in (started_for, node.due_for, node.version))
 
 

@@ -19,13 +19,13 @@ from pilothouse.base.times import format_time
 from pilothouse.controllers.elasticsearch.asking import base_name
 from pilothouse.controllers.elasticsearch.containers import IMAGE_REASONS, with_flags
 from pilothouse.controllers.elasticsearch.growing import cannot_grow
-from pilothouse.controllers.elasticsearch.node_images import archive_source, bringing
+from pilothouse.controllers.elasticsearch.node_images import archive_source, bringing, wrong_image
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.securing import secured
 from pilothouse.controllers.elasticsearch.supports import serving_role
-from pilothouse.controllers.elasticsearch.version_status import version_accepted
-from pilothouse.controllers.elasticsearch.volumes import READ_ONLY, fullest_volume, shortage
+from pilothouse.controllers.elasticsearch.version_status import WRONG, version_accepted
+from pilothouse.controllers.elasticsearch.volumes import FULL, READ_ONLY, fullest_volume, shortage
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.world import World
@@ -35,6 +35,8 @@ PAUSED: Final = "ClusterPaused"
 RESUMED: Final = "ClusterResumed"
 _LONG: Final = 300.0
 """Seconds in which a node should have started."""
+HEALTH_RED: Final = "HealthRed"
+_RETRY: Final = "; Elasticsearch has given up after several failures: once their cause is gone, POST /_cluster/reroute?retry_failed=true"
 _EXITED: Final = frozenset({"CrashLoopBackOff", "ContainerExited"})
 
 
@@ -173,7 +175,9 @@ def _degraded(scene: Scene, refused: Sequence[Step], problem: str) -> _Told:
     if short is not None:
         # That writes are refused is worse than all that is not done; that they are about to be is said beside it.
         worst, other = (short.reason, short.message), found
-        if found is not None and short.reason != READ_ONLY:
+        # A node that is away, or data that can't be reached, may well be so for want of room.
+        caused = found is not None and short.reason == FULL and found[0] in (HEALTH_RED, OUT_OF_TOUCH)
+        if found is not None and short.reason != READ_ONLY and not caused:
             worst, other = found, (short.reason, short.message)
         return "Degraded", "True", worst[0], "; ".join(filter(None, (worst[1], other[1] if other else "")))
     if found is not None:
@@ -191,7 +195,7 @@ def _amiss(scene: Scene, refused: Sequence[Step]) -> tuple[str, str] | None:
         if found := _ailing(node, scene.now, scene.world):
             return found
     if scene.latest.health == "Red":
-        return "HealthRed", "Some data can't be reached."
+        return HEALTH_RED, f"Some data can't be reached: {_lacking(scene)}{_RETRY if _gave_up(scene) else ''}"
     if scene.security.unrenewable:
         return scene.security.unrenewable
     if fixed := cannot_grow(scene):
@@ -225,8 +229,15 @@ def _lacking(scene: Scene) -> str:
     return f"{said}; {why}" if (why := shards.get("explanation")) else said
 
 
+def _gave_up(scene: Scene) -> bool:
+    """Whether a shard has failed so often that Elasticsearch does not try it again by itself."""
+    return "maximum number of retries" in str((scene.latest.shards or {}).get("explanation") or "")
+
+
 def _ailing(node: Node, now: float, world: World) -> tuple[str, str] | None:
     """What is wrong with a node that does not come up by itself."""
+    if node.has_wrong_image:
+        return WRONG, wrong_image(node, world)
     pod, pilot = node.pod, node.pilot
     if pod is not None and not pod.deleting and not healthy(pod):
         why = trouble(pod)

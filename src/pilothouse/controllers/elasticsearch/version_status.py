@@ -12,7 +12,7 @@ from typing import Final
 from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.pod_health import healthy, trouble
 from pilothouse.controllers.elasticsearch.containers import IMAGE_REASONS, with_flags
-from pilothouse.controllers.elasticsearch.node_images import IMAGE_MISSING
+from pilothouse.controllers.elasticsearch.node_images import IMAGE_MISSING, wrong_image
 from pilothouse.controllers.elasticsearch.refusing import IN_DOUBT, REFUSED
 from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.meta.versions import Version
@@ -28,6 +28,8 @@ def version_accepted(scene: Scene, refused: Sequence[Step]) -> tuple[str, str, s
         if step.reason in (REFUSED, IN_DOUBT, IMAGE_MISSING):
             return ACCEPTED, "False", step.reason, f"{asked} is asked for, {runs}: {step.message}"
     for node in scene.nodes:
+        if node.has_wrong_image and node.made_for == asked:
+            return ACCEPTED, "False", WRONG, f"{asked} is asked for, {runs}: {wrong_image(node, scene.world)}"
         pod = node.pod
         if pod is None or pod.deleting or healthy(pod) or node.made_for != asked:
             continue
@@ -43,6 +45,10 @@ def version_accepted(scene: Scene, refused: Sequence[Step]) -> tuple[str, str, s
     if not all(node.version == asked for node in scene.nodes):
         reason = "ClusterPaused" if scene.cluster.spec.get("paused") else "RollingOut"
         return ACCEPTED, "True", reason, f"{asked} is asked for, {runs}."
+    if not all(node.is_up for node in scene.nodes):
+        up = sum(node.is_up for node in scene.nodes)
+        message = f"All nodes were last seen with {asked}; {up} of {len(scene.nodes)} serve now."
+        return ACCEPTED, "True", "Accepted", message
     return ACCEPTED, "True", "Running", f"All nodes run {asked}."
 
 
