@@ -117,10 +117,11 @@ def _of_volumes(identity: RestoredIdentity) -> str:
     if identity.adopts:
         return (
             "Volumes were not in the backup: claims find theirs on the nodes' disks if these are still there, and take them "
-            "over. The control plane that the backup is of must not be started again."
+            "over. They are found by their paths: those in the data folder of the original need a restore to that same folder. "
+            "The control plane that the backup is of must not be started again."
         )
     return (
         "Volumes were not in the backup, and those on the nodes' disks stay with the control plane that it is of. If that one "
-        f"is gone for good: restore with --adopt-volumes, or, once this one runs,\n  kubectl annotate namespace kube-system "
+        f"is gone for good: restore with --adopt-volumes to the same data folder, or, where this is that folder, once this one runs,\n  kubectl annotate namespace kube-system "
         f"{ADOPTS_VOLUMES_OF}={identity.original}"
     )

@@ -118,7 +118,7 @@ def outside_tiers(path: str, tiers: Mapping[str, Path]) -> str:
     known = ", ".join(str(tier) for tier in tiers.values())
     return (
         f"its path {path} is in none of this node's tiers ({known}): it was made by a node with another data folder, or "
-        "with a --tier that this one was not started with"
+        "with a --tier that this one was not started with; a control plane that takes another's place is restored to the same data folder"
     )
 
 
