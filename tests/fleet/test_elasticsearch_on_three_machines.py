@@ -21,7 +21,7 @@ import pytest
 from tests.fleet.plane import FleetNode, Plane, plane
 from tests.kit.elastic import elastic, pool
 from tests.kit.file_limits import told_limit
-from tests.kit.harbour import QUICK, archive
+from tests.kit.harbour import QUICK, archive, is_sound
 from tests.kit.machines import missing
 from tests.kit.real_elastic import ANY_DISK
 from tests.kit.waiting import eventually
@@ -205,12 +205,12 @@ def furnish(fleet: Plane, file: Path, variables: dict[str, str]) -> None:
 
 
 def is_whole(cluster: Object) -> bool:
-    progressing, degraded = (cluster.condition(kind) or {} for kind in ("Progressing", "Degraded"))
+    progressing = cluster.condition("Progressing") or {}
     return (
         cluster.status.get("health") == "Green"
         and cluster.status.get("readyReplicas") == 3
         and progressing.get("reason") == "AsAsked"
-        and degraded.get("status") == "False"
+        and is_sound(cluster)
     )
 
 

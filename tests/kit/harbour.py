@@ -44,6 +44,7 @@ from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
+from pilothouse.controllers.elasticsearch.volumes import FULL, NEARLY_FULL
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.environment import PATH
 
@@ -66,6 +67,12 @@ def pool(name: str, replicas: int, *roles: str, heap: str = HEAP, **spec: Any) -
         "persistence": {"size": "1Gi"},
         **spec,
     }
+
+
+def is_sound(cluster: Object) -> bool:
+    """Nothing is wrong with the cluster; how full the disk of this machine is has nothing to do with it."""
+    degraded = cluster.condition("Degraded") or {}
+    return degraded.get("status") == "False" or degraded.get("reason") in (NEARLY_FULL, FULL)
 
 
 @dataclass(frozen=True)
@@ -208,19 +215,16 @@ class Cluster:
     async def story(self) -> str:
         """All that is known of it, for whoever has to find out what went wrong."""
         kubectl, place = self._harbour.kubectl, ("-n", self.namespace)
-        told = [
-            (await kubectl("get", "esc,pilots,statefulsets,pods", *place, "-o", "wide")).out,
-            (
-                await kubectl(
-                    "get", "esc", self.name, *place, "-o", "jsonpath={range .status.conditions[*]}{@}{'\\n'}"
-                )
-            ).out,
-            (await kubectl("get", "events", *place, "--sort-by=.lastTimestamp")).out[-4000:],
-        ]
+        told = []
         for pod in await self.pods():
             told.append(f"--- {pod.name}")
             told.append((await kubectl("logs", pod.name, *place, f"--tail={_TAIL}")).out)
         told.append(self._harbour.plane.output[-2000:])
+        told.append((await kubectl("get", "events", *place, "--sort-by=.lastTimestamp")).out[-4000:])
+        # Last what says most: a long output is cut from above.
+        told.append((await kubectl("get", "esc,pilots,statefulsets,pods", *place, "-o", "wide")).out)
+        conditions = "jsonpath={range .status.conditions[*]}{@}{'\\n'}"
+        told.append((await kubectl("get", "esc", self.name, *place, "-o", conditions)).out)
         return "\n".join(told)
 
 

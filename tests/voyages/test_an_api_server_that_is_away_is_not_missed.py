@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.elastic_traffic import Traffic
-from tests.kit.harbour import Cluster, Harbour, Seen, pool
+from tests.kit.harbour import Cluster, Harbour, Seen, is_sound, pool
 from tests.kit.waiting import eventually
 from tests.voyages.crews import Crew
 
@@ -75,4 +75,4 @@ async def copies_told(cluster: Cluster) -> int:
 
 
 def is_well(seen: Seen) -> bool:
-    return seen.is_done and (seen.cluster.condition("Degraded") or {}).get("status") == "False"
+    return seen.is_done and is_sound(seen.cluster)
