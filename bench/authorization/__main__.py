@@ -17,17 +17,17 @@ from collections.abc import Awaitable, Callable
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
-from pilothouse.apiserver import codec
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import Attributes, Chain, Masters
-from pilothouse.apiserver.cache import Cache
-from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.authentication.impersonation import impersonate
+from pilothouse.apiserver.authorization.authorizer import Attributes, Chain, Masters
+from pilothouse.apiserver.authorization.rbac.authorizer import Rbac
+from pilothouse.apiserver.authorization.restriction.authorizer import Restriction
+from pilothouse.apiserver.authorization.restriction.identity import POD_NAME
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Request, Response, User
-from pilothouse.apiserver.impersonation import impersonate
-from pilothouse.apiserver.rbac.authorizer import Rbac
-from pilothouse.apiserver.restriction.authorizer import Restriction
-from pilothouse.apiserver.restriction.identity import POD_NAME
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.server.messages import Request, Response, User
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import Authority
@@ -71,7 +71,7 @@ async def main() -> None:
     async with core.running():
         await _fill(core)
         await _fill_fleet(core)
-        cache = Cache(store, Catalog(resources()), SystemClock(), random.Random(1))
+        cache = WatchCache(store, Catalog(resources()), SystemClock(), random.Random(1))
         rbac = Rbac(cache)
         cache.listen(rbac)
         restriction = Restriction(cache)

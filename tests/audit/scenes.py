@@ -13,7 +13,7 @@ from pilothouse.apiserver.audit.policy import COMPLETE, DEFAULT, Level, Policy, 
 from pilothouse.apiserver.audit.records import Recorder
 from pilothouse.apiserver.audit.sight import Arrival, Sight
 from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.exchange import Request, Response, User
+from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.base.clock import Clock, SystemClock
 
 ALICE = User("alice", "u-alice", ("dev", "system:authenticated"))

@@ -16,14 +16,14 @@ from tests.audit.scenes import lines_of, trail_at
 from tests.kit.waiting import eventually
 
 from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.authentication import Authenticator, read_tokens
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.connection import Handler
-from pilothouse.apiserver.exchange import Answer, Chunk, Request, Response, Sink, Streaming
-from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge, tls_context
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
+from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.server.connection import Handler
+from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
+from pilothouse.apiserver.server.messages import Answer, Chunk, Request, Response, Sink, Streaming
 from pilothouse.pki.keyring import Keyring
 
 Serve = Callable[..., Awaitable["Served"]]
@@ -67,13 +67,13 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
     pair = keyring.serving(authority, ["localhost", "127.0.0.1"], now)
     async with AsyncExitStack() as stack:
 
-        async def start(handler: Handler, *, shares: Shares | None = None) -> Served:
+        async def start(handler: Handler, *, shares: FlowController | None = None) -> Served:
             trail = await stack.enter_async_context(trail_at(tmp_path / "audit.log"))
-            edge = Edge(
+            edge = HTTPSServer(
                 handler,
                 authenticator=Authenticator(read_tokens("s3cret,alice,1\n", "tokens.csv")),
                 health=Health(),
-                shares=shares or Shares(),
+                shares=shares or FlowController(),
                 requests=Requests(Catalog()),
                 trail=trail,
             )
@@ -137,7 +137,7 @@ async def test_too_many_requests_are_recorded(serve: Serve) -> None:
         await enough.wait()
         return Response(200, b"{}")
 
-    server = await serve(slow, shares=Shares(reads=1))
+    server = await serve(slow, shares=FlowController(reads=1))
     first = asyncio.create_task(server.send("GET", POD))
     await begun.wait()
 

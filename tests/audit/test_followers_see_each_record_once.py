@@ -17,7 +17,7 @@ from pilothouse.apiserver.audit.following import Following
 from pilothouse.apiserver.audit.peers import Alone
 from pilothouse.apiserver.audit.question import Question
 from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.exchange import Chunk
+from pilothouse.apiserver.server.messages import Chunk
 from pilothouse.base.clock import SystemClock
 
 

@@ -7,8 +7,8 @@ from tests.audit.scenes import ALICE
 
 from pilothouse.apiserver.audit.policy import DEFAULT, Level, Policy, Resources, Rule
 from pilothouse.apiserver.audit.policy_file import read_policy
-from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.grammar import locate
+from pilothouse.apiserver.endpoints.request_info import locate
+from pilothouse.apiserver.server.messages import User
 
 POD = "/api/v1/namespaces/t/pods/web-0"
 SCALE = "/apis/apps/v1/namespaces/t/statefulsets/db/scale"

@@ -15,8 +15,8 @@ from pilothouse.apiserver.audit.log_file import LogFile, Rotation
 from pilothouse.apiserver.audit.page import resolver
 from pilothouse.apiserver.audit.question import Question
 from pilothouse.apiserver.audit.searching import backwards, search
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.server.messages import User
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.errors import StatusError
 

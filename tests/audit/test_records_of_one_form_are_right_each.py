@@ -12,8 +12,8 @@ from tests.audit.scenes import EVERYTHING, T0, asked
 from pilothouse.apiserver.audit.policy import DEFAULT
 from pilothouse.apiserver.audit.records import Recorder
 from pilothouse.apiserver.audit.sight import Arrival, Sight
-from pilothouse.apiserver.authorization import Decision
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authorization.authorizer import Decision
+from pilothouse.apiserver.server.messages import User
 
 NASTY = st.sampled_from(
     ["", "a", '"', "\\", '","auditID":"x', '"requestReceivedTimestamp":"', "ä\u2028", '{"stageTimestamp":"']

@@ -10,8 +10,8 @@ from tests.audit.scenes import ALICE, EVERYTHING, asked, record, sight
 
 from pilothouse.apiserver.audit.policy import DEFAULT, PANIC, STARTED, Level, Policy, Rule
 from pilothouse.apiserver.audit.records import Recorder
-from pilothouse.apiserver.authorization import Decision
-from pilothouse.apiserver.exchange import ANONYMOUS, Response, User
+from pilothouse.apiserver.authorization.authorizer import Decision
+from pilothouse.apiserver.server.messages import ANONYMOUS, Response, User
 
 POD = {
     "apiVersion": "v1",

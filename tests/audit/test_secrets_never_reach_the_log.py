@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.audit.scenes import EVERYTHING, asked, record, sight
 from tests.kit.core import ADMIN, CoreServer
 
-from pilothouse.apiserver.exchange import Response
+from pilothouse.apiserver.server.messages import Response
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 TOKEN = "/api/v1/namespaces/default/serviceaccounts/robot/token"

@@ -17,7 +17,7 @@ from pilothouse.apiserver.audit.policy import DEFAULT
 from pilothouse.apiserver.audit.records import Recorder
 from pilothouse.apiserver.audit.sight import Arrival
 from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.exchange import Request, Response
+from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import SystemClock
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.kit.core import Answered, CoreServer
 
-from pilothouse.apiserver.authentication import UntrustedError
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authentication.authenticator import UntrustedError
+from pilothouse.apiserver.server.messages import User
 from pilothouse.base.clock import ManualClock
 
 ACCOUNT = "/api/v1/namespaces/t/serviceaccounts/robot"

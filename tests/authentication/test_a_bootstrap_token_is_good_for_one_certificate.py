@@ -7,7 +7,7 @@ import pytest
 from tests.authentication.conftest import Bank
 from tests.kit.requests import request_for
 
-from pilothouse.apiserver.authentication import UntrustedError
+from pilothouse.apiserver.authentication.authenticator import UntrustedError
 from pilothouse.base.times import format_time
 from pilothouse.meta.errors import StatusError
 

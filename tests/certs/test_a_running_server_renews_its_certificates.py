@@ -8,7 +8,7 @@ from base64 import b64decode
 import pytest
 from tests.certs.handshakes import shake
 
-from pilothouse.apiserver.live_tls import LiveContext
+from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
 from pilothouse.app.keys import GivenKeys, KeyStore
@@ -39,7 +39,7 @@ class Server:
         server = cls(folder, options, KeyStore(Keyring(folder.pki), given or GivenKeys(), shared=None), clock)
         authorities = await server.authorities()
         server.identity = Identity(options, folder, server.keyring, authorities, clock)
-        server.live = LiveContext(server.identity.tls())
+        server.live = ReloadableContext(server.identity.tls())
         server.identity.admit(URL)
         server.dismissals = 0
         server.renewal = Renewal(server.identity, server.live, server.authorities, URL, server.dismiss)

@@ -18,13 +18,13 @@ from tests.kit.core import ADMIN
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.authentication import Authenticator, read_tokens
+from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Answer, Request
-from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge, tls_context
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
+from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
+from pilothouse.apiserver.server.messages import Answer, Request
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.pki.jwt import SigningKey
@@ -42,7 +42,7 @@ class Server:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.requests = Requests(core.catalog)
-        self.shares = Shares()
+        self.shares = FlowController()
         self.asked: list[str] = []
         self.place: Place
         self.trail: Trail
@@ -82,7 +82,7 @@ async def serving(keyring: Keyring, folder: Path) -> AsyncIterator[Server]:
         made = Server(core)
         made.trail = trail
         health = Health()
-        edge = Edge(
+        edge = HTTPSServer(
             made.handle,
             authenticator=authenticator,
             health=health,

@@ -11,14 +11,14 @@ import pytest
 from tests.edge.behind_an_edge import Server, serving
 from tests.edge.wire import Place, Wire
 
-from pilothouse.apiserver.authentication import Authenticator, read_tokens
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.connection import Handler
-from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge, tls_context
-from pilothouse.apiserver.limits import Patience
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
+from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.server.connection import Handler
+from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
+from pilothouse.apiserver.server.limits import Patience
 from pilothouse.pki.keyring import Keyring
 
 TOKENS = 's3cret,alice,42,"dev,ops"\n'
@@ -42,16 +42,16 @@ async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
         async def start(
             handler: Handler,
             *,
-            shares: Shares | None = None,
+            shares: FlowController | None = None,
             tokens: str = TOKENS,
             patience: Patience = Patience(),
         ) -> Place:
             health = Health()
-            edge = Edge(
+            edge = HTTPSServer(
                 handler,
                 authenticator=Authenticator(read_tokens(tokens, "tokens.csv")),
                 health=health,
-                shares=shares or Shares(),
+                shares=shares or FlowController(),
                 requests=Requests(Catalog()),
                 patience=patience,
             )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import email.utils
 import uuid
 
-from pilothouse.apiserver.exchange import TEXT, Request, Response
+from pilothouse.apiserver.server.messages import TEXT, Request, Response
 
 
 async def ok(request: Request) -> Response:

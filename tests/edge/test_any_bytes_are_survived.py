@@ -15,13 +15,13 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge, tls_context
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
+from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
+from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.pki.keyring import Keyring
 
 
@@ -50,11 +50,11 @@ class Served:
     async def _main(self) -> None:
         now = datetime.datetime.now(datetime.UTC)
         pair = self._keyring.serving(self._keyring.authority(now), ["127.0.0.1"], now)
-        edge = Edge(
+        edge = HTTPSServer(
             echo,
             authenticator=Authenticator(),
             health=Health(),
-            shares=Shares(),
+            shares=FlowController(),
             requests=Requests(Catalog()),
         )
         self.port = await edge.listen("127.0.0.1", 0, tls_context(pair.certificate, pair.key))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.apiserver.exchange import Request, Response
+from pilothouse.apiserver.server.messages import Request, Response
 
 HOST = b" HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.limits import MAX_BODY
+from pilothouse.apiserver.server.limits import MAX_BODY
+from pilothouse.apiserver.server.messages import Request, Response
 
 ASK_FIRST = b"POST /a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from tests.edge.behind_an_edge import MAP, MAPS, TOKENS, serving
 from tests.edge.wire import Place, Wire
 
-from pilothouse.apiserver.authentication import Authenticator, read_tokens
-from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge, tls_context
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
+from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
 from pilothouse.pki.keyring import Keyring
 
 HEADERS = b"Host: localhost\r\nAuthorization: Bearer t-admin\r\n"
@@ -181,11 +181,11 @@ class Pair:
         async with serving(self._keyring, self._folder) as server:
             self._short = server.place
             health = Health()
-            edge = Edge(
+            edge = HTTPSServer(
                 server.handle,
                 authenticator=Authenticator(read_tokens(TOKENS, "tokens.csv")),
                 health=health,
-                shares=Shares(),
+                shares=FlowController(),
                 requests=Requests(server.core.catalog),
             )
             now = datetime.datetime.now(datetime.UTC)

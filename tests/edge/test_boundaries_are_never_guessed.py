@@ -9,7 +9,7 @@ from aiohttp.http import HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.apiserver.boundaries import Boundary
+from pilothouse.apiserver.server.request_boundaries import Boundary
 
 BODIES = st.binary(max_size=40) | st.just(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
 

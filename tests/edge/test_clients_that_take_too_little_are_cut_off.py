@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import pytest
 from tests.edge.wire import PATIENCE, Place, Wire
 
-from pilothouse.apiserver.exchange import Answer, Chunk, Pieces, Request, Response, Sink, Streaming
-from pilothouse.apiserver.limits import Patience
-from pilothouse.apiserver.response_writer import PART
-from pilothouse.apiserver.shares import BYTES_PER_PLACE, Shares
-from pilothouse.apiserver.websockets import EventFrames, over_websocket, upgrade_of
+from pilothouse.apiserver.flowcontrol.fair_queuing import BYTES_PER_PLACE, FlowController
+from pilothouse.apiserver.server.limits import Patience
+from pilothouse.apiserver.server.messages import Answer, Chunk, Pieces, Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.response_writer import PART
+from pilothouse.apiserver.server.websockets import EventFrames, over_websocket, upgrade_of
 
 LARGE = 32 * 1024 * 1024
 SOON = Patience(head=0.5, taking=0.5)
@@ -78,7 +78,7 @@ async def ended(wire: Wire) -> int:
     return received
 
 
-async def free(shares: Shares) -> None:
+async def free(shares: FlowController) -> None:
     """Wait until nobody has a place."""
     async with asyncio.timeout(PATIENCE):
         while any(band.used for band in shares.reads.bands.values()):  # noqa: ASYNC110
@@ -87,7 +87,7 @@ async def free(shares: Shares) -> None:
 
 @pytest.mark.parametrize("what", [b"whole", b"pieces", b"stream"])
 async def test_a_client_that_takes_nothing(what, serve, dial):
-    shares = Shares()
+    shares = FlowController()
     place = await serve(Lists(), shares=shares, patience=SOON)
     wire = await narrow(place)
     wire.writer.write(GET % what)
@@ -115,7 +115,7 @@ async def test_a_client_that_takes_nothing_of_a_websocket(serve):
 
 async def test_what_is_not_taken_is_not_made(serve):
     lists = Lists()
-    shares = Shares()
+    shares = FlowController()
     wire = await narrow(await serve(lists, shares=shares))
     wire.writer.write(GET % b"pieces")
     assert (await wire.head()).status == 200
@@ -155,7 +155,7 @@ async def test_a_stream_that_waits_for_its_client_is_left_alone(serve):
 
 
 async def test_what_is_held_for_a_user_is_of_its_share(serve, dial):
-    shares = Shares(reads=100)
+    shares = FlowController(reads=100)
     place = await serve(Lists(), shares=shares, tokens=TOKENS)
     statuses = []
     wires = []

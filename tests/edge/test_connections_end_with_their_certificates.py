@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.edge.wire import PATIENCE, Wire
 from tests.kit.requests import key_pem
 
-from pilothouse.apiserver.exchange import Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.messages import Request, Response, Sink, Streaming
 
 LIFETIME = datetime.timedelta(seconds=4)
 """Long enough to get in with."""

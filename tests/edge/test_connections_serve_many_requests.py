@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pilothouse.apiserver.exchange import Request, Response
+from pilothouse.apiserver.server.messages import Request, Response
 
 
 async def echo(request: Request) -> Response:

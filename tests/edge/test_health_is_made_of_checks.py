@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from pilothouse.apiserver import health, version
-from pilothouse.apiserver.health import Health
+from pilothouse.apiserver.discovery import version
+from pilothouse.apiserver.server import health
+from pilothouse.apiserver.server.health import Health
 
 
 def saying(problem: str) -> health.Probe:

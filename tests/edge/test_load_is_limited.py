@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pilothouse.apiserver.exchange import Request, Response, Sink, Streaming
-from pilothouse.apiserver.shares import Shares
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
+from pilothouse.apiserver.server.messages import Request, Response, Sink, Streaming
 
 POST = b"POST /a HTTP/1.1\r\nHost: x\r\n\r\n"
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -24,7 +24,7 @@ class Slow:
 
 async def test_one_too_many_is_told_to_come_back(serve, dial):
     slow = Slow()
-    place = await serve(slow, shares=Shares(reads=2, mutations=1))
+    place = await serve(slow, shares=FlowController(reads=2, mutations=1))
     busy = [await dial(place) for _ in range(3)]
     for wire, raw in zip(busy, (GET, GET, POST), strict=True):
         wire.writer.write(raw)
@@ -44,7 +44,7 @@ async def test_one_too_many_is_told_to_come_back(serve, dial):
 
 async def test_health_is_answered_all_the_same(serve, dial):
     slow = Slow()
-    place = await serve(slow, shares=Shares(reads=1))
+    place = await serve(slow, shares=FlowController(reads=1))
     wire = await dial(place)
     wire.writer.write(GET)
     await slow.entered.acquire()
@@ -58,7 +58,7 @@ async def test_a_stream_counts_only_until_it_has_started(serve, dial):
     async def handler(request: Request) -> Streaming | Response:
         return Streaming(endless) if request.path == "/watch" else Response(200, b"{}")
 
-    place = await serve(handler, shares=Shares(reads=1))
+    place = await serve(handler, shares=FlowController(reads=1))
     for _ in range(5):
         wire = await dial(place)
         wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -75,7 +75,7 @@ async def test_a_stream_that_begins_with_a_list_counts_until_that_is_written(ser
     async def handler(request: Request) -> Streaming | Response:
         return Streaming(endless, begun=begun) if request.path == "/watch" else Response(200, b"{}")
 
-    shares = Shares(reads=1)
+    shares = FlowController(reads=1)
     place = await serve(handler, shares=shares)
     wire = await dial(place)
     wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -93,7 +93,7 @@ async def test_a_stream_that_begins_with_a_list_counts_until_that_is_written(ser
 
 async def test_zero_is_no_limit(serve, dial):
     slow = Slow()
-    place = await serve(slow, shares=Shares(reads=0))
+    place = await serve(slow, shares=FlowController(reads=0))
     wires = [await dial(place) for _ in range(10)]
     for wire in wires:
         wire.writer.write(GET)

@@ -13,7 +13,7 @@ from tests.edge.wire import Wire
 from tests.kit.core import ADMIN
 from tests.kit.rights import bind, cluster_role, place, rule
 
-from pilothouse.apiserver.authentication import Authenticator, read_tokens
+from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
 
 
 async def read(wire: Wire, path: str = MAP, *headers: str, who: str = "admin") -> Any:

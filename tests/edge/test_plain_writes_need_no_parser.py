@@ -14,9 +14,9 @@ from tests.edge.behind_an_edge import MAP, MAPS, TOKENS, Server
 from tests.edge.wire import Reply, Wire
 from tests.kit.rights import bind, cluster_role, place, rule
 
-from pilothouse.apiserver.authentication import Authenticator, read_tokens
-from pilothouse.apiserver.heads import Heads
-from pilothouse.apiserver.prompting import Letter, Prompting
+from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
+from pilothouse.apiserver.server.fast_path import FastPath, FastRequest
+from pilothouse.apiserver.server.response_heads import ResponseHeads
 
 HEADERS = ("Authorization: Bearer t-admin", "Content-Type: application/merge-patch+json")
 BODY = b'{"data":{"k":"2"}}'
@@ -44,10 +44,10 @@ def parsed(data: bytes) -> Any:
 
 
 @pytest.fixture
-async def prompting(server: Server) -> Prompting:
+async def prompting(server: Server) -> FastPath:
     """One that has read a write."""
-    found = Prompting(
-        server.core.prompt(server.requests), Authenticator(read_tokens(TOKENS, "")), Heads(), None
+    found = FastPath(
+        server.core.prompt(server.requests), Authenticator(read_tokens(TOKENS, "")), ResponseHeads(), None
     )
     found.learn(request(), parsed(request()))
     return found
@@ -58,7 +58,7 @@ async def test_what_is_read_is_what_came(prompting):
         data = request(f"PUT {target} HTTP/1.1", body=BODY.replace(b"2", b"7"))
         message = parsed(data)
         letter = prompting.open(data)
-        assert letter == Letter("PUT", target, message.headers, BODY.replace(b"2", b"7"))
+        assert letter == FastRequest("PUT", target, message.headers, BODY.replace(b"2", b"7"))
         assert (letter.method, letter.target) == (message.method, message.path)
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pilothouse.apiserver.exchange import Chunk, Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.messages import Chunk, Request, Response, Sink, Streaming
 
 
 async def ok(request: Request) -> Response:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.apiserver.authentication import Authenticator, TokenFileError, read_tokens
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authentication.authenticator import Authenticator, TokenFileError, read_tokens
+from pilothouse.apiserver.server.messages import User
 
 
 def identify(text: str, token: str) -> User:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.kit.requests import key_pem
 
-from pilothouse.apiserver.exchange import Request, Response
+from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.pki.authority import Authority, Credential
 
 

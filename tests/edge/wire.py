@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge
+from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.https_server import HTTPSServer
 
 PATIENCE = 20.0
 
@@ -22,7 +22,7 @@ class Place:
 
     port: int
     authority: Path
-    edge: Edge
+    edge: HTTPSServer
     health: Health
 
 

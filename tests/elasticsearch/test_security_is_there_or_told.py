@@ -16,7 +16,7 @@ from pilothouse.api.navigator.labels import CERTIFICATES, CLUSTER_NAME
 from pilothouse.api.nouns import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.registry import own_resources
-from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import Catalog
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, its_secrets
 from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
 from pilothouse.controllers.elasticsearch.securing import content, node_names

@@ -13,7 +13,7 @@ from tests.kit.manifests import load
 from pilothouse.api.pod_security.evaluation import evaluate
 from pilothouse.api.pod_security.policy import RESTRICTED, LevelVersion
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import Catalog
 
 FOLDER = Path(__file__).parent.parent.parent / "examples"
 FILES = sorted(FOLDER.rglob("*.yaml"))

@@ -14,8 +14,8 @@ from cryptography.x509.oid import NameOID
 from tests.kit import manifests
 from tests.kit.core import CoreServer
 
-from pilothouse.apiserver import codec
-from pilothouse.apiserver.catalog import Served
+from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.storage import codec
 
 Object = dict[str, Any]
 _HERE = Path(__file__).parent

@@ -25,12 +25,15 @@ from multidict import CIMultiDict
 from pilothouse.api.kubernetes.node_claims import Network
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import MASTERS
+from pilothouse.apiserver.admission.pod_security.configuration import (
+    DEFAULT_CONFIGURATION,
+    PodSecurityConfiguration,
+)
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
-from pilothouse.apiserver.pod_security.configuration import DEFAULT_CONFIGURATION, PodSecurityConfiguration
-from pilothouse.apiserver.service_ranges import CLUSTER_RANGE
+from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE
+from pilothouse.apiserver.server.messages import Chunk, Request, Response, Streaming, User
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import Authority

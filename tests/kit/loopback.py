@@ -16,9 +16,9 @@ from tests.kit.core import ADMIN
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.authentication import Authenticator
+from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Request
+from pilothouse.apiserver.server.messages import Request
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.client.loopback import Loopback

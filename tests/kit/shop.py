@@ -17,7 +17,7 @@ from typing import Any
 from tests.kit.core import Answered, CoreServer
 from tests.kit.rights import bind, cluster_role, place, rule
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.server.messages import User
 
 Json = dict[str, Any]
 

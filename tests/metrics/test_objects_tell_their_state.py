@@ -10,8 +10,8 @@ from tests.kit.core import CoreServer
 from tests.metrics.scraped import Scraped
 
 from pilothouse.api.registry import own_resources, resources
-from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.object_metrics import PATH, ObjectMetrics, views
+from pilothouse.apiserver.metrics.object_metrics import PATH, ObjectMetrics, views
+from pilothouse.apiserver.server.messages import Request, Response
 
 NAVIGATOR = "/apis/navigator.jetstack.io/v1beta1/namespaces/default"
 PODS = "/api/v1/namespaces/default/pods"

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.exchange import Request
-from pilothouse.apiserver.measuring import Requests, Series
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.metrics.request_metrics import Requests, Series
+from pilothouse.apiserver.server.messages import Request
 
 CATALOG = Catalog(resources())
 

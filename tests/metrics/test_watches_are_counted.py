@@ -5,8 +5,8 @@ import asyncio
 from tests.kit.core import CoreServer
 from tests.metrics.scraped import Scraped
 
-from pilothouse.apiserver.exchange import Chunk, Request, Response, Streaming, User
-from pilothouse.apiserver.metrics import watch_families
+from pilothouse.apiserver.metrics.server_metrics import watch_families
+from pilothouse.apiserver.server.messages import Chunk, Request, Response, Streaming, User
 
 ADMIN = User("admin", groups=("system:masters",))
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -21,7 +21,7 @@ from tests.kit.servers import Target
 
 from pilothouse.api.nouns import StatefulSet
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import Catalog, Served
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parent / "manifests"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pilothouse.api.pod_security.policy import LevelVersion, NamespacePolicy, PolicyVersion
-from pilothouse.apiserver.pod_security.configuration import Exemptions, PodSecurityConfiguration
+from pilothouse.apiserver.admission.pod_security.configuration import Exemptions, PodSecurityConfiguration
 from pilothouse.app.admission_control import pod_security
 from pilothouse.app.options import StartError
 from pilothouse.app.up import ADMISSION

@@ -8,10 +8,10 @@ from tests.kit.core import CoreServer
 from tests.pod_security.scenes import PREFIX, RESTRICTED, Plane, labels, pod
 
 from pilothouse.api.pod_security.policy import BASELINE, LevelVersion, NamespacePolicy
-from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.items import Item
-from pilothouse.apiserver.pod_security.configuration import Exemptions, PodSecurityConfiguration
-from pilothouse.apiserver.pod_security.existing_pods import existing_violations
+from pilothouse.apiserver.admission.pod_security.configuration import Exemptions, PodSecurityConfiguration
+from pilothouse.apiserver.admission.pod_security.existing_pods import existing_violations
+from pilothouse.apiserver.server.messages import User
+from pilothouse.apiserver.storage.items import Item
 from pilothouse.base.clock import ManualClock
 
 

@@ -11,9 +11,9 @@ from tests.pod_security.scenes import PREFIX, RESTRICTED, Plane, pod
 
 from pilothouse.api.pod_security.policy import BASELINE, LevelVersion, NamespacePolicy
 from pilothouse.api.pod_security.policy import RESTRICTED as STRICT
-from pilothouse.apiserver.authorization import MASTERS
-from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.pod_security.configuration import Exemptions, PodSecurityConfiguration
+from pilothouse.apiserver.admission.pod_security.configuration import Exemptions, PodSecurityConfiguration
+from pilothouse.apiserver.authorization.authorizer import MASTERS
+from pilothouse.apiserver.server.messages import User
 
 SHARING = pod("sharing", hostNetwork=True)
 OPERATOR = User("operator", groups=(MASTERS,))

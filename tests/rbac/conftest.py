@@ -7,7 +7,7 @@ import pytest
 from tests.kit.core import Answered, CoreServer
 from tests.kit.rights import SELF_ACCESS, place, self_review
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.server.messages import User
 
 
 class Rights:

@@ -16,12 +16,12 @@ from typing import Any
 from tests.kit.rights import GROUP
 
 from pilothouse.aio.ring import Bounds
-from pilothouse.apiserver.authorization import Attributes
-from pilothouse.apiserver.cache import Cache
-from pilothouse.apiserver.catalog import ROOT, Catalog
-from pilothouse.apiserver.collection import Collection
-from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.rbac.authorizer import Rbac
+from pilothouse.apiserver.authorization.authorizer import Attributes
+from pilothouse.apiserver.authorization.rbac.authorizer import Rbac
+from pilothouse.apiserver.discovery.catalog import ROOT, Catalog
+from pilothouse.apiserver.server.messages import User
+from pilothouse.apiserver.storage.collection import Collection
+from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import SystemClock
 from pilothouse.store.memory import MemoryStore
 
@@ -34,7 +34,7 @@ class Following:
 
     def __init__(self) -> None:
         self.objects: dict[Key, Json] = {}
-        self.rbac = Rbac(Cache(MemoryStore(), Catalog(), SystemClock(), Random(1)))
+        self.rbac = Rbac(WatchCache(MemoryStore(), Catalog(), SystemClock(), Random(1)))
         self._collections: dict[str, Collection] = {}
         self._revision = 0
 

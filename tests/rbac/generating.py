@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from tests.kit.rights import bind, cluster_role, role
 
-from pilothouse.apiserver.authorization import Attributes
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authorization.authorizer import Attributes
+from pilothouse.apiserver.server.messages import User
 
 T = TypeVar("T")
 VERBS = ("get", "list", "watch", "create", "update", "delete", "impersonate", "*", "sing")

@@ -34,12 +34,12 @@ from tests.kit.waiting import eventually
 from tests.rbac.generating import World
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.authorization import Attributes
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.rbac import policy
-from pilothouse.apiserver.rbac.coverage import atoms, describe, missing
-from pilothouse.apiserver.rbac.rules import Rule, read_rules
+from pilothouse.apiserver.authorization.authorizer import Attributes
+from pilothouse.apiserver.authorization.rbac import policy
+from pilothouse.apiserver.authorization.rbac.coverage import atoms, describe, missing
+from pilothouse.apiserver.authorization.rbac.rules import Rule, read_rules
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.server.messages import User
 
 pytestmark = pytest.mark.long
 

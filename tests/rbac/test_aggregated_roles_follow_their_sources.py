@@ -5,8 +5,8 @@ from typing import Any
 from tests.kit.rights import API, bind, cluster_role, rule
 from tests.rbac.conftest import Rights, person
 
-from pilothouse.apiserver.rbac.aggregation import aggregated
-from pilothouse.apiserver.rbac.rules import Rule
+from pilothouse.apiserver.authorization.rbac.aggregation import aggregated
+from pilothouse.apiserver.authorization.rbac.rules import Rule
 
 ROLES = f"{API}/clusterroles"
 TO_VIEW = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}

@@ -12,11 +12,11 @@ from tests.kit.core import ADMIN
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.authorization.rbac import policy
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.rbac import policy
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.meta.kind import Object

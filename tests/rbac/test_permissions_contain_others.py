@@ -9,9 +9,9 @@ from tests.kit.rights import bind, cluster_role, paths, rule
 from tests.rbac.following import plainly_allowed
 from tests.rbac.generating import World
 
-from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.rbac.coverage import atoms, describe, missing
-from pilothouse.apiserver.rbac.rules import Rule
+from pilothouse.apiserver.authorization.rbac.coverage import atoms, describe, missing
+from pilothouse.apiserver.authorization.rbac.rules import Rule
+from pilothouse.apiserver.server.messages import User
 
 READ = Rule.read(rule("get list", "pods pods/status"))
 

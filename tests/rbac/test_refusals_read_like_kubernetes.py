@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.apiserver.authorization import Attributes, refusal
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authorization.authorizer import Attributes, refusal
+from pilothouse.apiserver.server.messages import User
 
 ALICE = User("alice", groups=("system:authenticated",))
 

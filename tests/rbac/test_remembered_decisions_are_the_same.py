@@ -8,8 +8,8 @@ from tests.kit.rights import bind, cluster_role, role, rule
 from tests.rbac.following import Following, plainly_allowed
 from tests.rbac.generating import World
 
-from pilothouse.apiserver.authorization import Attributes
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authorization.authorizer import Attributes
+from pilothouse.apiserver.server.messages import User
 
 ALICE = User("alice", groups=("dev",))
 

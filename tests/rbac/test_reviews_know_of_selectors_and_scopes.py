@@ -7,7 +7,7 @@ import pytest
 from tests.kit.rights import ACCESS, SUBJECT_ACCESS
 from tests.kit.shop import LABEL, Shop, node
 
-from pilothouse.apiserver.review_selectors import fields_asked, labels_asked
+from pilothouse.apiserver.registry.review_selectors import fields_asked, labels_asked
 
 N1 = {"user": "system:node:n1", "groups": ["system:nodes"]}
 

@@ -4,7 +4,7 @@ import pytest
 from tests.kit.rights import API, GROUP, bind, cluster_role, paths, role, rule
 from tests.rbac.conftest import Rights, person
 
-from pilothouse.apiserver.exchange import ANONYMOUS, User
+from pilothouse.apiserver.server.messages import ANONYMOUS, User
 
 ALICE = person("alice", "dev")
 PODS = "/api/v1/namespaces/t/pods"

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
-from pilothouse.apiserver.authorization import NO_OPINION, Attributes, Authorizer, Chain, Decision, Masters
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authorization.authorizer import (
+    NO_OPINION,
+    Attributes,
+    Authorizer,
+    Chain,
+    Decision,
+    Masters,
+)
+from pilothouse.apiserver.server.messages import User
 
 ASKED = Attributes("get", resource="pods")
 ALICE = User("alice")

@@ -8,8 +8,8 @@ from tests.kit.requests import request_for
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import CertificateSigningRequest
-from pilothouse.apiserver.authorization import MASTERS
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authorization.authorizer import MASTERS
+from pilothouse.apiserver.server.messages import User
 from pilothouse.controllers.node_requests import node_requests
 from pilothouse.pki.inspecting import certificates_in
 

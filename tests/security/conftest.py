@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.kit.shop import Shop
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.server.messages import User
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from tests.kit.core import Answered, CoreServer
 from tests.kit.requests import request_for
 from tests.kit.shop import node
 
-from pilothouse.apiserver.exchange import Request, User
-from pilothouse.apiserver.node_proxy import path_at_node
+from pilothouse.apiserver.registry.node_proxy import path_at_node
+from pilothouse.apiserver.server.messages import Request, User
 
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"

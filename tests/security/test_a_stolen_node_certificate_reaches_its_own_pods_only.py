@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.kit.shop import LEASES, Shop, node
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.server.messages import User
 
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.kit.shop import LABEL, NAVIGATOR, PILOT, Shop
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.server.messages import User
 
 OF_THE_CLUSTER = f"labelSelector={LABEL}%3Ddemo"
 

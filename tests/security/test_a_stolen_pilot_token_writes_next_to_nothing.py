@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.kit.shop import LABEL, PILOT, Shop
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.server.messages import User
 
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 from tests.kit.shop import LABEL, PILOT, Shop
 
-from pilothouse.apiserver.restriction.bound_pods import BoundPods
-from pilothouse.apiserver.restriction.clusters import Pilots
+from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
+from pilothouse.apiserver.authorization.restriction.clusters import Pilots
 
 NODES, PODS = ("n1", "n2"), ("p0", "p1", "p2")
 SECRETS, CLAIMS = ("s0", "s1"), ("c0", "c1")

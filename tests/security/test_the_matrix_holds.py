@@ -11,8 +11,8 @@ from tests.kit.shop import LABEL, Shop, node
 from tests.security import matrix
 from tests.security.matrix import SELECTING, VERBS, Row
 
-from pilothouse.apiserver.exchange import ANONYMOUS, User
-from pilothouse.apiserver.reviews import user_info
+from pilothouse.apiserver.registry.access_reviews import user_info
+from pilothouse.apiserver.server.messages import ANONYMOUS, User
 
 DOCUMENT = Path(__file__).parents[2] / "docs/access-matrix.md"
 

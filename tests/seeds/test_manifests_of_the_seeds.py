@@ -12,7 +12,7 @@ from tests.kit.admission import admit
 from tests.kit.seeds import FOLDER, SEEDS, Seed
 
 from pilothouse.api.registry import own_resources
-from pilothouse.apiserver.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import Catalog
 from pilothouse.meta.kind import Kind
 
 AS_THEY_STAND = pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.file)

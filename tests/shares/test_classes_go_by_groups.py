@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.apiserver.exchange import ANONYMOUS, User
-from pilothouse.apiserver.shares import Class, class_of
+from pilothouse.apiserver.flowcontrol.fair_queuing import Class, class_of
+from pilothouse.apiserver.server.messages import ANONYMOUS, User
 
 ACCOUNT = ("system:serviceaccounts", "system:serviceaccounts:t", "system:authenticated")
 SYSTEM_ACCOUNT = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")

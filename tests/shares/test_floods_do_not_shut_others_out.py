@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.kit.waiting import eventually
 
-from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.shares import Class, Shares
+from pilothouse.apiserver.flowcontrol.fair_queuing import Class, FlowController
+from pilothouse.apiserver.server.messages import Request, Response
 
 ACCOUNTS = 40
 """Of one namespace, whose user makes as many of them as it likes."""
@@ -43,7 +43,7 @@ class Gate:
 class IdleBodies:
     """Connections, each with a request whose body does not come."""
 
-    def __init__(self, dial, place, shares: Shares) -> None:
+    def __init__(self, dial, place, shares: FlowController) -> None:
         self._dial = dial
         self._place = place
         self._shares = shares
@@ -92,7 +92,7 @@ class Crowd:
 )
 async def test_everyone_else_is_served(serve, dial, method, path):
     gate = Gate()
-    place = await serve(gate, shares=Shares(reads=40, mutations=40), tokens=TOKENS)
+    place = await serve(gate, shares=FlowController(reads=40, mutations=40), tokens=TOKENS)
     crowd = Crowd(dial, place, gate)
     refused = await crowd.flood(method, path)
     assert (refused.status, refused.header("Retry-After")) == (429, "1")
@@ -106,7 +106,7 @@ async def test_everyone_else_is_served(serve, dial, method, path):
 
 async def test_leases_and_health_have_ways_of_their_own(serve, dial):
     gate = Gate()
-    place = await serve(gate, shares=Shares(reads=5, mutations=5), tokens=TOKENS)
+    place = await serve(gate, shares=FlowController(reads=5, mutations=5), tokens=TOKENS)
     crowd = Crowd(dial, place, gate)
     for method, path in (("GET", "/api/v1/pods/a"), ("PUT", "/api/v1/namespaces/t/pods/a")):
         assert (await crowd.flood(method, path)).status == 429
@@ -122,7 +122,7 @@ async def test_leases_and_health_have_ways_of_their_own(serve, dial):
 
 async def test_bodies_that_do_not_come_take_no_place_of_others(serve, dial):
     """Neither to renew a lease nor to write, whoever it is and however many identities send nothing."""
-    shares = Shares(reads=40, mutations=40)
+    shares = FlowController(reads=40, mutations=40)
     place = await serve(Gate(), shares=shares, tokens=TOKENS)
     idle = IdleBodies(dial, place, shares)
     for number in range(ACCOUNTS):
@@ -143,7 +143,7 @@ async def test_bodies_that_do_not_come_take_no_place_of_others(serve, dial):
 
 
 async def test_a_body_that_is_here_goes_by_the_places_of_its_lane(serve, dial):
-    shares = Shares(reads=40, mutations=40)
+    shares = FlowController(reads=40, mutations=40)
     gate = Gate()
     place = await serve(gate, shares=shares, tokens=TOKENS)
     crowd = Crowd(dial, place, gate)

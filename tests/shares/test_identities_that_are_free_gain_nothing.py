@@ -7,8 +7,8 @@ from tests.edge.conftest import server
 from tests.kit.core import CoreServer
 from tests.kit.waiting import eventually
 
-from pilothouse.apiserver.exchange import Request, User
-from pilothouse.apiserver.shares import Class, Shares, class_of
+from pilothouse.apiserver.flowcontrol.fair_queuing import Class, FlowController, class_of
+from pilothouse.apiserver.server.messages import Request, User
 from pilothouse.meta.errors import StatusError
 
 __all__ = ["server"]
@@ -27,7 +27,7 @@ def token_of(core: CoreServer, account: str, pod: str = "") -> User:
     return core.bearer(core.send("POST", path, {"spec": bound}).expect(201)["status"]["token"])
 
 
-def take_all(shares: Shares, users: list[User], path: str) -> None:
+def take_all(shares: FlowController, users: list[User], path: str) -> None:
     for user in users:
         for _ in range(100):
             try:
@@ -75,7 +75,7 @@ def test_none_of_them_is_a_controller_or_a_node(identities, what, expected):
 
 
 def test_all_of_them_together_keep_no_node_and_no_manager_from_its_lease(identities):
-    shares = Shares()
+    shares = FlowController()
     everybody = [user for users in identities.values() for user in users]
     take_all(shares, everybody, LEASE)
     take_all(shares, everybody, "/api/v1/namespaces/a/configmaps/x")

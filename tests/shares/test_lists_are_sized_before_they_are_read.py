@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from tests.kit.core import CoreServer
 
-from pilothouse.apiserver.grammar import locate
-from pilothouse.apiserver.sizing import FEW, Sizing
+from pilothouse.apiserver.endpoints.request_info import locate
+from pilothouse.apiserver.flowcontrol.list_estimate import FEW, Sizing
 
 MANY = FEW + 100
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.shares import ASSURED, Class, Flow, Lane
+from pilothouse.apiserver.flowcontrol.fair_queuing import ASSURED, Class, Flow, Lane
+from pilothouse.apiserver.server.messages import User
 
 
 def person(name: str) -> User:

@@ -9,8 +9,8 @@ import pytest
 from tests.kit.core import CoreServer
 from tests.kit.rights import bind, cluster_role, place, rule
 
-from pilothouse.apiserver.exchange import Request, Sink, Streaming, User
-from pilothouse.apiserver.stream_limits import WATCHES_OF_USER, StreamLimit
+from pilothouse.apiserver.flowcontrol.stream_limits import WATCHES_OF_USER, StreamLimit
+from pilothouse.apiserver.server.messages import Request, Sink, Streaming, User
 from pilothouse.meta.errors import StatusError
 
 ALICE, BOB = User("alice", groups=("system:authenticated",)), User("bob", groups=("system:authenticated",))

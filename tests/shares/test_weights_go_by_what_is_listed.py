@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.apiserver.exchange import Request, User
-from pilothouse.apiserver.grammar import Place
-from pilothouse.apiserver.shares import HEAVIEST, Shares
+from pilothouse.apiserver.endpoints.request_info import RequestInfo
+from pilothouse.apiserver.flowcontrol.fair_queuing import HEAVIEST, FlowController
+from pilothouse.apiserver.server.messages import Request, User
 from pilothouse.meta.errors import StatusError
 
 ALICE = User("alice")
 PODS = "/api/v1/namespaces/t/pods"
 
 
-def sizes(place: Place, query: str) -> int:
+def sizes(place: RequestInfo, query: str) -> int:
     return {"pods": 10_400, "events": 1_000_000, "secrets": 499}[place.plural]
 
 
 def weight(method: str, path: str, query: str = "", *, mutating: bool = False) -> int:
-    return Shares(sizes=sizes).admit(Request(method, path, query, user=ALICE), mutating)[1]
+    return FlowController(sizes=sizes).admit(Request(method, path, query, user=ALICE), mutating)[1]
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_a_list_of_many_objects_takes_several_places(method, path, query, expect
 
 
 def test_a_list_fits_even_where_there_are_few_places():
-    shares = Shares(reads=3, sizes=sizes)
+    shares = FlowController(reads=3, sizes=sizes)
     assert shares.admit(Request("GET", "/api/v1/events", user=ALICE), False)[1] == 1
 
 
 def held_at_most(path: str) -> int:
-    shares = Shares(sizes=sizes)
+    shares = FlowController(sizes=sizes)
     for number in range(1000):
         try:
             shares.admit(Request("GET", path, user=ALICE), False)
@@ -59,7 +59,7 @@ def test_heavy_lists_use_up_a_share_sooner():
 
 
 def test_a_refusal_says_what_is_used_up_and_when_to_come_back():
-    shares = Shares(reads=1)
+    shares = FlowController(reads=1)
     shares.admit(Request("GET", PODS, "watch=1", user=ALICE), False)
     with pytest.raises(StatusError) as refused:
         shares.admit(Request("GET", f"{PODS}/a", user=ALICE), False)
@@ -72,7 +72,7 @@ def test_a_refusal_says_what_is_used_up_and_when_to_come_back():
 @pytest.mark.parametrize(("length", "expected"), [(0, 1), (262143, 1), (262144, 2), (3145728, HEAVIEST)])
 def test_a_large_body_takes_several_places(length, expected):
     request = Request("POST", PODS, body=bytes(length), user=ALICE)
-    assert Shares(sizes=sizes).admit(request, True)[1] == expected
+    assert FlowController(sizes=sizes).admit(request, True)[1] == expected
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_a_large_body_takes_several_places(length, expected):
     ids=["small", "large", "of unknown length"],
 )
 def test_a_body_that_is_awaited_takes_as_many_as_it_may_become(headers, expected):
-    assert Shares().await_body(Request("POST", PODS, headers=headers, user=ALICE))[1] == expected
+    assert FlowController().await_body(Request("POST", PODS, headers=headers, user=ALICE))[1] == expected

@@ -17,9 +17,9 @@ from tests.kit.stream_node import NAME, Plane, StreamNode
 from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import Node
-from pilothouse.apiserver.exchange import Chunk, Response, Streaming, Tunnel
-from pilothouse.apiserver.node_calls import NodeCalls
-from pilothouse.apiserver.node_endpoints import Endpoint
+from pilothouse.apiserver.registry.node_addresses import Endpoint
+from pilothouse.apiserver.registry.node_client import NodeCalls
+from pilothouse.apiserver.server.messages import Chunk, Response, Streaming, Tunnel
 from pilothouse.base.clock import SystemClock
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.serving.certificate import ServingCertificate

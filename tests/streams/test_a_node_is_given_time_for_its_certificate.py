@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.apiserver.node_calls import NodeCalls
-from pilothouse.apiserver.node_endpoints import Endpoint
+from pilothouse.apiserver.registry.node_addresses import Endpoint
+from pilothouse.apiserver.registry.node_client import NodeCalls
 from pilothouse.meta.errors import StatusError
 from pilothouse.pki.authority import Authority
 

@@ -12,8 +12,8 @@ import trustme
 from tests.kit.http import Http
 from tests.kit.stream_node import NAME, Plane, StreamNode
 
-from pilothouse.apiserver.node_calls import NodeCalls
-from pilothouse.apiserver.node_endpoints import Endpoint
+from pilothouse.apiserver.registry.node_addresses import Endpoint
+from pilothouse.apiserver.registry.node_client import NodeCalls
 from pilothouse.meta.errors import StatusError
 from pilothouse.pki.signers import serving_name
 

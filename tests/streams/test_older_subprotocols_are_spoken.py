@@ -16,7 +16,7 @@ from tests.kit.rights import bind, place
 from tests.kit.stream_node import Plane, StreamNode
 from tests.kit.waiting import eventually
 
-from pilothouse.apiserver.websockets import take_token
+from pilothouse.apiserver.server.websockets import take_token
 
 PODS = "/api/v1/namespaces/default/pods"
 PREFIX = "base64url.bearer.authorization.k8s.io."

@@ -12,7 +12,7 @@ from tests.kit.stream_node import NAME, Plane, StreamNode
 from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import Node, Pod
-from pilothouse.apiserver.node_calls import harmless
+from pilothouse.apiserver.registry.node_client import harmless
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.serving.certificate import ServingCertificate
 

@@ -13,7 +13,7 @@ from tests.kit.http import Http
 from tests.kit.rights import bind, place
 from tests.kit.stream_node import Plane, StreamNode
 
-from pilothouse.apiserver.stream_limits import SESSIONS_OF_USER
+from pilothouse.apiserver.flowcontrol.stream_limits import SESSIONS_OF_USER
 
 SPACE = "/api/v1/namespaces/default"
 FOLLOWED = f"{SPACE}/pods/web/log?follow=true"

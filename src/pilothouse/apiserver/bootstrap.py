@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pilothouse.apiserver import ingest, lifecycle
-from pilothouse.apiserver.admission import PERMANENT_NAMESPACES
-from pilothouse.apiserver.catalog import Catalog, Served
-from pilothouse.apiserver.objects import Objects
+from pilothouse.apiserver.admission.namespace_lifecycle import PERMANENT_NAMESPACES
+from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
+from pilothouse.apiserver.storage.objects import Objects
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
 from pilothouse.meta.kind import Object
@@ -30,6 +30,6 @@ async def make_namespaces(catalog: Catalog, objects: Objects, clock: Clock, uids
 
 def _namespace(served: Served, name: str, uid: str, now: float) -> Object:
     obj: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    ingest.conform(served.kind, obj, "Strict", [])
-    lifecycle.begin(served.kind, obj, namespace="", uid=uid, now=now)
+    strict_decoding.conform(served.kind, obj, "Strict", [])
+    object_metadata.begin(served.kind, obj, namespace="", uid=uid, now=now)
     return obj

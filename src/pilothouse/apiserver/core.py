@@ -23,65 +23,71 @@ from pilothouse.aio.ring import Bounds
 from pilothouse.aio.supervising import Supervisor
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.node_claims import Network
-from pilothouse.apiserver import codec, decoding, namespaces, scaling, tables, version
-from pilothouse.apiserver.address_book import AddressBook
-from pilothouse.apiserver.addresses import SERVICES, ServiceAddresses
-from pilothouse.apiserver.admission import Admission, Refusals, WriteCheck
-from pilothouse.apiserver.adopting import adopt
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import Attributes, Chain, Masters
+from pilothouse.apiserver.admission.namespace_lifecycle import Admission, Refusals, WriteCheck
+from pilothouse.apiserver.admission.pod_security.admission import PodSecurity
+from pilothouse.apiserver.admission.pod_security.configuration import (
+    DEFAULT_CONFIGURATION,
+    PodSecurityConfiguration,
+)
+from pilothouse.apiserver.admission.service_accounts import ServiceAccounts
+from pilothouse.apiserver.apiextensions.definitions import GROUP as DEFINITIONS_GROUP
+from pilothouse.apiserver.apiextensions.definitions import PLURAL as DEFINITIONS
+from pilothouse.apiserver.apiextensions.definitions import Definitions
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.authentication.bootstrap_tokens import BootstrapTokens
+from pilothouse.apiserver.authentication.impersonation import impersonate
+from pilothouse.apiserver.authentication.service_account_tokens import Tokens
+from pilothouse.apiserver.authorization.authorizer import Attributes, Chain, Masters
+from pilothouse.apiserver.authorization.permission_check import PermissionCheck, attributes_of
+from pilothouse.apiserver.authorization.rbac.aggregation import Aggregation
+from pilothouse.apiserver.authorization.rbac.authorizer import Rbac
+from pilothouse.apiserver.authorization.rbac.escalation import Escalation
+from pilothouse.apiserver.authorization.rbac.grants import GROUP as RBAC_GROUP
+from pilothouse.apiserver.authorization.rbac.reconciling import make_roles
+from pilothouse.apiserver.authorization.restriction.authorizer import Restriction
+from pilothouse.apiserver.authorization.restriction.node_claims import NewClaims, NodeClaims, Territory
 from pilothouse.apiserver.bootstrap import make_namespaces
-from pilothouse.apiserver.bootstrap_tokens import BootstrapTokens
-from pilothouse.apiserver.cache import Cache
-from pilothouse.apiserver.cache_audit import Auditor
-from pilothouse.apiserver.call import Call
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.certificates import RequestRights
-from pilothouse.apiserver.compacting import Compactor
-from pilothouse.apiserver.definitions import GROUP as DEFINITIONS_GROUP
-from pilothouse.apiserver.definitions import PLURAL as DEFINITIONS
-from pilothouse.apiserver.definitions import Definitions
-from pilothouse.apiserver.discovery import Discovery
-from pilothouse.apiserver.exchange import TEXT, Answer, Request, Response, Streaming
-from pilothouse.apiserver.grammar import fits, locate, subresource_verbs, verb_of
-from pilothouse.apiserver.impersonation import impersonate
-from pilothouse.apiserver.large_writes import LargeWrites
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.minting import Minting
-from pilothouse.apiserver.negotiation import TABLE, Endpoint, negotiate
-from pilothouse.apiserver.node_calls import Nodes, NoNodes
-from pilothouse.apiserver.node_proxy import NodeProxy
-from pilothouse.apiserver.objects import Objects
-from pilothouse.apiserver.openapi_documents import OpenApi
-from pilothouse.apiserver.patching import Patcher
-from pilothouse.apiserver.permitting import Permits, attributes_of
-from pilothouse.apiserver.pod_security.admission import PodSecurity
-from pilothouse.apiserver.pod_security.configuration import DEFAULT_CONFIGURATION, PodSecurityConfiguration
-from pilothouse.apiserver.pod_streams import NAMES_OF_STREAMS, PodStreams
-from pilothouse.apiserver.pods import Pods
-from pilothouse.apiserver.prompt_reads import PromptReads
-from pilothouse.apiserver.rbac.aggregation import Aggregation
-from pilothouse.apiserver.rbac.authorizer import Rbac
-from pilothouse.apiserver.rbac.escalation import Escalation
-from pilothouse.apiserver.rbac.grants import GROUP as RBAC_GROUP
-from pilothouse.apiserver.rbac.reconciling import make_roles
-from pilothouse.apiserver.reading import Reader
-from pilothouse.apiserver.refusals import refusal
-from pilothouse.apiserver.restriction.authorizer import Restriction
-from pilothouse.apiserver.restriction.node_claims import NewClaims, NodeClaims, Territory
-from pilothouse.apiserver.reviews import Reviews
-from pilothouse.apiserver.service_accounts import ServiceAccounts
-from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
-from pilothouse.apiserver.signing import Signing
-from pilothouse.apiserver.stream_limits import (
+from pilothouse.apiserver.discovery import tables, version
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.documents import Discovery
+from pilothouse.apiserver.discovery.openapi import OpenApi
+from pilothouse.apiserver.endpoints import decoding, scale
+from pilothouse.apiserver.endpoints.cached_reads import CachedReads
+from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.error_responses import refusal
+from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.endpoints.negotiation import TABLE, Endpoint, negotiate
+from pilothouse.apiserver.endpoints.patches import Patcher
+from pilothouse.apiserver.endpoints.reads import Reader
+from pilothouse.apiserver.endpoints.request_info import fits, locate, subresource_verbs, verb_of
+from pilothouse.apiserver.endpoints.writes import Writer
+from pilothouse.apiserver.flowcontrol.stream_limits import (
     SESSIONS_OF_USER,
     WATCHES_OF_NAMESPACE,
     WATCHES_OF_USER,
     StreamLimit,
 )
-from pilothouse.apiserver.tokens import Tokens
-from pilothouse.apiserver.websockets import EventFrames, over_websocket, upgrade_of
-from pilothouse.apiserver.writing import Writer
+from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.registry import namespaces
+from pilothouse.apiserver.registry.access_reviews import Reviews
+from pilothouse.apiserver.registry.address_allocation import AddressAllocator
+from pilothouse.apiserver.registry.certificate_requests import RequestRights
+from pilothouse.apiserver.registry.certificate_signing import Signing
+from pilothouse.apiserver.registry.node_client import Nodes, NoNodes
+from pilothouse.apiserver.registry.node_proxy import NodeProxy
+from pilothouse.apiserver.registry.pod_streams import NAMES_OF_STREAMS, PodStreams
+from pilothouse.apiserver.registry.pods import Pods
+from pilothouse.apiserver.registry.service_addresses import SERVICES, ServiceAddresses
+from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
+from pilothouse.apiserver.registry.strategies import adopt
+from pilothouse.apiserver.registry.token_requests import TokenRequests
+from pilothouse.apiserver.server.messages import TEXT, Answer, Request, Response, Streaming
+from pilothouse.apiserver.server.websockets import EventFrames, over_websocket, upgrade_of
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.compaction import Compactor
+from pilothouse.apiserver.storage.consistency_check import Auditor
+from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
 from pilothouse.meta import errors
@@ -131,8 +137,8 @@ class Core:
         self._clock = clock
         self._uids = uids
         self.catalog = Catalog(resources)
-        self.cache = Cache(store, self.catalog, clock, random, bounds=Bounds(age=history))
-        book = AddressBook(store, random)
+        self.cache = WatchCache(store, self.catalog, clock, random, bounds=Bounds(age=history))
+        book = AddressAllocator(store, random)
         large = large_writes or LargeWrites()
         self._large = large
         self._objects = Objects(book.guarding(store), self.cache, large)
@@ -150,7 +156,7 @@ class Core:
         """For each node that is about to claim something."""
         self._restriction = Restriction(self.cache, claims)
         self._authorizer = Chain([Masters(), self._restriction, self._rbac])
-        self._permits = Permits(self._authorizer)
+        self._permits = PermissionCheck(self._authorizer)
         self._aggregation = Aggregation(self.catalog, self.cache, self._objects, clock)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
         self._addresses = ServiceAddresses(self.cache, book, service_addresses, random)
@@ -178,7 +184,7 @@ class Core:
         self._pods = Pods(self.catalog, self.cache, self._objects, clock, large)
         self._node_proxy = NodeProxy(self._objects, nodes)
         self._pod_streams = PodStreams(self.catalog, self._objects, nodes, clock)
-        self._minting = Minting(signing_key, self._objects, clock, uids)
+        self._minting = TokenRequests(signing_key, self._objects, clock, uids)
         authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
         authenticator.trust(bootstrap.review, self.cache.fresh)
         self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock, large)
@@ -204,9 +210,9 @@ class Core:
         """Have a path answered that is no resource's. Who may ask is settled before, as for every path."""
         self._pages[path] = page
 
-    def prompt(self, requests: Requests) -> PromptReads:
+    def prompt(self, requests: Requests) -> CachedReads:
         """Who answers what needs no waiting, and counts it in ``requests``."""
-        return PromptReads(self.catalog, self.cache, self._authorizer, requests)
+        return CachedReads(self.catalog, self.cache, self._authorizer, requests)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -435,7 +441,7 @@ class Core:
         if found is None:
             raise errors.not_found(kind.plural, kind.group, call.name)
         obj = codec.convert(call.served.resource, codec.decode(found.value, found.revision), kind.version)
-        return self.reader.render_scale(call.request, scaling.scale_of(kind, obj))
+        return self.reader.render_scale(call.request, scale.scale_of(kind, obj))
 
     async def _path(self, request: Request) -> Answer:
         """A path that is no resource's: discovery, OpenAPI, version."""

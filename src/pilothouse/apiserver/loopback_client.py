@@ -16,9 +16,9 @@ import msgspec
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree
-from pilothouse.apiserver.authorization import MASTERS
+from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Request, Response, User
+from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.meta.errors import StatusError
 
 _SELF: Final = User("system:apiserver", groups=(MASTERS,))

@@ -17,8 +17,9 @@ from contextlib import aclosing
 
 import msgspec
 
-from pilothouse.apiserver import codec, version
-from pilothouse.apiserver.exchange import Answer, Chunk, Request, Response, Sink, Streaming
+from pilothouse.apiserver.discovery import version
+from pilothouse.apiserver.server.messages import Answer, Chunk, Request, Response, Sink, Streaming
+from pilothouse.apiserver.storage import codec
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
 from pilothouse.meta import errors

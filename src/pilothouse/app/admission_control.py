@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pilothouse.apiserver.pod_security.configuration import DEFAULT_CONFIGURATION, PodSecurityConfiguration
-from pilothouse.apiserver.pod_security.configuration_file import (
+from pilothouse.apiserver.admission.pod_security.configuration import (
+    DEFAULT_CONFIGURATION,
+    PodSecurityConfiguration,
+)
+from pilothouse.apiserver.admission.pod_security.configuration_file import (
     AdmissionFileError,
     read_admission_configuration,
 )

@@ -24,17 +24,22 @@ from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.absent_node import withdraw_reports
 from pilothouse.apiserver.audit.peers import Asking
-from pilothouse.apiserver.authentication import Authenticator, TokenFileError, Tokens, read_tokens
+from pilothouse.apiserver.authentication.authenticator import (
+    Authenticator,
+    TokenFileError,
+    Tokens,
+    read_tokens,
+)
 from pilothouse.apiserver.core import Core, Page
-from pilothouse.apiserver.exchange import Answer, Request, Response
-from pilothouse.apiserver.health import Health
-from pilothouse.apiserver.http import Edge
 from pilothouse.apiserver.instances import Instance, running
 from pilothouse.apiserver.kubernetes_service import KubernetesService, Member, Members
-from pilothouse.apiserver.limits import Patience
-from pilothouse.apiserver.live_tls import LiveContext
 from pilothouse.apiserver.loopback_client import LoopbackClient
-from pilothouse.apiserver.node_calls import NodeCalls
+from pilothouse.apiserver.registry.node_client import NodeCalls
+from pilothouse.apiserver.server.health import Health
+from pilothouse.apiserver.server.https_server import HTTPSServer
+from pilothouse.apiserver.server.limits import Patience
+from pilothouse.apiserver.server.messages import Answer, Request, Response
+from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
 from pilothouse.app import addresses, admission_control, auditing, memory
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.identity import Identity
@@ -78,7 +83,7 @@ class ApiServer:
     url: str
     folder: DataFolder
     core: Core
-    edge: Edge
+    edge: HTTPSServer
 
     def leave(self) -> None:
         """Be no longer ready, and let go of connections as they are used."""
@@ -140,7 +145,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             async with auditing.recording(trail), core.running():
                 watched = Monitoring(options, core, timed)
                 watched.serve_pages(trail)
-                edge = Edge(
+                edge = HTTPSServer(
                     core.answer,
                     authenticator=authenticator,
                     health=health,
@@ -153,7 +158,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 )
                 if options.local_node_absent:
                     await withdraw_reports(core, options.local_node, clock)
-                live = LiveContext(identity.tls())
+                live = ReloadableContext(identity.tls())
                 port = await _listen(edge, options, live.listening)
                 url = addresses.url(options.host, port)
                 identity.admit(url)
@@ -204,7 +209,7 @@ def _members(options: ApiServerOptions, store: Store, advertised: str) -> Member
     return members
 
 
-async def _listen(edge: Edge, options: ApiServerOptions, tls: ssl.SSLContext) -> int:
+async def _listen(edge: HTTPSServer, options: ApiServerOptions, tls: ssl.SSLContext) -> int:
     if options.listen_fds:
         return await edge.listen_on(inherited_sockets(options.listen_fds), tls)
     try:

@@ -14,7 +14,7 @@ import datetime
 import ssl
 from pathlib import Path
 
-from pilothouse.apiserver.http import tls_context
+from pilothouse.apiserver.server.https_server import tls_context
 from pilothouse.app import addresses
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.kubeconfig import kubeconfig, kubeconfig_beside

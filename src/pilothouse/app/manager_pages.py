@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pilothouse.apiserver import process_metrics
+from pilothouse.apiserver.metrics import process_metrics
 from pilothouse.app.pages import Page
 from pilothouse.base.clock import Clock
 from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, labels

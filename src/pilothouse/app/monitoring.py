@@ -10,24 +10,24 @@ from __future__ import annotations
 from functools import partial
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver import (
-    instances,
-    metrics,
+from pilothouse.apiserver import instances
+from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
+from pilothouse.apiserver.flowcontrol.list_estimate import Sizing
+from pilothouse.apiserver.metrics import (
     node_targets,
     object_metrics,
     pilot_targets,
+    server_metrics,
     server_targets,
 )
-from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.measuring import Requests
-from pilothouse.apiserver.metrics import Metrics, audit_families
-from pilothouse.apiserver.node_targets import NodeTargets
-from pilothouse.apiserver.object_metrics import ObjectMetrics
-from pilothouse.apiserver.pilot_targets import PilotTargets
-from pilothouse.apiserver.server_targets import ServerTargets
-from pilothouse.apiserver.shares import Shares
-from pilothouse.apiserver.sizing import Sizing
+from pilothouse.apiserver.metrics.node_targets import NodeTargets
+from pilothouse.apiserver.metrics.object_metrics import ObjectMetrics
+from pilothouse.apiserver.metrics.pilot_targets import PilotTargets
+from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.metrics.server_metrics import Metrics, audit_families
+from pilothouse.apiserver.metrics.server_targets import ServerTargets
 from pilothouse.app.options import ApiServerOptions
 from pilothouse.store.timing import Timed
 
@@ -39,7 +39,7 @@ class Monitoring:
         self._core = core
         self._store = store
         self.requests = Requests(core.catalog)
-        self.shares = Shares(
+        self.shares = FlowController(
             options.max_requests_in_flight,
             options.max_mutating_requests_in_flight,
             Sizing(core.catalog, core.cache).size_of,
@@ -59,7 +59,7 @@ class Monitoring:
         page.add(core.pod_security.counts.families)
         if trail is not None:
             page.add(lambda: audit_families(trail.counts))
-        core.serve(metrics.PATH, page.answer)
+        core.serve(server_metrics.PATH, page.answer)
         core.serve(server_targets.PATH, ServerTargets(partial(instances.running, self._store)).answer)
         core.serve(node_targets.PATH, NodeTargets(core.cache).answer)
         core.serve(pilot_targets.PATH, PilotTargets(core.cache).answer)

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
-from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
+from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 
 StoreKind = Literal["sqlite", "memory", "etcd"]
 

@@ -16,7 +16,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pilothouse.apiserver import metrics, node_targets, object_metrics, pilot_targets, server_targets
+from pilothouse.apiserver.metrics import (
+    node_targets,
+    object_metrics,
+    pilot_targets,
+    server_metrics,
+    server_targets,
+)
 from pilothouse.client.access import Access
 from pilothouse.pki.files import private_folder, write_private
 
@@ -76,7 +82,7 @@ def scrape_config(url: str, files: Files, managers: Sequence[str] = ()) -> dict[
     def listed(path: str) -> dict[str, Any]:
         return {"http_sd_configs": [{"url": f"{url.rstrip('/')}{path}", "refresh_interval": "15s", **asking}]}
 
-    servers = page("pilothouse-apiserver", metrics.PATH)
+    servers = page("pilothouse-apiserver", server_metrics.PATH)
     if not address.path.strip("/"):
         # Behind a proxy that is told by its path, one server stands for all of them.
         del servers["static_configs"]

@@ -15,7 +15,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 
-from pilothouse.apiserver.live_tls import LiveContext
+from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
 from pilothouse.app.identity import Identity
 from pilothouse.app.options import StartError
 from pilothouse.pki.authorities import Authorities
@@ -35,7 +35,7 @@ class Renewal:
     def __init__(
         self,
         identity: Identity,
-        live: LiveContext,
+        live: ReloadableContext,
         authorities: Callable[[], Awaitable[Authorities]],
         url: str,
         dismiss: Callable[[], None],

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF, PROVISIONED_BY, PROVISIONERS
-from pilothouse.apiserver.catalog import ROOT
+from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.base.ids import new_uid
 from pilothouse.node.volumes.cluster_identity import NAMESPACE
 from pilothouse.node.volumes.volume_owners import agent_lives, read_owner

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.catalog import ROOT
+from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.app import keys
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.keeping import SAVED, store_options

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pilothouse.apiserver.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
+from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
 from pilothouse.app.options import (
     ApiServerOptions,
     StartError,

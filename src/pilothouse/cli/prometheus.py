@@ -50,7 +50,7 @@ def prometheus_config(
     """
     reached = access(kubeconfig, data)
 
-    from pilothouse.apiserver.yaml_answers import write
+    from pilothouse.apiserver.endpoints.yaml_encoding import write
     from pilothouse.app.addresses import plain_url
     from pilothouse.app.prometheus import scrape_config, unpack
 

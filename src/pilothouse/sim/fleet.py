@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 import msgspec
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.server.messages import User
 from pilothouse.client.electing import Timing
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError

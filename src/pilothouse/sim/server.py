@@ -24,11 +24,11 @@ import msgspec
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.absent_node import withdraw_reports
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import MASTERS
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.exchange import Answer, Request, Response, User
-from pilothouse.apiserver.large_writes import LargeWrites
+from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.server.messages import Answer, Request, Response, User
 from pilothouse.base.clock import Clock
 from pilothouse.base.ids import Uids
 from pilothouse.client.loopback import Loopback

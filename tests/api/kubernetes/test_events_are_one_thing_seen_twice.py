@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pilothouse.api import kubernetes
 from pilothouse.api.kubernetes.events import convert
-from pilothouse.apiserver import codec
+from pilothouse.apiserver.storage import codec
 from pilothouse.meta.kind import Object, Resource
 
 CORE: Object = {

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.apiserver import codec
-from pilothouse.apiserver.exchange import Request
-from pilothouse.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Endpoint, Form, negotiate
-from pilothouse.apiserver.yaml_bodies import load
+from pilothouse.apiserver.endpoints.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Endpoint, Form, negotiate
+from pilothouse.apiserver.endpoints.yaml_decoding import load
+from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.storage import codec
 from pilothouse.meta.errors import StatusError
 
 JSON, YAML = "application/json", "application/yaml"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.apiserver.reading.world import CONFIG_MAPS, DATABASES, REGIONS
 
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.discovery import Discovery
-from pilothouse.apiserver.exchange import Request, Response
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.documents import Discovery
+from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.meta.errors import StatusError
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

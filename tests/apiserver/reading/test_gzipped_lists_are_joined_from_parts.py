@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.apiserver.reading.world import PARTIAL_LIST, TABLE, World, names, new_world
 
-from pilothouse.apiserver.compression import Deflated, combine, deflate, gzip_of, join, store, wanted
+from pilothouse.apiserver.server.compression import Deflated, combine, deflate, gzip_of, join, store, wanted
 
 PAD = "x" * 1000
 

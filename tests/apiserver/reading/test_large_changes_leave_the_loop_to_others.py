@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 from tests.apiserver.reading.world import TABLE, Stream, World
 
-from pilothouse.apiserver.fanout import AT_A_LOOK, AT_ONCE, HIGH_MARK, LARGE
+from pilothouse.apiserver.storage.fanout import AT_A_LOOK, AT_ONCE, HIGH_MARK, LARGE
 
 pytestmark = pytest.mark.looptime
 MANY = 60

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from tests.apiserver.reading.world import World
 
-from pilothouse.apiserver import yaml_answers
-from pilothouse.apiserver.compression import TURN
-from pilothouse.apiserver.exchange import Pieces, Response
-from pilothouse.apiserver.large_lists import PIECE
+from pilothouse.apiserver.endpoints import yaml_encoding
+from pilothouse.apiserver.server.compression import TURN
+from pilothouse.apiserver.server.messages import Pieces, Response
+from pilothouse.apiserver.storage.large_lists import PIECE
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -146,5 +146,5 @@ async def test_in_yaml_it_is_what_any_other_is(world: World) -> None:
     _, bare = await whole(world)
     response, body = await whole(world, accept=YAML)
     assert response.content_type == YAML
-    assert body == yaml_answers.write(bare)
+    assert body == yaml_encoding.write(bare)
     assert len(yaml.load(body, Loader=yaml.CSafeLoader)["items"]) == COUNT

@@ -9,9 +9,9 @@ import pytest
 from tests.meta.schema.wire import Wire, read
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.exchange import JSON, Request, Response
-from pilothouse.apiserver.openapi_documents import PROTOBUF, OpenApi
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.openapi import PROTOBUF, OpenApi
+from pilothouse.apiserver.server.messages import JSON, Request, Response
 
 ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 

@@ -6,9 +6,9 @@ import json
 import pytest
 from tests.apiserver.reading.world import CONFIG_MAPS, DATABASES, REGIONS
 
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.exchange import Request, Response
-from pilothouse.apiserver.openapi_documents import OpenApi
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.openapi import OpenApi
+from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.errors import StatusError
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.apiserver.reading.world import TABLE, World, names, new_world
 
-from pilothouse.apiserver.continue_token import ContinueToken
+from pilothouse.apiserver.storage.continue_token import ContinueToken
 from pilothouse.meta.errors import StatusError
 
 

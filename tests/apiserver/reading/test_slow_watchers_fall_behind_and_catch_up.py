@@ -6,7 +6,7 @@ import pytest
 from tests.apiserver.reading.world import Stream, World, new_world
 
 from pilothouse.aio.ring import Bounds
-from pilothouse.apiserver.fanout import HIGH_MARK
+from pilothouse.apiserver.storage.fanout import HIGH_MARK
 
 pytestmark = pytest.mark.looptime
 BLOB = "x" * 20_000

@@ -16,9 +16,9 @@ from tests.apiserver.reading.world import (
     ask,
 )
 
-from pilothouse.apiserver import tables
-from pilothouse.apiserver.catalog import Served
-from pilothouse.apiserver.negotiation import render
+from pilothouse.apiserver.discovery import tables
+from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.endpoints.negotiation import render
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Column, Kind, Object

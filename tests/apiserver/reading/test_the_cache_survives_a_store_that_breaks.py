@@ -7,8 +7,8 @@ import pytest
 from tests.apiserver.reading.faults import FaultyStore
 from tests.apiserver.reading.world import REGIONS, World, ask, names, world_over
 
-from pilothouse.apiserver.cache_audit import Auditor, audit
-from pilothouse.apiserver.collection import Collection, Event
+from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.consistency_check import Auditor, audit
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Object
 from pilothouse.store.memory import MemoryStore

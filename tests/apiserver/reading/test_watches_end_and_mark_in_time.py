@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.apiserver.reading.world import PARTIAL, TABLE, World
 
-from pilothouse.apiserver.fanout import BOOKMARK_EVERY
+from pilothouse.apiserver.storage.fanout import BOOKMARK_EVERY
 
 pytestmark = pytest.mark.looptime
 

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pilothouse.aio.ring import Bounds
-from pilothouse.apiserver import codec
-from pilothouse.apiserver.cache import Cache
-from pilothouse.apiserver.catalog import Catalog, Served
-from pilothouse.apiserver.exchange import Chunk, Request, Response
-from pilothouse.apiserver.reading import Reader
+from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.endpoints.reads import Reader
+from pilothouse.apiserver.server.messages import Chunk, Request, Response
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.kind import Column, Kind, Object, Resource, ScalePaths, relabel
 from pilothouse.meta.schema import Schema
@@ -136,7 +136,7 @@ class World:
         self.store = store
         self.clock = ManualClock(NOW)
         self.catalog = Catalog([DATABASES, REGIONS, CONFIG_MAPS])
-        self.cache = Cache(store, self.catalog, self.clock, random.Random(1), bounds=bounds)
+        self.cache = WatchCache(store, self.catalog, self.clock, random.Random(1), bounds=bounds)
         self.reader = Reader(self.catalog, self.cache, self.clock, random.Random(1))
 
     def served(self, plural: str = "databases", version: str = "v1") -> Served:

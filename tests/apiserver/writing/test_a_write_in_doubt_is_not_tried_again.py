@@ -9,9 +9,9 @@ import pytest
 from tests.kit.shared_store import SharedStore
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver import codec
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.objects import REMOVE, Change, Objects
+from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.objects import REMOVE, Change, Objects
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Entry

@@ -7,7 +7,7 @@ import random
 import pytest
 from tests.kit.shared_store import SharedStore
 
-from pilothouse.apiserver.address_book import KEY, AddressBook, NotOurTurn, taking
+from pilothouse.apiserver.registry.address_allocation import KEY, AddressAllocator, NotOurTurn, taking
 from pilothouse.store.interface import Guard, GuardFailed, Store, Unavailable
 from pilothouse.store.memory import MemoryStore
 
@@ -18,34 +18,36 @@ def shared() -> SharedStore:
 
 
 @pytest.fixture
-def one(shared: SharedStore) -> AddressBook:
-    return AddressBook(shared, random.Random(1))
+def one(shared: SharedStore) -> AddressAllocator:
+    return AddressAllocator(shared, random.Random(1))
 
 
 @pytest.fixture
-def other(shared: SharedStore) -> AddressBook:
-    return AddressBook(shared, random.Random(2))
+def other(shared: SharedStore) -> AddressAllocator:
+    return AddressAllocator(shared, random.Random(2))
 
 
-async def write(book: AddressBook, store: Store, key: str, *things: str, guard: Guard | None = None) -> int:
+async def write(
+    book: AddressAllocator, store: Store, key: str, *things: str, guard: Guard | None = None
+) -> int:
     with taking(book.turn) as mine:
         mine.things.update(things)
         return await book.guarding(store).create(key, b"x", guard=guard)
 
 
-async def test_what_takes_nothing_needs_no_turn(shared: SharedStore, one: AddressBook) -> None:
+async def test_what_takes_nothing_needs_no_turn(shared: SharedStore, one: AddressAllocator) -> None:
     assert await write(one, shared, "/a")
     assert await book_revision(shared) == 0
 
 
-async def test_nothing_is_taken_out_of_turn(shared: SharedStore, one: AddressBook) -> None:
+async def test_nothing_is_taken_out_of_turn(shared: SharedStore, one: AddressAllocator) -> None:
     with pytest.raises(NotOurTurn):
         await write(one, shared, "/a", "127.96.0.1")
     assert await shared.get("/a") is None
 
 
 async def test_a_turn_lasts_until_another_takes_over(
-    shared: SharedStore, one: AddressBook, other: AddressBook
+    shared: SharedStore, one: AddressAllocator, other: AddressAllocator
 ) -> None:
     await one.take_over(0)
     for n in range(3):
@@ -61,7 +63,7 @@ async def test_a_turn_lasts_until_another_takes_over(
 
 
 async def test_a_write_belongs_to_the_turn_that_it_began_in(
-    shared: SharedStore, one: AddressBook, other: AddressBook
+    shared: SharedStore, one: AddressAllocator, other: AddressAllocator
 ) -> None:
     await one.take_over(0)
     began = one.turn
@@ -76,7 +78,7 @@ async def test_a_write_belongs_to_the_turn_that_it_began_in(
     assert await shared.get("/slow") is None
 
 
-async def test_an_unknown_outcome_ends_the_turn(shared: SharedStore, one: AddressBook) -> None:
+async def test_an_unknown_outcome_ends_the_turn(shared: SharedStore, one: AddressAllocator) -> None:
     await one.take_over(0)
     before = await book_revision(shared)
     shared.silent = True
@@ -90,7 +92,7 @@ async def test_an_unknown_outcome_ends_the_turn(shared: SharedStore, one: Addres
     assert await write(one, shared, "/b", "127.96.0.2")
 
 
-async def test_a_guard_of_ones_own_is_kept_and_told_apart(shared: SharedStore, one: AddressBook) -> None:
+async def test_a_guard_of_ones_own_is_kept_and_told_apart(shared: SharedStore, one: AddressAllocator) -> None:
     await one.take_over(0)
     lease = await shared.create("/lease", b"x")
     assert await write(one, shared, "/a", "127.96.0.1", guard=Guard("/lease", lease))
@@ -102,7 +104,7 @@ async def test_a_guard_of_ones_own_is_kept_and_told_apart(shared: SharedStore, o
 
 async def test_a_store_with_one_writer_stays_as_it_is() -> None:
     alone = MemoryStore()
-    assert AddressBook(alone, random.Random(1)).guarding(alone) is alone
+    assert AddressAllocator(alone, random.Random(1)).guarding(alone) is alone
 
 
 async def book_revision(store: Store) -> int:

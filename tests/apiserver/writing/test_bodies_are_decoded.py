@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.apiserver import decoding
-from pilothouse.apiserver.exchange import Request
+from pilothouse.apiserver.endpoints import decoding
+from pilothouse.apiserver.server.messages import Request
 from pilothouse.meta.errors import StatusError
 
 JSON_VALUES = st.recursive(

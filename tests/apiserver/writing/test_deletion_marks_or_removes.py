@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pilothouse.apiserver import lifecycle
-from pilothouse.apiserver.objects import REMOVE
-from pilothouse.apiserver.options import DeleteOptions
+from pilothouse.apiserver.endpoints import object_metadata
+from pilothouse.apiserver.endpoints.write_options import DeleteOptions
+from pilothouse.apiserver.storage.objects import REMOVE
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Object
 from pilothouse.meta.schema import ANY
@@ -23,7 +23,7 @@ def live(**metadata: Any) -> Object:
 
 
 def deleted(obj: Object, kind: Kind = DATABASE, **options: Any) -> Any:
-    return lifecycle.deletion(kind, DeleteOptions(**options), NOW)(obj)
+    return object_metadata.deletion(kind, DeleteOptions(**options), NOW)(obj)
 
 
 def test_without_finalizers_it_is_gone() -> None:
@@ -84,13 +84,15 @@ def test_grace_can_be_shortened_but_not_prolonged() -> None:
 def test_an_update_that_drops_the_last_finalizer_ends_it() -> None:
     going = deleted(live(finalizers=["x/y"]))
     released = {**going, "metadata": {**going["metadata"], "finalizers": []}}
-    assert lifecycle.ends(DATABASE, released, going)
-    assert not lifecycle.ends(DATABASE, going, going)
-    assert not lifecycle.ends(DATABASE, live(), live())
+    assert object_metadata.ends(DATABASE, released, going)
+    assert not object_metadata.ends(DATABASE, going, going)
+    assert not object_metadata.ends(DATABASE, live(), live())
 
 
 def test_no_finalizer_is_added_to_what_is_going() -> None:
     going = deleted(live(finalizers=["x/y"]))
     more = {**going, "metadata": {**going["metadata"], "finalizers": ["x/y", "z/w"]}}
-    assert [problem.path for problem in lifecycle.check_finalizers(more, going)] == ["metadata.finalizers"]
-    assert lifecycle.check_finalizers(more, live()) == []
+    assert [problem.path for problem in object_metadata.check_finalizers(more, going)] == [
+        "metadata.finalizers"
+    ]
+    assert object_metadata.check_finalizers(more, live()) == []

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.kit.core import CoreServer
 
-from pilothouse.apiserver.addresses import MOST_NODE_PORTS
-from pilothouse.apiserver.service_ranges import NODE_PORTS
+from pilothouse.apiserver.registry.service_addresses import MOST_NODE_PORTS
+from pilothouse.apiserver.registry.service_ranges import NODE_PORTS
 
 SERVICES = "/api/v1/namespaces/default/services"
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.kit.core import CoreServer
 
-from pilothouse.apiserver import decoding
+from pilothouse.apiserver.endpoints import decoding
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"

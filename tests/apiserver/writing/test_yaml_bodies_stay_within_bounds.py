@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pilothouse.apiserver import decoding
+from pilothouse.apiserver.endpoints import decoding
 from pilothouse.meta.errors import StatusError
 
 

@@ -13,7 +13,7 @@ DOORS = re.compile(
     r"|create_datagram_endpoint|SOCK_DGRAM|\.listen\((?:_BACKLOG|\d*)\)"
 )
 KNOWN = {
-    "apiserver/http.py": "TLS; certificates and tokens, then authorization",
+    "apiserver/server/https_server.py": "TLS; certificates and tokens, then authorization",
     "app/addresses.py": "asks the kernel for its own address; nothing is sent or heard",
     "app/inherited_sockets.py": "held by `up` for the API server and the node, which accept there with TLS as below",
     "app/pages.py": "plain HTTP: health and counts, reading only, 64 connections",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.kit.core import CoreServer
 
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.server.messages import User
 
 CORE = "/api/v1/namespaces/default"
 APPS = "/apis/apps/v1/namespaces/default"

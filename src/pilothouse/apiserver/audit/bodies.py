@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from pilothouse.apiserver import decoding
 from pilothouse.apiserver.audit import confidential
 from pilothouse.apiserver.audit.sight import Sight
-from pilothouse.apiserver.exchange import JSON, Request, Response
+from pilothouse.apiserver.endpoints import decoding
+from pilothouse.apiserver.server.messages import JSON, Request, Response
 from pilothouse.meta.errors import StatusError
 
 _GZIP = 16 + zlib.MAX_WBITS

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pilothouse.apiserver.grammar import Place
+from pilothouse.apiserver.endpoints.request_info import RequestInfo
 
 KINDS = frozenset({"Secret", "SecretList", "TokenRequest", "TokenReview"})
 _SECRETS = ("", "secrets")
@@ -23,7 +23,7 @@ _MENTION = re.compile(rb"Secret\b|SecretList\b|TokenRe(quest|view)\b|\\u00")
 _QUOTING_NOTHING = frozenset({401, 403, 404, 405, 409, 410, 429})
 
 
-def is_place(place: Place) -> bool:
+def is_place(place: RequestInfo) -> bool:
     """Whether what is read and written there is secret."""
     about = (place.group, place.plural)
     return about in (_SECRETS, _REVIEWS) or (*about, place.subresource) == _TOKENS
@@ -38,7 +38,7 @@ def is_object(value: Any) -> bool:
     return value.get("kind") in KINDS or any(is_object(item) for item in inner)
 
 
-def may_tell_refusal(place: Place, status: int, body: bytes) -> bool:
+def may_tell_refusal(place: RequestInfo, status: int, body: bytes) -> bool:
     """Whether the message of a refusal can be told: it quotes nothing of the body, or nothing in the body is secret.
 
     The body may be one that could not be decoded, so that its text is looked at for the names of secret kinds.

@@ -22,8 +22,8 @@ from pilothouse.apiserver.audit.follower import Follower
 from pilothouse.apiserver.audit.peers import Asking, PeerError
 from pilothouse.apiserver.audit.question import MOST, Question, stamp_of
 from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.exchange import Chunk, Sink
 from pilothouse.apiserver.instances import Instance
+from pilothouse.apiserver.server.messages import Chunk, Sink
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_micro_time
 

@@ -13,9 +13,9 @@ from pilothouse.apiserver.audit.following import Following, in_order
 from pilothouse.apiserver.audit.peers import PATH, Asking, PeerError
 from pilothouse.apiserver.audit.question import Question, Resolve
 from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.catalog import Catalog
-from pilothouse.apiserver.exchange import Answer, Request, Response, Streaming
+from pilothouse.apiserver.discovery.catalog import Catalog
 from pilothouse.apiserver.instances import Instance
+from pilothouse.apiserver.server.messages import Answer, Request, Response, Streaming
 from pilothouse.base.clock import Clock
 from pilothouse.meta.errors import StatusError
 

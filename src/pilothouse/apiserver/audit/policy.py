@@ -13,8 +13,8 @@ from enum import IntEnum
 
 import msgspec
 
-from pilothouse.apiserver.exchange import User
-from pilothouse.apiserver.grammar import Place
+from pilothouse.apiserver.endpoints.request_info import RequestInfo
+from pilothouse.apiserver.server.messages import User
 
 RECEIVED, STARTED, COMPLETE, PANIC = "RequestReceived", "ResponseStarted", "ResponseComplete", "Panic"
 STAGES = (RECEIVED, STARTED, COMPLETE, PANIC)
@@ -49,7 +49,7 @@ class Resources(msgspec.Struct, frozen=True):
     resources: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
 
-    def match(self, place: Place) -> bool:
+    def match(self, place: RequestInfo) -> bool:
         if place.group != self.group:
             return False
         if not self.resources:
@@ -78,7 +78,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool | None = None
 
-    def match(self, user: User, verb: str, place: Place, path: str) -> bool:
+    def match(self, user: User, verb: str, place: RequestInfo, path: str) -> bool:
         if self.users and user.name not in self.users:
             return False
         if self.groups and self.groups.isdisjoint(user.groups):
@@ -91,7 +91,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return not place.is_resource and any(_covers(each, path) for each in self.paths)
         return True
 
-    def _match_resource(self, place: Place) -> bool:
+    def _match_resource(self, place: RequestInfo) -> bool:
         if self.namespaces and place.namespace not in self.namespaces:
             return False
         return not self.resources or any(each.match(place) for each in self.resources)
@@ -133,7 +133,7 @@ class Policy:
         """Whether any rule has the bodies of answers told."""
         return any(rule.level is Level.REQUEST_RESPONSE for rule in self.rules)
 
-    def treatment(self, user: User, verb: str, place: Place, path: str) -> Treatment:
+    def treatment(self, user: User, verb: str, place: RequestInfo, path: str) -> Treatment:
         """What the first rule that matches says."""
         for rule, treatment in zip(self.rules, self._treatments, strict=True):
             if rule.match(user, verb, place, path):

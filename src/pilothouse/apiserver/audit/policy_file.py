@@ -8,8 +8,13 @@ its author thinks is worse than a server that does not start.
 
 from __future__ import annotations
 
+from pilothouse.apiserver.admission.configuration_documents import (
+    DocumentError,
+    DocumentReader,
+    Node,
+    compose,
+)
 from pilothouse.apiserver.audit.policy import LEVELS, STAGES, Level, Policy, Resources, Rule
-from pilothouse.apiserver.configuration_documents import DocumentError, DocumentReader, Node, compose
 
 API_VERSION = "audit.k8s.io/v1"
 _ABOUT_RESOURCES = ("resources", "namespaces")

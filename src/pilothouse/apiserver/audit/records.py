@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from pilothouse.apiserver.admission.leadership_fence import HEADER
 from pilothouse.apiserver.audit import bodies, confidential
 from pilothouse.apiserver.audit.policy import Level, Policy
 from pilothouse.apiserver.audit.sight import Sight
-from pilothouse.apiserver.exchange import Request, User
-from pilothouse.apiserver.fencing import HEADER
-from pilothouse.apiserver.grammar import Place, is_true, locate, verb_of
+from pilothouse.apiserver.endpoints.request_info import RequestInfo, is_true, locate, verb_of
+from pilothouse.apiserver.server.messages import Request, User
 
 KIND, API_VERSION = "Event", "audit.k8s.io/v1"
 INSTANCE = "pilothouse.io/instance"
@@ -64,7 +64,7 @@ class Event(msgspec.Struct, omit_defaults=True, rename="camel"):
 class _Subject(msgspec.Struct, frozen=True):
     """What a request is about and how much is told of it: the same whenever the same user asks for the same."""
 
-    place: Place
+    place: RequestInfo
     verb: str
     level: str
     omit_stages: frozenset[str]
@@ -305,12 +305,12 @@ def _readable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _named(sight: Sight, place: Place) -> Raw:
+def _named(sight: Sight, place: RequestInfo) -> Raw:
     """The object of a write that says more about it than its path."""
     return _reference(place, bodies.identity(sight))
 
 
-def _reference(place: Place, identity: bodies.Identity) -> Raw:
+def _reference(place: RequestInfo, identity: bodies.Identity) -> Raw:
     parts = (
         ("resource", place.plural),
         ("namespace", place.namespace or (identity.namespace if place.namespaced else "")),
@@ -324,7 +324,7 @@ def _reference(place: Place, identity: bodies.Identity) -> Raw:
     return Raw(_encode({name: _readable(value) for name, value in parts if value}))
 
 
-def _refusal(sight: Sight, place: Place) -> Raw:
+def _refusal(sight: Sight, place: RequestInfo) -> Raw:
     told = bodies.refusal(sight.answer) if sight.answer is not None else bodies.Refusal()
     outcome: dict[str, Any] = {"metadata": {}, "status": "Failure"}
     if told.reason:

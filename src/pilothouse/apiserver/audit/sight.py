@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pilothouse.apiserver.exchange import Request, Response
+from pilothouse.apiserver.server.messages import Request, Response
 
 GONE = 499
 """The status of a request whose client went away before there was an answer."""

@@ -33,7 +33,7 @@ from pilothouse.apiserver.audit.question import Question
 from pilothouse.apiserver.audit.records import Recorder
 from pilothouse.apiserver.audit.searching import search
 from pilothouse.apiserver.audit.sight import Arrival, Sight
-from pilothouse.apiserver.exchange import Request, Response
+from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import Clock
 
 INTERVAL = 0.1

@@ -10,8 +10,8 @@ from typing import Final
 
 from pilothouse.api.nouns import CertificateSigningRequest
 from pilothouse.api.objects import Object, Tree
-from pilothouse.apiserver.authorization import MASTERS
-from pilothouse.apiserver.exchange import User
+from pilothouse.apiserver.authorization.authorizer import MASTERS
+from pilothouse.apiserver.server.messages import User
 from pilothouse.client.rest import Api
 from pilothouse.controllers.node_requests import node_requests
 from pilothouse.controllers.promises import PROMISES

@@ -1,0 +1,1 @@
+"""What a write must pass besides its kind's own validation."""

@@ -1,0 +1,71 @@
+"""Fencing: a write made under leadership counts only while that leadership lasts.
+
+    Pilothouse-Fence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
+
+says: I act as the holder of that Lease, in its seventh transition. The write goes through only if the Lease still is in
+that transition when the write is made, which the store checks in the write's own transaction. A leader that was paused,
+lost its lease and woke up gets 409 ``Fenced``, and nothing has changed. The Lease's uid may be left out; who gives it can't be
+taken for the holder of a Lease of the same name that was made after the first was deleted, and counts from 0 again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.apiserver.discovery.catalog import ROOT
+from pilothouse.apiserver.storage import codec
+from pilothouse.meta import errors
+
+HEADER = "Pilothouse-Fence"
+_FORM = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,10})(?:/([0-9a-f-]{36}))?")
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """The leadership that a write is made under."""
+
+    namespace: str
+    lease: str
+    transitions: int
+    uid: str = ""
+    """Of the Lease; empty for whichever has the name."""
+
+    @property
+    def key(self) -> str:
+        """The store's key of the Lease."""
+        return f"{ROOT}coordination.k8s.io/leases/{self.namespace}/{self.lease}"
+
+    def holds(self, lease: bytes) -> bool:
+        """Whether the Lease, as stored, still is in the transition that the write was made in."""
+        live = codec.decode(lease)
+        if self.uid and live["metadata"].get("uid") != self.uid:
+            return False
+        return ((live.get("spec") or {}).get("leaseTransitions") or 0) == self.transitions
+
+    def broken(self) -> errors.StatusError:
+        """The refusal of a write whose leadership is over."""
+        return errors.StatusError(
+            409,
+            "Fenced",
+            f"the lease {self.namespace}/{self.lease} has moved on: "
+            f"this write was made under its transition {self.transitions}",
+            name=self.lease,
+            group="coordination.k8s.io",
+            kind="leases",
+        )
+
+
+def fence_of(headers: Mapping[str, str]) -> Fence | None:
+    """The fence that a request carries, if any; 400 for one that can't be read."""
+    text = headers.get(HEADER)
+    if text is None:
+        return None
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
+        raise errors.bad_request(
+            f"the header {HEADER} must be NAMESPACE/LEASE/TRANSITIONS or NAMESPACE/LEASE/TRANSITIONS/UID, not {text!r}"
+        )
+    namespace, lease, transitions, uid = match.groups()
+    return Fence(namespace, lease, int(transitions), uid or "")

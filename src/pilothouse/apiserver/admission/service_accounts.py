@@ -1,0 +1,132 @@
+"""The service account of a new pod: which it is, that it exists, and how its token gets into the pod.
+
+A pod that names none runs as ``default``. Unless pod or account say otherwise, each container finds at
+``/var/run/secrets/kubernetes.io/serviceaccount`` what it needs to talk to this server: a token bound to the pod, the
+certificates to trust, and the name of its namespace. That is a volume of the pod, added here under the name that Kubernetes
+gives it, so that ``kubectl describe`` and whoever runs the pod find what they know.
+
+A controller makes ``default`` in each namespace. Where none runs, or has not come to it yet, the first pod that needs it
+has it made: pods can be had from a server that is on its own.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
+from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.base.clock import Clock
+from pilothouse.base.ids import Uids
+from pilothouse.meta import errors, names
+from pilothouse.meta.kind import Object
+from pilothouse.store.interface import Conflict
+
+DEFAULT = "default"
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+VOLUME_PREFIX = "kube-api-access-"
+ROOT_CERTIFICATES = "kube-root-ca.crt"
+"""The config map of a namespace that holds the certificates to trust."""
+TOKEN_SECONDS = 3607
+"""An hour, and a few seconds by which such tokens are told from those that somebody asked for."""
+_READABLE = 0o644
+
+
+class ServiceAccounts:
+    """Completes pods as they are created."""
+
+    def __init__(self, catalog: Catalog, objects: Objects, clock: Clock, random: Random, uids: Uids) -> None:
+        self._catalog = catalog
+        self._objects = objects
+        self._clock = clock
+        self._random = random
+        self._uids = uids
+
+    async def complete(self, call: Call, obj: Object) -> None:
+        """Give a new pod its account, the account's pull secrets and its token; 403 if there is no such account."""
+        kind = call.served.kind
+        if kind.group or kind.name != "Pod":
+            return
+        spec = obj["spec"]
+        name = spec.get("serviceAccountName") or DEFAULT
+        account = await self._account(call, name, obj["metadata"].get("name", ""))
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = account["imagePullSecrets"]
+        if _wants_token(spec, account):
+            mount_token(spec, names.generate_name(VOLUME_PREFIX, self._random))
+
+    async def _account(self, call: Call, name: str, pod: str) -> Object:
+        served = self._catalog.find("", "v1", "serviceaccounts")
+        if served is None:
+            return {}
+        found = await self._objects.glance(served.key(call.namespace, name))
+        if found is not None:
+            return codec.decode(found.value)
+        if name != DEFAULT:
+            detail = (
+                f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
+            )
+            raise errors.forbidden("pods", "", pod, detail)
+        if "dryRun" not in call.params:
+            await self._make_default(served, call.namespace)
+        return {}
+
+    async def _make_default(self, served: Served, namespace: str) -> None:
+        account: Object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": DEFAULT}}
+        strict_decoding.conform(served.kind, account, "Strict", [])
+        object_metadata.begin(
+            served.kind, account, namespace=namespace, uid=self._uids.new(), now=self._clock.now()
+        )
+        try:
+            await self._objects.create(served, served.key(namespace, DEFAULT), account)
+        except Conflict:
+            return  # Somebody else had the same idea.
+
+
+def mount_token(spec: Object, volume: str) -> None:
+    """Add the token's volume, and a mount of it to each container that has nothing in its place."""
+    bare = [
+        container
+        for field in ("initContainers", "containers")
+        for container in spec.get(field) or ()
+        if all(each.get("mountPath") != MOUNT_PATH for each in container.get("volumeMounts") or ())
+    ]
+    if not bare:
+        return
+    existing = (each["name"] for each in spec.get("volumes") or () if each["name"].startswith(VOLUME_PREFIX))
+    name = next(existing, None)
+    if name is None:
+        name = volume
+        spec["volumes"] = [*(spec.get("volumes") or ()), token_volume(name)]
+    mount = {"name": name, "readOnly": True, "mountPath": MOUNT_PATH}
+    for container in bare:
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), dict(mount)]
+
+
+def token_volume(name: str) -> dict[str, Any]:
+    """What a process in a pod needs in order to talk to this server."""
+    certificates = {"name": ROOT_CERTIFICATES, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    place = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    return {
+        "name": name,
+        "projected": {
+            "defaultMode": _READABLE,
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+                {"configMap": certificates},
+                {"downwardAPI": {"items": [place]}},
+            ],
+        },
+    }
+
+
+def _wants_token(spec: Object, account: Object) -> bool:
+    """What the pod says counts, then what its account says; without a word it is a yes."""
+    for said in (spec.get("automountServiceAccountToken"), account.get("automountServiceAccountToken")):
+        if said is not None:
+            return bool(said)
+    return True

@@ -1,0 +1,1 @@
+"""Who makes a request: certificates, tokens, impersonation."""

@@ -1,0 +1,166 @@
+"""Bootstrap tokens: how a machine that has nothing yet is let in, once, to ask for a certificate.
+
+    tokens = BootstrapTokens(catalog, cache, objects, clock)
+    tokens.review("abcdef.0123456789abcdef", (AUDIENCE,))   # system:bootstrap:abcdef, of the group system:bootstrappers
+    await tokens.spend("abcdef", "csr-x7k2p", asked)        # "" the first time, else why not
+
+A token is a Secret of the type ``bootstrap.kubernetes.io/token`` in ``kube-system``, as kubeadm makes them: ``token-id``,
+``token-secret``, ``expiration``, ``usage-bootstrap-authentication`` and ``auth-extra-groups``. Deleting it ends the token.
+
+Unlike with Kubernetes a token is good for one certificate. Before the first one is signed, the request's name, the node and a hash of
+what is asked for are written into the Secret, in one compare-and-swap; every later request of the same token fails, also
+one of the same name for another node or key. The bearer still gets in for a few minutes after that, to fetch what was signed.
+
+With ``node-name`` a token is for the node of that name from the beginning. The name goes with its bearer, in ``extra``.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any, Final
+
+from pilothouse.apiserver.authentication.authenticator import (
+    AUDIENCE,
+    AUTHENTICATED,
+    UnseenError,
+    UntrustedError,
+    Vouched,
+)
+from pilothouse.apiserver.discovery.catalog import ROOT, Catalog
+from pilothouse.apiserver.server.messages import User
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.objects import Guesses, Objects
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import TimeError, format_time, parse_time
+from pilothouse.meta.errors import StatusError
+from pilothouse.meta.kind import Object
+from pilothouse.pki.signers import JOINING_NODE, NODE
+from pilothouse.pki.signing import Asked
+
+TYPE: Final = "bootstrap.kubernetes.io/token"
+NAMESPACE: Final = "kube-system"
+USER: Final = "system:bootstrap:"
+GROUP: Final = "system:bootstrappers"
+USED_BY: Final = "pilothouse.io/used-by"
+USED_AT: Final = "pilothouse.io/used-at"
+USED_FOR: Final = "pilothouse.io/used-for"
+NODE_NAME: Final = "node-name"
+"""The entry of the Secret that names the node."""
+COLLECTING = 300.0
+"""Seconds after its use that a token still lets its bearer in."""
+
+_TOKEN: Final = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_EXTRA_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+
+
+class BootstrapTokens:
+    """Reviews bootstrap tokens, and sees to it that each is used once."""
+
+    def __init__(self, catalog: Catalog, guesses: Guesses, objects: Objects, clock: Clock) -> None:
+        self._catalog = catalog
+        self._guesses = guesses
+        self._objects = objects
+        self._clock = clock
+
+    def review(self, token: str, audiences: tuple[str, ...]) -> Vouched | None:
+        """Whose a token is; None if it has not the form of one. Raises ``UntrustedError``."""
+        form = _TOKEN.fullmatch(token)
+        if form is None or AUDIENCE not in audiences:
+            return None
+        identifier, secret = form.groups()
+        found = self._guesses.peek(f"{ROOT}secrets/{NAMESPACE}/{secret_name(identifier)}")
+        if found is None:
+            raise UnseenError("invalid bearer token")
+        obj = codec.decode(found.value)
+        data = _texts(obj)
+        if obj.get("type") != TYPE or data.get("token-id") != identifier:
+            raise UntrustedError("invalid bearer token")
+        if not compare_digest(data.get("token-secret", "").encode(), secret.encode()):
+            raise UntrustedError("invalid bearer token")
+        if problem := self._why_not(obj, data):
+            raise UntrustedError(f"bootstrap token {identifier}: {problem}")
+        extra = {JOINING_NODE: (data[NODE_NAME],)} if data.get(NODE_NAME) else {}
+        return Vouched(User(f"{USER}{identifier}", groups=tuple(_groups(data)), extra=extra), (AUDIENCE,))
+
+    async def spend(self, identifier: str, request: str, asked: Asked) -> str:
+        """Have a token be used for a request; what speaks against it, if anything does."""
+        node = asked.common_name.removeprefix(NODE)
+        purpose = f"{node} sha256:{sha256(asked.pem).hexdigest()}"
+        served = self._catalog.find("", "v1", "secrets")
+        if served is None:
+            return "this server keeps no bootstrap tokens"
+        refusal = ""
+
+        def mark(secret: Object) -> Object:
+            nonlocal refusal
+            meta: dict[str, Any] = secret["metadata"]
+            notes = meta.get("annotations") or {}
+            data = _texts(secret)
+            refusal = self._why_not(secret, data)
+            if data.get(NODE_NAME) and data[NODE_NAME] != node:
+                refusal = f"it is for the node {data[NODE_NAME]}"
+            elif notes.get(USED_BY) == request and notes.get(USED_FOR, purpose) == purpose:
+                refusal = ""
+            elif USED_BY in notes:
+                refusal = f"it was used for the request {notes[USED_BY]}, and each is good for one"
+            if refusal or USED_BY in notes:
+                return secret
+            notes = {
+                **notes,
+                USED_BY: request,
+                USED_FOR: purpose,
+                USED_AT: format_time(self._clock.now()),
+            }
+            return {**secret, "metadata": {**meta, "annotations": notes}}
+
+        try:
+            await self._objects.amend(served, NAMESPACE, secret_name(identifier), mark)
+        except StatusError as problem:
+            if problem.code != 404:
+                raise
+            return f"the bootstrap token {identifier} was withdrawn"
+        return f"bootstrap token {identifier}: {refusal}" if refusal else ""
+
+    def _why_not(self, secret: Object, data: Mapping[str, str]) -> str:
+        """Why a token is not good now; empty if it is."""
+        now = self._clock.now()
+        if secret["metadata"].get("deletionTimestamp"):
+            return "it was withdrawn"
+        if data.get("usage-bootstrap-authentication") != "true":
+            return "it is not for authentication (usage-bootstrap-authentication is not true)"
+        if until := data.get("expiration"):
+            try:
+                if now >= parse_time(until):
+                    return f"it expired at {until}"
+            except TimeError as problem:
+                return f"its expiration {problem}"
+        if bad := [each for each in _extra_groups(data) if not _EXTRA_GROUP.fullmatch(each)]:
+            return f"auth-extra-groups has {bad[0]!r}; groups begin with {GROUP}:"
+        used = (secret["metadata"].get("annotations") or {}).get(USED_AT)
+        if used and now >= parse_time(used) + COLLECTING:
+            return "it has been used"
+        return ""
+
+
+def secret_name(identifier: str) -> str:
+    """What the Secret of a token is called."""
+    return f"bootstrap-token-{identifier}"
+
+
+def _texts(secret: Object) -> dict[str, str]:
+    data = secret.get("data") or {}
+    return {name: b64decode(value).decode(errors="replace") for name, value in data.items()}
+
+
+def _groups(data: Mapping[str, str]) -> Iterator[str]:
+    yield GROUP
+    yield from dict.fromkeys(_extra_groups(data))
+    yield AUTHENTICATED
+
+
+def _extra_groups(data: Mapping[str, str]) -> list[str]:
+    return [each.strip() for each in data.get("auth-extra-groups", "").split(",") if each.strip()]

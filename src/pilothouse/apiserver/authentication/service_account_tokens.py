@@ -1,0 +1,189 @@
+"""Service accounts' tokens: whose they are, and whether they are good now.
+
+    tokens = Tokens(signing_key, cache, clock)
+    tokens.review(token, (AUDIENCE,))       # Vouched(user=User("system:serviceaccount:t:robot", …), audiences=…)
+
+A token is signed for a while, for some audiences, perhaps for one pod, secret or node; ``minting`` makes them. Its
+signature never changes and is checked once. Everything else is looked at each time: its dates, and whether the account
+and the object that it is bound to still exist, with the same uid. An object is decoded once for each of its revisions.
+Something that is being deleted counts as gone a minute after it should have been.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import msgspec
+
+from pilothouse.apiserver.authentication.authenticator import (
+    AUDIENCE,
+    AUTHENTICATED,
+    CREDENTIAL_ID,
+    UnseenError,
+    UntrustedError,
+    Vouched,
+)
+from pilothouse.apiserver.discovery.catalog import ROOT
+from pilothouse.apiserver.server.messages import User
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.objects import Guesses, Stored
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import parse_time
+from pilothouse.pki.jwt import SigningKey
+
+T = TypeVar("T")
+ISSUER = AUDIENCE
+_REMEMBERED = 4096
+_LEEWAY = 60.0
+_ACCOUNTS = "system:serviceaccounts"
+_EXTRA = "authentication.kubernetes.io/"
+
+
+class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An object that a token depends on, or tells of."""
+
+    name: str
+    uid: str = ""
+
+
+class Private(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What only Kubernetes puts into a token."""
+
+    namespace: str
+    serviceaccount: Reference
+    pod: Reference | None = None
+    secret: Reference | None = None
+    node: Reference | None = None
+    """What the token is bound to if there is no pod; else where the pod was when the token was made."""
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """What a token says."""
+
+    iss: str
+    sub: str
+    aud: tuple[str, ...]
+    iat: int
+    nbf: int
+    exp: int
+    jti: str
+    kubernetes: Private = msgspec.field(name="kubernetes.io")
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A token whose signature was found to be ours."""
+
+    claims: Claims
+    user: User
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What counts of an object at one of its revisions."""
+
+    revision: int
+    uid: str
+    gone: float
+    """When it counts as gone; infinity unless it is being deleted."""
+
+
+class Tokens:
+    """Reviews service accounts' tokens."""
+
+    def __init__(self, key: SigningKey, guesses: Guesses, clock: Clock) -> None:
+        self._key = key
+        self._guesses = guesses
+        self._clock = clock
+        self._known: dict[str, Known] = {}
+        self._seen: dict[str, Seen] = {}
+
+    def review(self, token: str, audiences: tuple[str, ...]) -> Vouched | None:
+        """Whose a token is; None if it is none of ours. Raises ``UntrustedError`` if it is not good now."""
+        if token.count(".") != 2:
+            return None
+        known = self._known.get(token) or self._learn(token)
+        claims = known.claims
+        if claims.iss != ISSUER:
+            return None
+        now = self._clock.now()
+        if now >= claims.exp:
+            raise _untrusted("service account token has expired")
+        if now < claims.nbf:
+            raise _untrusted("service account token is not valid yet")
+        meant = tuple(each for each in claims.aud if each in audiences)
+        if not meant:
+            raise _untrusted(
+                f"token audiences {_quoted(claims.aud)} is invalid for the target audiences {_quoted(audiences)}"
+            )
+        private = claims.kubernetes
+        self._find("serviceaccounts", private.namespace, private.serviceaccount, now)
+        if private.secret is not None:
+            self._find("secrets", private.namespace, private.secret, now)
+        if private.pod is not None:
+            self._find("pods", private.namespace, private.pod, now)
+        elif private.node is not None:
+            self._find("nodes", "", private.node, now)
+        return Vouched(known.user, meant)
+
+    def _learn(self, token: str) -> Known:
+        """Check a token's signature, and remember that it is ours."""
+        try:
+            claims = msgspec.convert(self._key.verify(token), Claims)
+        except ValueError as problem:
+            raise _untrusted(str(problem)) from None
+        private = claims.kubernetes
+        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{private.namespace}", AUTHENTICATED)
+        known = Known(claims, User(claims.sub, private.serviceaccount.uid, groups, _extra(claims)))
+        _remember(self._known, token, known)
+        return known
+
+    def _find(self, plural: str, namespace: str, wanted: Reference, now: float) -> None:
+        """See that an object is there, as the one that the token was made for."""
+        key = f"{ROOT}{plural}/{namespace}/{wanted.name}" if namespace else f"{ROOT}{plural}/{wanted.name}"
+        found = self._guesses.peek(key)
+        if found is None:
+            raise UnseenError(_told(f'{plural} "{wanted.name}" not found'))
+        seen = self._seen.get(key)
+        if seen is None or seen.revision != found.revision:
+            seen = _look(found)
+            _remember(self._seen, key, seen)
+        if seen.uid != wanted.uid:
+            detail = f"UID ({seen.uid}) does not match the token's ({wanted.uid})"
+            raise UnseenError(_told(f'{plural} "{wanted.name}" is another one now: its {detail}'))
+        if now > seen.gone:
+            raise _untrusted("service account token has been invalidated")
+
+
+def _look(found: Stored) -> Seen:
+    metadata = codec.decode(found.value)["metadata"]
+    going = metadata.get("deletionTimestamp")
+    return Seen(found.revision, metadata["uid"], parse_time(going) + _LEEWAY if going else math.inf)
+
+
+def _remember(memory: dict[str, T], key: str, value: T) -> None:
+    """Keep a value; the oldest one makes room."""
+    if len(memory) >= _REMEMBERED:
+        del memory[next(iter(memory))]
+    memory[key] = value
+
+
+def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
+    extra: dict[str, tuple[str, ...]] = {CREDENTIAL_ID: (f"JTI={claims.jti}",)}
+    for what, reference in (("node", claims.kubernetes.node), ("pod", claims.kubernetes.pod)):
+        if reference is not None:
+            extra[f"{_EXTRA}{what}-name"] = (reference.name,)
+            if reference.uid:
+                extra[f"{_EXTRA}{what}-uid"] = (reference.uid,)
+    return extra
+
+
+def _untrusted(why: str) -> UntrustedError:
+    return UntrustedError(_told(why))
+
+
+def _told(why: str) -> str:
+    return f"[invalid bearer token, {why}]"
+
+
+def _quoted(audiences: tuple[str, ...]) -> str:
+    return f"[{' '.join(msgspec.json.encode(each).decode() for each in audiences)}]"

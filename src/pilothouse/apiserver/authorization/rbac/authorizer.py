@@ -1,0 +1,162 @@
+"""RBAC as an authorizer: follows the cache, decides, and remembers what it decided.
+
+    rbac = Rbac(cache)
+    cache.listen(rbac)
+    rbac.decide(alice, Attributes("get", resource="pods", namespace="t", name="a"))
+
+**What is remembered.** A verdict is kept for user, groups, verb, resource and namespace, not for the object's name: it
+holds the answer for any name, and the few names that fare better. So a warm decision is one lookup, however many objects
+there are. Every change to a role or binding forgets all verdicts; a change takes effect with the batch that brings it.
+
+**How old the answer may be.** As old as the cache, which is milliseconds, also between servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, Decision
+from pilothouse.apiserver.authorization.rbac.grants import GROUP, Binding, Grants
+from pilothouse.apiserver.authorization.rbac.rules import Rule, read_rules
+from pilothouse.apiserver.server.messages import User
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.watch_cache import WatchCache
+
+ROLES, CLUSTER_ROLES = f"{GROUP}/roles", f"{GROUP}/clusterroles"
+BINDINGS, CLUSTER_BINDINGS = f"{GROUP}/rolebindings", f"{GROUP}/clusterrolebindings"
+_ROLES = frozenset({ROLES, CLUSTER_ROLES})
+_BINDINGS = frozenset({BINDINGS, CLUSTER_BINDINGS})
+_MOST = 20_000
+_LONGEST = 1024
+"""A longer question is not remembered: whoever may ask about themselves could fill the memory with such."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The decision for objects of any name, and for those named in rules that allow more."""
+
+    general: Decision
+    named: Mapping[str, Decision] = {}
+
+
+class Rbac:
+    """Decides by the roles and bindings in the cache. A listener of it."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self._cache = cache
+        self._grants = Grants()
+        self._verdicts: dict[tuple[object, ...], Verdict] = {}
+
+    def decide(self, user: User, attributes: Attributes) -> Decision:
+        question: tuple[object, ...]
+        if attributes.is_path:
+            question = (user.name, user.groups, attributes.verb, attributes.path)
+        else:
+            question = (
+                user.name,
+                user.groups,
+                attributes.verb,
+                attributes.group,
+                attributes.resource,
+                attributes.subresource,
+                attributes.namespace,
+            )
+        verdict = self._verdicts.get(question)
+        if verdict is None:
+            verdict = self._judge(user, attributes)
+            self._remember(question, verdict)
+        return verdict.named.get(attributes.name, verdict.general)
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """All rules that a user holds in a namespace, and what could not be told because a role is missing."""
+        rules: list[Rule] = []
+        absences: list[str] = []
+        for held in self._grants.of(user, namespace):
+            if held.rules is None:
+                absences.append(held.absence)
+            else:
+                rules += held.rules
+        return rules, list(dict.fromkeys(absences))
+
+    def role(self, namespace: str, name: str) -> tuple[Rule, ...] | None:
+        """The rules of a Role, or with no namespace of a ClusterRole; None if there is no such role."""
+        return self._grants.role(namespace, name)
+
+    @property
+    def remembered(self) -> int:
+        """How many verdicts are kept."""
+        return len(self._verdicts)
+
+    # How a verdict is reached
+
+    def _judge(self, user: User, attributes: Attributes) -> Verdict:
+        named: dict[str, Decision] = {}
+        absences: dict[str, None] = {}
+        for held in self._grants.of(user, "" if attributes.is_path else attributes.namespace):
+            if held.rules is None:
+                absences[held.absence] = None
+                continue
+            for rule in held.rules:
+                if not _about(rule, attributes):
+                    continue
+                allowed = Decision(True, f"RBAC: allowed by {held.source}")
+                if attributes.is_path or not rule.names:
+                    return Verdict(allowed)
+                for name in rule.names:
+                    named.setdefault(name, allowed)
+        return Verdict(_not_allowed(list(absences)), named)
+
+    def _remember(self, question: tuple[object, ...], verdict: Verdict) -> None:
+        if len(str(question)) > _LONGEST:
+            return
+        if len(self._verdicts) >= _MOST:
+            self._verdicts.clear()
+        self._verdicts[question] = verdict
+
+    # How roles and bindings are followed
+
+    def happened(self, collection: Collection, event: Event) -> None:
+        if collection.path in _ROLES or collection.path in _BINDINGS:
+            self._verdicts.clear()
+            self._follow(collection.path, event.key, event.after.value if event.after is not None else None)
+
+    def advanced(self) -> None:
+        """Nothing waits for the end of a batch: no decision is made within one."""
+
+    def broken(self) -> None:
+        """Read everything anew after the cache was listed anew."""
+        self._grants = Grants()
+        self._verdicts.clear()
+        for path in _ROLES | _BINDINGS:
+            for item in self._cache.collection(path).items.values():
+                self._follow(path, item.key, item.value)
+
+    def _follow(self, path: str, key: str, value: bytes | None) -> None:
+        _, _, place = key.partition(f"/{path}/")
+        namespace, _, name = place.rpartition("/")
+        # First away with the old: whatever is wrong with the new, what it replaces must not go on counting.
+        if path in _ROLES:
+            self._grants.drop_role(namespace, name)
+            if value is not None:
+                self._grants.put_role(namespace, name, read_rules(codec.decode(value)))
+        else:
+            self._grants.drop_binding(namespace, name)
+            if value is not None:
+                self._grants.put_binding(Binding.read(codec.decode(value)))
+
+
+def _about(rule: Rule, attributes: Attributes) -> bool:
+    if attributes.is_path:
+        return rule.covers_path(attributes.verb, attributes.path)
+    return rule.covers_resource(
+        attributes.verb, attributes.group, attributes.resource, attributes.subresource
+    )
+
+
+def _not_allowed(absences: list[str]) -> Decision:
+    if not absences:
+        return NO_OPINION
+    listed = ", ".join(absences)
+    return Decision(False, f"RBAC: {listed}" if len(absences) == 1 else f"RBAC: [{listed}]")

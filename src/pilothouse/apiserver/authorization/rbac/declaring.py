@@ -1,0 +1,93 @@
+"""Words to declare roles and bindings with.
+
+    cluster_role("pods-reader", verbs("get list", "pods pods/status"), verbs("get", "nodes", names="n1"))
+    binding("pods-reader", group("dev"), service_account("t", "robot"))
+
+Lists are words with spaces between them; they are sorted, as Kubernetes has them in its own roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pilothouse.apiserver.authorization.rbac.grants import GROUP
+from pilothouse.apiserver.authorization.rbac.rules import Rule
+from pilothouse.meta.kind import Object
+
+AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+"""Set to ``"false"`` on an object, it keeps the server from mending it."""
+VIEW = "get list watch "
+EDIT = "create delete deletecollection patch update "
+
+
+def verbs(these: str, resources: str, api_group: str = "", *, names: str = "") -> Rule:
+    """Verbs on resources of one group."""
+    return Rule(_words(these), (api_group,), _words(resources), _words(names))
+
+
+def paths(these: str, urls: str) -> Rule:
+    """Verbs on paths that are no resource's."""
+    return Rule(_words(these), urls=_words(urls))
+
+
+CREATE_EVENTS = Rule(("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
+
+
+def cluster_role(name: str, *rules: Rule, labels: Iterable[str] = ()) -> Object:
+    """A ClusterRole; of its labels, each is ``"true"``."""
+    return _role("ClusterRole", name, rules, labels)
+
+
+def role(name: str, *rules: Rule) -> Object:
+    """A Role, yet without its namespace."""
+    return _role("Role", name, rules, ())
+
+
+def binding(name: str, *subjects: dict[str, str], kind: str = "ClusterRole", role: str = "") -> Object:
+    """A binding of the role that has its name, unless another is named; of a Role, yet without its namespace."""
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "ClusterRoleBinding" if kind == "ClusterRole" else "RoleBinding",
+        "metadata": _metadata(name, ()),
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role or name},
+        **({"subjects": list(subjects)} if subjects else {}),
+    }
+
+
+def namespaced(obj: Object, namespace: str) -> Object:
+    """A Role or RoleBinding in its place."""
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
+def user(name: str) -> dict[str, str]:
+    return {"apiGroup": GROUP, "kind": "User", "name": name}
+
+
+def group(name: str) -> dict[str, str]:
+    return {"apiGroup": GROUP, "kind": "Group", "name": name}
+
+
+def service_account(namespace: str, name: str) -> dict[str, str]:
+    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+
+
+def _role(kind: str, name: str, rules: tuple[Rule, ...], labels: Iterable[str]) -> Object:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": kind,
+        "metadata": _metadata(name, labels),
+        **({"rules": [rule.write() for rule in rules]} if rules else {}),
+    }
+
+
+def _metadata(name: str, labels: Iterable[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "labels": {"kubernetes.io/bootstrapping": "rbac-defaults", **dict.fromkeys(labels, "true")},
+        "annotations": {AUTOUPDATE: "true"},
+    }
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(sorted(text.split()))

@@ -1,0 +1,119 @@
+"""Nobody hands on what they don't hold.
+
+Whoever writes a role must hold every permission in it, or the verb ``escalate`` on it. Whoever writes a binding must
+hold every permission of its role, or the verb ``bind`` on that role. An aggregated role may gather anything, so only
+one who may do anything writes one. ``system:masters`` are free of this; and what only concerns the collection of garbage
+(owners, finalizers) is not asked about, so that a controller can tidy up roles that it does not hold.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pilothouse.aio.worker_thread import on_loop
+from pilothouse.apiserver.authorization.authorizer import MASTERS, Attributes, Authorizer
+from pilothouse.apiserver.authorization.rbac.coverage import (
+    MOST_ATOMS,
+    count_atoms,
+    describe,
+    missing,
+    quoted,
+)
+from pilothouse.apiserver.authorization.rbac.grants import GROUP
+from pilothouse.apiserver.authorization.rbac.rules import ANY, Rule, read_rules
+from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.server.messages import User
+from pilothouse.meta import errors
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Object
+
+_EVERYTHING = (Rule((ANY,), (ANY,), (ANY,)), Rule((ANY,), urls=(ANY,)))
+_NOT_ASKED_ABOUT = ("ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion")
+_PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
+
+
+class Holdings(Protocol):
+    """Who holds what."""
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """A user's rules in a namespace, and which roles could not be found."""
+
+    def role(self, namespace: str, name: str) -> tuple[Rule, ...] | None:
+        """The rules of a role."""
+
+
+class Escalation:
+    """The check of every write to a role or binding."""
+
+    def __init__(self, authorizer: Authorizer, holdings: Holdings) -> None:
+        self._authorizer = authorizer
+        self._holdings = holdings
+
+    def check(self, call: Call, new: Object, old: Object | None) -> None:
+        """403 if the writer would hand on more than they hold. ``old`` is None for a new object."""
+        kind = call.served.kind
+        if kind.group != GROUP or MASTERS in call.request.user.groups:
+            return
+        if old is not None and _substance(new) == _substance(old):
+            return
+        if kind.name in _PLURALS:
+            self._check_role(call, new, old)
+        else:
+            self._check_binding(call, new)
+
+    def _check_role(self, call: Call, new: Object, old: Object | None) -> None:
+        kind = call.served.kind
+        if self._may(call, "escalate", kind.plural, call.name):
+            return
+        self._hold(call, new, read_rules(new))
+        if _aggregates(new) or (old is not None and _aggregates(old)):
+            held, _ = on_loop(self._holdings.rules_of, call.request.user, call.namespace)
+            if missing(held, _EVERYTHING):
+                detail = "must have cluster-admin privileges to use the aggregationRule"
+                raise errors.forbidden(kind.plural, GROUP, new["metadata"].get("name", ""), detail)
+
+    def _check_binding(self, call: Call, new: Object) -> None:
+        reference = new.get("roleRef") or {}
+        plural, name = _PLURALS.get(reference.get("kind", "")), reference.get("name", "")
+        if plural is None or not name or (plural == "roles" and not call.namespace):
+            return  # The kind's own validation refuses it.
+        if self._may(call, "bind", plural, name):
+            return
+        rules = on_loop(self._holdings.role, call.namespace if plural == "roles" else "", name)
+        if rules is None:
+            raise errors.not_found(plural, GROUP, name)
+        self._hold(call, new, rules)
+
+    def _may(self, call: Call, verb: str, plural: str, name: str) -> bool:
+        asked = Attributes(
+            verb, group=GROUP, version=ANY, resource=plural, namespace=call.namespace, name=name
+        )
+        return on_loop(self._authorizer.decide, call.request.user, asked).allowed
+
+    def _hold(self, call: Call, new: Object, rules: tuple[Rule, ...]) -> None:
+        user = call.request.user
+        if (count := count_atoms(rules)) > MOST_ATOMS:
+            detail = f"amounts to {count} permissions (verbs × apiGroups × resources × resourceNames); at most {MOST_ATOMS} can be checked"
+            problem = FieldError.forbidden("rules", detail)
+            raise errors.invalid(call.served.kind.name, GROUP, new["metadata"].get("name", ""), [problem])
+        held, absences = on_loop(self._holdings.rules_of, user, call.namespace)
+        lacking = missing(held, rules)
+        if not lacking:
+            return
+        detail = (
+            f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions '
+            f"not currently held:\n{describe(lacking)}"
+        )
+        if absences:
+            detail += f"; resolution errors: [{', '.join(absences)}]"
+        raise errors.forbidden(call.served.kind.plural, GROUP, new["metadata"].get("name", ""), detail)
+
+
+def _aggregates(role: Object) -> bool:
+    return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
+
+
+def _substance(obj: Object) -> Object:
+    """An object without what is not asked about."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _NOT_ASKED_ABOUT}
+    return {**obj, "metadata": metadata}

@@ -1,0 +1,62 @@
+"""Who is restricted: nodes, machines that want to become one, and whoever bears a token that is bound to a pod.
+
+    identify(User("system:node:n1", groups=("system:nodes",)))      # Node("n1")
+    identify(User("system:serviceaccount:t:db", extra={POD_NAME: ("db-0",)}))     # Bound("t", "db", "db-0")
+    identify(User("system:bootstrap:abcdef", groups=("system:bootstrappers",)))   # Joining("system:bootstrap:abcdef")
+    identify(User("alice"))                                         # None
+
+A node has the name *and* the group. The name alone is a user like any other; the group alone, or with a name that no node can
+have, is a node without a name, which may do nothing. Whether the bearer of a pod's token is a pilot depends on objects; that somebody is neither does not,
+so it need be asked only once for a user.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pilothouse.apiserver.server.messages import User
+from pilothouse.base.node_names import is_node_name
+
+NODES = "system:nodes"
+POD_NAME = "authentication.kubernetes.io/pod-name"
+POD_UID = "authentication.kubernetes.io/pod-uid"
+BOOTSTRAPPERS = "system:bootstrappers"
+_NODE = "system:node:"
+_BOOTSTRAP = "system:bootstrap:"
+_ACCOUNT = "system:serviceaccount:"
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A machine. Without a name it is nobody, and may do nothing."""
+
+    name: str
+
+
+class Joining(msgspec.Struct, frozen=True):
+    """A machine with a bootstrap token."""
+
+    user: str
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A service account whose token is bound to a pod."""
+
+    namespace: str
+    account: str
+    pod: str
+
+
+Identity = Node | Joining | Bound
+
+
+def identify(user: User) -> Identity | None:
+    """The identity by which a user may be restricted; None for everybody else."""
+    if NODES in user.groups:
+        name = user.name[len(_NODE) :] if user.name.startswith(_NODE) else ""
+        return Node(name if is_node_name(name) else "")
+    if user.name.startswith(_BOOTSTRAP) and BOOTSTRAPPERS in user.groups:
+        return Joining(user.name)
+    if user.extra and (pods := user.extra.get(POD_NAME)) and user.name.startswith(_ACCOUNT):
+        namespace, _, account = user.name[len(_ACCOUNT) :].partition(":")
+        return Bound(namespace, account, pods[0])
+    return None

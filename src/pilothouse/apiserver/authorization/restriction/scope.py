@@ -1,0 +1,83 @@
+"""What the rules for nodes and those for pilots have in common: how they answer, and what is not theirs to decide.
+
+Discovery, health and questions about oneself are left to the roles that everybody has; every other path is denied, as is
+whatever a rule does not name. A list or watch is in scope if its selectors confine it, so selectors are looked into.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, Decision
+from pilothouse.meta.selectors import EQUALS, IN, FieldSelector, LabelSelector, SelectorError
+
+READS: Final = frozenset({"get", "list", "watch"})
+CHANGES: Final = frozenset({"update", "patch"})
+_SELF_REVIEWS: Final = frozenset(
+    {
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+    }
+)
+_PUBLIC: Final = (
+    "/api",
+    "/apis",
+    "/openapi",
+    "/version",
+    "/healthz",
+    "/livez",
+    "/readyz",
+    "/.well-known",
+    "/openid",
+    "/pilothouse/v1/authorities",
+)
+_PATH_DENIED: Final = Decision(
+    False, "pilots and nodes may ask for discovery, health and version, and for no other path", denied=True
+)
+
+
+def denied(reason: str) -> Decision:
+    """No, and nobody further on is asked."""
+    return Decision(False, reason, denied=True)
+
+
+def aside(asked: Attributes) -> Decision | None:
+    """The decision about what has nothing to do with scopes; None if it is for a scope to decide."""
+    if asked.is_path:
+        public = any(asked.path == each or asked.path.startswith(f"{each}/") for each in _PUBLIC)
+        return NO_OPINION if public and asked.verb == "get" else _PATH_DENIED
+    if asked.verb == "create" and (asked.group, asked.resource) in _SELF_REVIEWS and not asked.subresource:
+        return NO_OPINION
+    return None
+
+
+def selects_label(asked: Attributes, label: str, value: str) -> bool:
+    """Whether the label selector lets through nothing but objects with this label."""
+    return bool(asked.label_selector) and any(
+        requirement.key == label and requirement.operator in (EQUALS, IN) and requirement.values == (value,)
+        for requirement in _labels(asked.label_selector).requirements
+    )
+
+
+def selects_field(asked: Attributes, field: str, value: str) -> bool:
+    """Whether the field selector lets through nothing but objects with this value."""
+    return bool(asked.field_selector) and _fields(asked.field_selector).exact(field) == value
+
+
+# A client asks with the same selector again and again. One that can't be read confines nothing: the list refuses it.
+@lru_cache(maxsize=1024)
+def _labels(text: str) -> LabelSelector:
+    try:
+        return LabelSelector.parse(text)
+    except SelectorError:
+        return LabelSelector()
+
+
+@lru_cache(maxsize=1024)
+def _fields(text: str) -> FieldSelector:
+    try:
+        return FieldSelector.parse(text)
+    except SelectorError:
+        return FieldSelector()

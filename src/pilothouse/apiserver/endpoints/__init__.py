@@ -1,0 +1,1 @@
+"""The verbs: what each does with a request."""

@@ -1,0 +1,133 @@
+"""Reads that need no waiting: one object, from the cache, on the spot.
+
+    prompt = CachedReads(catalog, cache, authorizer, requests)
+    aim = prompt.aim(b"/api/v1/namespaces/t/configmaps/a")      # worked out once for each target
+    prompt.answer(aim, request)                                 # a Response, or None
+
+Most requests of a quiet fleet ask for one object as it is. If the cache is current and the user may see it, the answer is
+there before anything else could run: no task need be woken, no deadline set, and no place taken, since it would be given
+back before anybody could miss it. None is the answer in every other case, a refusal or an absence included: then the
+request takes the ordinary way, which says why. This way is quicker, and never says anything else.
+
+What a target means is remembered until the catalogue changes. What the user may do is asked each time.
+"""
+
+from __future__ import annotations
+
+import re
+from time import perf_counter
+
+import msgspec
+
+from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
+from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.endpoints import list_options
+from pilothouse.apiserver.endpoints.reads import COMPRESS_FROM
+from pilothouse.apiserver.endpoints.request_info import fits, locate
+from pilothouse.apiserver.metrics.request_metrics import Requests, Series
+from pilothouse.apiserver.server import limits
+from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.storage.watch_cache import WatchCache
+from pilothouse.meta.errors import StatusError
+
+MOST = 8192
+"""Targets that are remembered."""
+LONGEST = 512
+_PLAIN = re.compile(rb"(/[A-Za-z0-9_:-][A-Za-z0-9._:-]*)+(\?[A-Za-z0-9=&]*)?")
+"""Targets that mean what they say: nothing to decode, no empty segment, none that begins with a dot."""
+_PARAMETERS = frozenset({"resourceVersion", "timeout"})
+
+
+class Aim(msgspec.Struct, frozen=True):
+    """What a target asks for."""
+
+    path: str
+    query: str
+    served: Served
+    key: str
+    attributes: Attributes
+    series: Series
+    least: int | None
+    """The revision that the answer must have reached; None if it has to be the latest."""
+
+
+class CachedReads:
+    """Answers what can be answered at once."""
+
+    def __init__(
+        self, catalog: Catalog, cache: WatchCache, authorizer: Authorizer, requests: Requests
+    ) -> None:
+        self._catalog = catalog
+        self._cache = cache
+        self._authorizer = authorizer
+        self._requests = requests
+        self._aims: dict[bytes, Aim | None] = {}
+        catalog.on_change(self._aims.clear)
+
+    def aim(self, target: bytes) -> Aim | None:
+        """What a GET of a target asks for; None if that is not one object."""
+        try:
+            return self._aims[target]
+        except KeyError:
+            return self._learn(target)
+
+    def answer(self, aim: Aim, request: Request) -> Response | None:
+        """The object, if it can be had at once by the user of the request; counted if so."""
+        began = perf_counter()
+        cache, served = self._cache, aim.served
+        if not cache.ready:
+            return None
+        least = cache.store.current if aim.least is None else aim.least
+        if least is None or least > cache.revision:
+            return None
+        collection = cache.collection(served.resource.path)
+        item = collection.items.get(aim.key)
+        if item is None:
+            return None
+        request.verdict = decision = self._authorizer.decide(request.user, aim.attributes)
+        if not decision.allowed:
+            return None
+        body = item.served(served, collection.derive)
+        if len(body) >= COMPRESS_FROM:
+            return None
+        aim.series.count(200, perf_counter() - began)
+        return Response(200, body)
+
+    def _learn(self, target: bytes) -> Aim | None:
+        if len(target) > LONGEST:
+            return None
+        if len(self._aims) >= MOST:
+            self._aims.clear()
+        aim = self._aims[target] = self._read(target)
+        return aim
+
+    def _read(self, target: bytes) -> Aim | None:
+        if not _PLAIN.fullmatch(target):
+            return None
+        path, _, query = target.decode().partition("?")
+        place = locate(path)
+        if not place.name or place.subresource or place.watch:
+            return None
+        served = self._catalog.find(place.group, place.version, place.plural)
+        if served is None or not fits(served.kind, place, "get"):
+            return None
+        kind = served.kind
+        if "get" not in kind.verbs or kind.virtual or kind.deprecation:
+            return None
+        params = Request("GET", path, query).params()
+        try:
+            limits.allowance(query, mutating=False)
+            least = list_options.parse_revision(params.get("resourceVersion", ""))
+        except StatusError:
+            return None
+        if not params.keys() <= _PARAMETERS:
+            return None
+        return Aim(
+            path,
+            query,
+            served,
+            served.key(place.namespace if kind.namespaced else "", place.name),
+            Attributes.of_place("get", place, path),
+            self._requests.sort("GET", place),
+            least,
+        )

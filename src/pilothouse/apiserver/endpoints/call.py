@@ -1,0 +1,27 @@
+"""A request that has been understood: which object, through which version, by which verb."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pilothouse.apiserver.admission.leadership_fence import Fence
+from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.server.messages import Request
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One verb on one resource."""
+
+    request: Request
+    served: Served
+    verb: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    params: dict[str, str] = {}
+    fence: Fence | None = None
+    """The leadership that a write is made under."""
+
+    @property
+    def key(self) -> str:
+        return self.served.key(self.namespace, self.name)

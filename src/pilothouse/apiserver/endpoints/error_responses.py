@@ -1,0 +1,16 @@
+"""Failures as answers.
+
+refusal(errors.not_found(…))          # the Status, and Retry-After where trying again is worth it
+"""
+
+from __future__ import annotations
+
+from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.storage.codec import dump
+from pilothouse.meta.errors import StatusError
+
+
+def refusal(error: StatusError) -> Response:
+    """The answer that tells of a failure."""
+    headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
+    return Response(error.code, dump(error.to_dict()), headers=headers)

@@ -1,0 +1,170 @@
+"""What form an answer takes: media type, transform, layout.
+
+    form = negotiate(request, OBJECT)
+    form.transform     # "", TABLE or PARTIAL
+    form.write(body)   # JSON bytes as the client wants them: compact, pretty, or YAML
+
+``Accept`` is walked by quality, then in order. A clause that can't be served (protobuf, a transform that the endpoint
+does not have) is skipped, as Kubernetes does, so that a client's next choice gets its turn. A client sends the same
+header with every request, so answers are remembered by its raw text; in the common case this costs one look-up.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+
+import msgspec
+
+from pilothouse.apiserver.discovery import tables
+from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.endpoints import yaml_encoding
+from pilothouse.apiserver.server.messages import JSON, Request, Response
+from pilothouse.apiserver.storage.items import Item
+from pilothouse.base.clock import Clock, SystemClock
+from pilothouse.meta import errors
+from pilothouse.meta.kind import Kind
+
+YAML = "application/yaml"
+TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
+_GROUP, _VERSION = "meta.k8s.io", "v1"
+_LONGEST = 4096
+
+
+class Endpoint(Enum):
+    """Where the answer comes from."""
+
+    OBJECT = "object"
+    LIST = "list"
+    WATCH = "watch"
+    REVIEW = "review"
+    """A question that is answered: there are no columns to show."""
+    PLAIN = "plain"
+    """Something that is not an object of a kind: no transforms."""
+
+
+_TRANSFORMS = {
+    Endpoint.OBJECT: frozenset({TABLE, PARTIAL}),
+    Endpoint.LIST: frozenset({TABLE, PARTIAL_LIST}),
+    Endpoint.WATCH: frozenset({TABLE, PARTIAL}),
+    Endpoint.REVIEW: frozenset({PARTIAL}),
+    Endpoint.PLAIN: frozenset[str](),
+}
+
+
+class Form(msgspec.Struct, frozen=True):
+    """The form of an answer."""
+
+    media: str = JSON
+    transform: str = ""
+    pretty: bool = False
+
+    @property
+    def bare(self) -> bool:
+        """True if JSON bytes go out just as they are."""
+        return self.media is JSON and not self.pretty
+
+    def write(self, body: bytes) -> bytes:
+        """JSON bytes, laid out or translated."""
+        if self.media == YAML:
+            return yaml_encoding.write(body)
+        return msgspec.json.format(body, indent=2) + b"\n" if self.pretty else body
+
+
+BARE = Form()
+
+
+class _Clause(msgspec.Struct, frozen=True):
+    media: str
+    params: dict[str, str]
+    quality: float
+
+
+def negotiate(request: Request, endpoint: Endpoint) -> Form:
+    """The form of the answer; 406 if there is none that the client takes."""
+    headers = request.headers
+    accept = headers.get("Accept", "")
+    form = BARE if not accept or accept == JSON else accepted(accept, endpoint)
+    if is_pretty(request):
+        return msgspec.structs.replace(form, pretty=True)
+    return form
+
+
+def is_pretty(request: Request) -> bool:
+    """True for people: they say so, or come with a browser or a tool of the shell."""
+    if "pretty" in request.query:
+        wish = request.params().get("pretty")
+        if wish is not None:
+            return wish.lower() not in ("false", "0")
+    return request.headers.get("User-Agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+@lru_cache(maxsize=1024)
+def accepted(accept: str, endpoint: Endpoint) -> Form:
+    """The first clause of an ``Accept`` header that can be served."""
+    streams = endpoint is Endpoint.WATCH
+    for clause in clauses(accept):
+        if clause.media in (JSON, "*/*", "application/*"):
+            media = JSON
+        elif clause.media in (YAML, "application/x-yaml") and not streams:
+            media = YAML
+        else:
+            continue
+        transform = clause.params.get("as", "")
+        known = clause.params.get("g", "") == _GROUP and clause.params.get("v", "") == _VERSION
+        if transform and not (known and transform in _TRANSFORMS[endpoint]):
+            continue
+        return Form(media, transform, clause.params.get("pretty", "") in ("1", "true"))
+    raise errors.not_acceptable([JSON] if streams else [JSON, YAML])
+
+
+def clauses(accept: str) -> list[_Clause]:
+    """The clauses of an ``Accept`` header, best first; those with quality zero are left out."""
+    found = []
+    for text in accept[:_LONGEST].split(","):
+        media, *rest = (part.strip() for part in text.split(";"))
+        if not media:
+            continue
+        params = {}
+        for part in rest:
+            name, _, value = part.partition("=")
+            params[name.strip().lower()] = value.strip().strip('"')
+        try:
+            quality = float(params.pop("q", "1"))
+        except ValueError:
+            quality = 1.0
+        if quality > 0:
+            found.append(_Clause(media.lower(), params, quality))
+    return sorted(found, key=lambda clause: -clause.quality)
+
+
+def render(
+    request: Request,
+    served: Served,
+    value: bytes,
+    revision: int,
+    status: int = 200,
+    *,
+    clock: Clock = SystemClock(),
+) -> Response:
+    """An object's stored value as an answer in the version of ``served``; revision 0 leaves it out."""
+    form = negotiate(request, Endpoint.OBJECT)
+    prefix = served.kind.prefix
+    if revision and value.startswith(prefix):
+        body = b'%b"resourceVersion":"%d",%b' % (prefix, revision, value[len(prefix) :])
+    else:
+        item = Item("", revision, value)
+        body = item.served(served) if revision else item.form(served)
+    if form is BARE:
+        return Response(status, body)
+    return Response(
+        status, form.write(transformed(request, served.kind, form, body, clock.now())), form.media
+    )
+
+
+def transformed(request: Request, kind: Kind, form: Form, body: bytes, now: float) -> bytes:
+    """A served object as the form's transform has it."""
+    if form.transform == TABLE:
+        include = tables.included(request.params())
+        return tables.table_of_object(kind, msgspec.json.decode(body), include, now)
+    return tables.partial(body) if form.transform == PARTIAL else body

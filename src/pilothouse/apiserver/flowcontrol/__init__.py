@@ -1,0 +1,1 @@
+"""How many requests of whom are executed at the same time."""

@@ -1,0 +1,341 @@
+"""Fair shares: whose requests may be under way when more come than the server takes at once.
+
+    flow, weight = shares.admit(request, mutating=False)       # StatusError 429 when there is no place
+    try: ...
+    finally: flow.leave(weight)                                # when the client has taken the answer
+
+Places are divided three times over:
+
+* **Lanes.** Reads, mutations and leases are counted apart. A flood of reads shuts out no write, and neither shuts out
+  the renewal of a lease, by which a fleet knows who is alive and who leads. Bodies that are still on their way have a lane of
+  their own: a request takes a place in the others once its body is here, so that a client which sends nothing holds none of them.
+* **Classes.** In each lane a class of users (the system, controllers, nodes, agents in pods, workloads, people) has some places
+  that nobody else can take. The rest are open to whoever comes first, so that a quiet class costs the busy ones little.
+* **Users.** A user may hold at most twice what is left over of what its class can take. One busy user ends up with two
+  thirds, two with two fifths each, ten with 2/21 each. Nothing is taken back from who was there first, but as its requests
+  end it gets no new places until the others have as many; and the next one to come finds a place. Service accounts and their tokens
+  are free to whoever has a namespace, so those of a namespace are held to this together, and then each of them within that.
+
+Nobody waits in line: who finds no place is told to come back in a second, which every Kubernetes client does. Deciding
+takes a few look-ups and no memory of the past, so that it can be done for every request.
+
+A list of many objects or bytes takes more than one place, and so does an answer of which there are many bytes in memory: places
+are what a user may hold of the server, and they are held until the client has taken what it asked for. A watch takes its place
+only until it has started, with what there is if it begins with that. A read that is answered on the spot (``prompting``) takes none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+
+from pilothouse.apiserver.authorization.authorizer import MASTERS
+from pilothouse.apiserver.endpoints.request_info import RequestInfo, locate
+from pilothouse.apiserver.server.messages import Request, Response, User
+from pilothouse.meta.errors import StatusError, too_many_requests
+
+READS = 400
+MUTATIONS = 200
+LEAST_FOR_LEASES = 16
+OBJECTS_PER_PLACE = 2000
+"""A list takes one place more for each so many objects."""
+HEAVIEST = 10
+BODY_PER_PLACE = 256 * 1024
+"""A request takes one place more for each so many bytes of its body, which are computed on one request at a time."""
+BYTES_PER_PLACE = 1024 * 1024
+"""An answer takes one place more for each so many bytes that are held for it alone, until the client has taken it."""
+_KEPT = 4096
+_AFTER = re.compile(r"resourceVersion=[1-9]")
+_LEASES = "coordination.k8s.io"
+_POD = "authentication.kubernetes.io/pod-name"
+_NODE = "authentication.kubernetes.io/node-uid"
+_ACCOUNTS = "system:serviceaccounts"
+_SYSTEM_ACCOUNTS = "system:serviceaccounts:kube-system"
+
+Sizes = Callable[[RequestInfo, str], int]
+"""How many objects a list of a place, with a query, is about to read."""
+
+
+class Class(Enum):
+    """A class of users."""
+
+    SYSTEM = "system"
+    CONTROLLERS = "controllers"
+    NODES = "nodes"
+    AGENTS = "agents"
+    WORKLOADS = "workloads"
+    PEOPLE = "people"
+
+
+ASSURED = {
+    Class.SYSTEM: 15,
+    Class.CONTROLLERS: 15,
+    Class.NODES: 12,
+    Class.AGENTS: 9,
+    Class.WORKLOADS: 4,
+    Class.PEOPLE: 10,
+}
+"""The part of each lane, in percent, that nobody but the class can take."""
+_RENEWING = frozenset({Class.SYSTEM, Class.CONTROLLERS, Class.NODES, Class.AGENTS})
+"""Who shows by a lease that it is alive. Leases of others are objects like any other."""
+_SYSTEM_USERS = frozenset({"system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"})
+_SYSTEM_GROUPS = frozenset({MASTERS, "pilothouse:apiservers"})
+
+
+def class_of(user: User) -> Class:
+    """Groups are believed, names only where no group says as much: a ``system:node:x`` outside ``system:nodes`` is
+    just somebody."""
+    if user.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(user.groups):
+        return Class.SYSTEM
+    if "system:nodes" in user.groups:
+        return Class.NODES
+    if _ACCOUNTS in user.groups:
+        if _SYSTEM_ACCOUNTS in user.groups:
+            return Class.CONTROLLERS
+        # A token that was made for a pod on a machine. Anybody with a namespace can make pods that run nowhere.
+        return Class.AGENTS if _POD in user.extra and _NODE in user.extra else Class.WORKLOADS
+    if user.name.startswith("pilothouse:"):
+        return Class.CONTROLLERS
+    return Class.PEOPLE
+
+
+def tenant_of(user: User) -> str:
+    """The namespace whose users are counted together with this one; empty for a user on its own."""
+    if _ACCOUNTS not in user.groups:
+        return ""
+    return next(
+        (group[len(_ACCOUNTS) + 1 :] for group in user.groups if group.startswith(f"{_ACCOUNTS}:")), ""
+    )
+
+
+class Band:
+    """A class in a lane."""
+
+    __slots__ = ("assured", "crowded", "kind", "lane", "running", "unfair", "used")
+
+    def __init__(self, lane: Lane, kind: Class, assured: int) -> None:
+        self.lane = lane
+        self.kind = kind
+        self.assured = assured
+        self.used = 0
+        """Places taken."""
+        self.running = 0
+        """Requests that took them."""
+        self.crowded = 0
+        """Requests turned away because the class had no place left."""
+        self.unfair = 0
+        """Requests turned away because their user had its share."""
+
+
+class Tenant:
+    """The requests of a namespace's service accounts in a lane, of whichever class."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+
+class Flow:
+    """One user's requests in a lane."""
+
+    __slots__ = ("band", "tenant", "used")
+
+    def __init__(self, band: Band, tenant: Tenant | None = None) -> None:
+        self.band = band
+        self.tenant = tenant
+        self.used = 0
+
+    def grow(self, weight: int, *, surely: bool = False) -> bool:
+        """Take more places for a request that has some; false if the user has its share, unless it has to be."""
+        if not (surely or self.band.lane.fits(self, weight)):
+            self.band.unfair += 1
+            return False
+        self.band.lane.lend(self.band, weight)
+        self.band.used += weight
+        self._count(weight)
+        return True
+
+    def leave(self, weight: int) -> None:
+        """Give back what was taken."""
+        band = self.band
+        beyond = band.used - band.assured
+        if beyond > 0:
+            band.lane.lent -= weight if weight < beyond else beyond
+        band.used -= weight
+        band.running -= 1
+        self._count(-weight)
+
+    def is_fair(self, weight: int, left: int) -> bool:
+        """Whether the user may take so many places more, of those that are left to its class."""
+        tenant = self.tenant
+        if tenant is not None:
+            if tenant.used and tenant.used + weight > 2 * left:
+                return False
+            # As many as its namespace could still take, one after the other.
+            left = (2 * left + 2 - tenant.used) // 3
+        return not self.used or self.used + weight <= 2 * left
+
+    def _count(self, weight: int) -> None:
+        self.used += weight
+        if self.tenant is not None:
+            self.tenant.used += weight
+
+
+class Lane:
+    """Places of one sort. A limit of 0 is no limit."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.limit = limit
+        self.heaviest = max(1, min(HEAVIEST, limit // 10)) if limit else 1
+        self.bands = {kind: Band(self, kind, limit * part // 100) for kind, part in ASSURED.items()}
+        self.open = limit - sum(band.assured for band in self.bands.values())
+        """Places that are no class's own."""
+        self.lent = 0
+        """How many of those are taken."""
+        self._flows: dict[object, Flow] = {}
+        self._tenants: dict[str, Tenant] = {}
+        self._sweep_at = _KEPT
+
+    def enter(self, user: User, weight: int = 1) -> Flow | None:
+        """Take places; None if there are none for this user. They are given back with ``Flow.leave``."""
+        key: object = (user.name, user.groups) if not user.extra else _key(user)
+        flow = self._flows.get(key)
+        if flow is None:
+            flow = self._begin(key, user)
+        band = flow.band
+        if self.limit:
+            own = band.assured - band.used
+            left = self.open - self.lent
+            if own > 0:
+                left += own
+            if weight > left:
+                band.crowded += 1
+                return None
+            if (flow.used or flow.tenant is not None) and not flow.is_fair(weight, left):
+                band.unfair += 1
+                return None
+            if weight > own:
+                self.lent += weight - own if own > 0 else weight
+        band.used += weight
+        band.running += 1
+        flow.used += weight
+        if flow.tenant is not None:
+            flow.tenant.used += weight
+        return flow
+
+    def fits(self, flow: Flow, weight: int) -> bool:
+        """Whether a user who has places may have more, by the rules of ``enter``."""
+        left = self.open - self.lent + max(0, flow.band.assured - flow.band.used)
+        return not self.limit or (weight <= left and flow.is_fair(weight, left))
+
+    def lend(self, band: Band, weight: int) -> None:
+        """Note what of a class's places are not its own; before it takes them."""
+        self.lent += max(0, weight - max(0, band.assured - band.used))
+
+    def _begin(self, key: object, user: User) -> Flow:
+        flows = self._flows
+        if len(flows) >= self._sweep_at:
+            self._flows = flows = {kept: flow for kept, flow in flows.items() if flow.used}
+            self._tenants = {name: tenant for name, tenant in self._tenants.items() if tenant.used}
+            self._sweep_at = max(_KEPT, 2 * len(flows))
+        name = tenant_of(user)
+        tenant = self._tenants.setdefault(name, Tenant()) if name else None
+        flow = flows[key] = Flow(self.bands[class_of(user)], tenant)
+        return flow
+
+
+def _key(user: User) -> object:
+    """The pods of a set share one service account, and are users of their own all the same."""
+    return user.name, user.groups, user.extra.get(_POD)
+
+
+def _unknown(place: RequestInfo, query: str) -> int:
+    return 0
+
+
+class FlowController:
+    """The places of a server."""
+
+    def __init__(self, reads: int = READS, mutations: int = MUTATIONS, sizes: Sizes = _unknown) -> None:
+        self.reads = Lane("reads", reads)
+        self.mutations = Lane("mutations", mutations)
+        self.leases = Lane("leases", max(LEAST_FOR_LEASES, mutations // 2) if mutations else 0)
+        self.bodies = Lane("bodies", mutations)
+        self._sizes = sizes
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        return self.reads, self.mutations, self.leases, self.bodies
+
+    def await_body(self, request: Request) -> tuple[Flow, int]:
+        """Places for a body that is still on its way, and how many. Raises 429 if there are none."""
+        lane = self.bodies
+        length = request.headers.get("Content-Length", "")
+        weight = _weight_of_body(lane, int(length)) if length.isdecimal() else lane.heaviest
+        flow = lane.enter(request.user, weight)
+        if flow is None:
+            raise refusal_of(request.user, lane)
+        return flow, weight
+
+    def admit(self, request: Request, mutating: bool) -> tuple[Flow, int]:
+        """Places for a request whose body is here, and how many. Raises 429 if there are none."""
+        lane = self.mutations if mutating else self.reads
+        weight = 1
+        place = locate(request.path)
+        if place.plural:
+            if (
+                place.plural == "leases"
+                and place.group == _LEASES
+                and (place.name or request.method == "POST")
+                and class_of(request.user) in _RENEWING
+            ):
+                lane = self.leases
+            elif lane.limit:
+                if not place.name:
+                    weight = self._weight(lane, request, place)
+                if mutating:
+                    weight = max(weight, _weight_of_body(lane, len(request.body)))
+        flow = lane.enter(request.user, weight)
+        if flow is None:
+            raise refusal_of(request.user, lane)
+        return flow, weight
+
+    def _weight(self, lane: Lane, request: Request, place: RequestInfo) -> int:
+        query = request.query
+        if request.method == "POST":
+            return 1
+        if "watch=" in query and "sendInitialEvents=" not in query and _AFTER.search(query):
+            # It begins with nothing but what has happened since.
+            return 1
+        return min(lane.heaviest, 1 + self._sizes(place, request.query) // OBJECTS_PER_PLACE)
+
+
+def _weight_of_body(lane: Lane, length: int) -> int:
+    return min(lane.heaviest, 1 + length // BODY_PER_PLACE)
+
+
+def weight_of(answer: Response, lane: Lane) -> int:
+    """Places that an answer takes besides those of its request."""
+    body = answer.body
+    held = len(body) if isinstance(body, bytes) else body.own
+    return min(held // BYTES_PER_PLACE, lane.limit // 10)
+
+
+def refusal_of(user: User, lane: Lane) -> StatusError:
+    """429 for a request that gets no place."""
+    return too_many_requests(
+        f"too many requests, please try again later: of {lane.limit} {lane.name} at a time, those open to "
+        f"{class_of(user).value} are taken, or {_sharers(user)} its share of them"
+    )
+
+
+def _sharers(user: User) -> str:
+    name = tenant_of(user)
+    return (
+        f'"{user.name}" has, or the service accounts of namespace {name} have,'
+        if name
+        else f'"{user.name}" has'
+    )

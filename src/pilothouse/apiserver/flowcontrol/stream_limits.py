@@ -1,0 +1,96 @@
+"""How many streams without an end a user may have open: watches, logs that are followed, sessions in containers.
+
+    limit = StreamLimit("watches", of_user=1000, of_namespace=10_000)
+    limit.check(request)                         # 429 if the user has as many as it may
+    answer = limit.counted(request, answer)      # the same answer, counted for as long as it runs
+
+A request gives its place of the fair shares back once its stream has begun, but a stream costs something for as long as it lasts: memory and
+descriptors, here and at the node. Service accounts are free to whoever has a namespace, so those of a namespace are limited together as well.
+The system's own users (``shares.Class.SYSTEM``) have no limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from pilothouse.apiserver.flowcontrol.fair_queuing import Class, class_of, tenant_of
+from pilothouse.apiserver.server.messages import Answer, Request, Response, User
+from pilothouse.meta.errors import too_many_requests
+
+WATCHES_OF_USER: Final = 1000
+WATCHES_OF_NAMESPACE: Final = 10_000
+SESSIONS_OF_USER: Final = 100
+
+_POD: Final = "authentication.kubernetes.io/pod-name"
+_Key = tuple[str, str]
+
+
+class StreamLimit:
+    """Streams of one sort."""
+
+    def __init__(self, what: str, *, of_user: int, of_namespace: int) -> None:
+        """``of_namespace`` is for all service accounts of a namespace together."""
+        self._what = what
+        self._of_user = of_user
+        self._of_namespace = of_namespace
+        self._open: Counter[_Key] = Counter()
+
+    def check(self, request: Request) -> None:
+        """429 for a user who has as many open as it may."""
+        for key in _keys(_sender(request)):
+            most = self._of_namespace if key[0] == _NAMESPACE else self._of_user
+            if self._open[key] >= most:
+                owner = (
+                    f"the service accounts of namespace {key[1]} have"
+                    if key[0] == _NAMESPACE
+                    else f'"{key[1]}" has'
+                )
+                raise too_many_requests(
+                    f"{owner} {most} {self._what} open, which is the limit: end some of them, then try again"
+                )
+
+    def counted(self, request: Request, answer: Answer) -> Answer:
+        """An answer that counts while it runs."""
+        if isinstance(answer, Response):
+            return answer
+        keys, run = _keys(_sender(request)), answer.run
+
+        async def counting(to: object) -> None:
+            with self._counting(keys):
+                await run(to)  # type: ignore[arg-type]
+
+        return msgspec.structs.replace(answer, run=counting)
+
+    @contextmanager
+    def _counting(self, keys: tuple[_Key, ...]) -> Iterator[None]:
+        self._open.update(keys)
+        try:
+            yield
+        finally:
+            for key in keys:
+                self._open[key] -= 1
+                if not self._open[key]:
+                    del self._open[key]
+
+
+_USER, _NAMESPACE = "user", "namespace"
+
+
+def _sender(request: Request) -> User:
+    """Whose limit counts: someone who impersonates uses their own."""
+    return request.impersonator or request.user
+
+
+def _keys(user: User) -> tuple[_Key, ...]:
+    """What a stream of a user is counted as."""
+    if class_of(user) is Class.SYSTEM:
+        return ()
+    namespace, pods = tenant_of(user), user.extra.get(_POD, ())
+    # The pods of a set share one service account, and are users of their own all the same.
+    own = (_USER, "/".join((user.name, *pods)))
+    return (own, (_NAMESPACE, namespace)) if namespace else (own,)

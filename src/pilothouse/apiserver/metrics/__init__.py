@@ -1,0 +1,1 @@
+"""What the server reports to Prometheus, about itself and about objects."""

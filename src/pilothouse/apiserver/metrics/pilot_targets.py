@@ -1,0 +1,74 @@
+"""``/pilothouse/v1/pilot-targets``: where Prometheus finds the figures of all pilots, in the form of its HTTP discovery.
+
+    [{"targets": ["127.72.1.4:12001"], "labels": {"namespace": "default", "pod": "es-demo-data-0", "node": "db-3"}}]
+
+They are the pods that have a pilot and run. Prometheus reads them where they are, and must be able to reach their addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from pilothouse.api.navigator.labels import HAS_PILOT
+from pilothouse.apiserver.metrics.server_metrics import refuse_writes
+from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.items import Item
+from pilothouse.apiserver.storage.watch_cache import WatchCache
+
+PATH = "/pilothouse/v1/pilot-targets"
+PORT = 12001
+"""At which a pilot answers whether its instance is ready, and shows its figures."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str
+    labels: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    address: str = msgspec.field(name="podIP", default="")
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_pods = msgspec.json.Decoder(_Pod)
+_MARK = HAS_PILOT.encode()
+
+
+class PilotTargets:
+    """Lists the pods that have a pilot."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self._cache = cache
+
+    async def answer(self, request: Request) -> Response:
+        refuse_writes(request)
+        self._cache.check_ready()
+        return Response(200, codec.dump(list(targets(self._cache.collection("pods").items.values()))))
+
+
+def targets(pods: Iterable[Item]) -> Iterator[dict[str, object]]:
+    """The entries of those that can be scraped, as the items of the cache come."""
+    for item in pods:
+        # Most pods have none, and need not be read to know it.
+        if _MARK not in item.value:
+            continue
+        pod = _pods.decode(item.value)
+        if HAS_PILOT not in pod.metadata.labels or pod.status.phase != "Running" or not pod.status.address:
+            continue
+        host = f"[{pod.status.address}]" if ":" in pod.status.address else pod.status.address
+        labels = {"namespace": pod.metadata.namespace, "pod": pod.metadata.name, "node": pod.spec.node_name}
+        yield {"targets": [f"{host}:{PORT}"], "labels": labels}

@@ -1,0 +1,30 @@
+"""``/pilothouse/v1/server-targets``: where Prometheus finds all servers of a control plane, in the form of its HTTP discovery.
+
+    [{"targets": ["10.0.0.7:6443", "10.0.0.8:6443"]}]
+
+They are those that share the store, where others reach them. One that is alone is where Prometheus has asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urlsplit
+
+from pilothouse.apiserver.instances import Instance
+from pilothouse.apiserver.metrics.server_metrics import refuse_writes
+from pilothouse.apiserver.server.messages import Request, Response
+from pilothouse.apiserver.storage import codec
+
+PATH = "/pilothouse/v1/server-targets"
+
+
+class ServerTargets:
+    """Lists the servers. ``running`` are the instances that share the store; none where there can't be others."""
+
+    def __init__(self, running: Callable[[], Awaitable[Sequence[Instance]]]) -> None:
+        self._running = running
+
+    async def answer(self, request: Request) -> Response:
+        refuse_writes(request)
+        found = [urlsplit(each.url).netloc for each in await self._running()]
+        return Response(200, codec.dump([{"targets": found or [request.headers.get("Host", "")]}]))

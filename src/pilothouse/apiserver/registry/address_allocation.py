@@ -1,0 +1,195 @@
+"""Who gives out service addresses, where several servers write to one store.
+
+    book = AddressAllocator(store, random)
+    objects = Objects(book.guarding(store), cache)
+    with taking(book.turn) as mine:      # a write of services begins
+        mine.things.add("10.96.0.7")     # what it takes
+        ...                              # its store.create(...) now holds only while the turn lasts
+
+The book is a key of the store. Whoever wrote it last has the *turn*: a write that takes an address carries the revision
+of that writing as a guard, so it fails, in its own transaction, once another server has taken over. A server that takes
+over and then waits until it sees every write made before has seen all that was ever given out, and nobody else gives
+out more. So between two servers, as within one, nothing is given out twice; and no server has to wait for another, not
+even for one that died with the turn.
+
+Taking over is one write. A server that keeps the turn pays nothing, which is the usual case. Where two compete, each
+waits for a random time, growing from loss to loss, before it takes over again, so that the other gets something done.
+
+A write whose outcome is unknown may yet happen. Its turn is given up: the next one begins with a writing of the book
+that it comes before, and is seen, or after, and fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
+from random import Random
+from typing import Any
+
+from pilothouse.base.backoff import Backoff
+from pilothouse.meta import errors
+from pilothouse.store.interface import (
+    Batch,
+    Conflict,
+    Entry,
+    Guard,
+    GuardFailed,
+    Page,
+    Store,
+    StoreError,
+    TooLarge,
+)
+
+KEY = "/pilothouse/service-addresses"
+
+Thing = str | int
+"""An address or a node port."""
+
+_PAUSE = Backoff(first=0.02, factor=2.0, longest=0.5)
+
+
+class NotOurTurn(Exception):
+    """A write takes an address, and another server may be giving out addresses; nothing was written."""
+
+
+class Taking:
+    """What one write takes, and the turn that it does so in."""
+
+    def __init__(self, turn: Guard | None) -> None:
+        self.turn = turn
+        self.things: set[Thing] = set()
+
+
+@contextmanager
+def taking(turn: Guard | None) -> Iterator[Taking]:
+    """Within this context, what is taken belongs together."""
+    mine = Taking(turn)
+    before = _taking.set(mine)
+    try:
+        yield mine
+    finally:
+        _taking.reset(before)
+
+
+def current() -> Taking:
+    """What the write under way takes. LookupError where none is."""
+    return _taking.get()
+
+
+_taking: ContextVar[Taking] = ContextVar("what the write under way takes")
+
+
+class AddressAllocator:
+    """The turn, as far as this server knows."""
+
+    def __init__(self, store: Store, random: Random) -> None:
+        self._store = store
+        self._random = random
+        self._taking_over = asyncio.Lock()
+        self.turn: Guard | None = None
+
+    def guarding(self, store: Store) -> Store:
+        """The store, each write that takes something guarded; as it is, where this process is its only writer."""
+        return store if store.current is not None else Booking(store, self)
+
+    def give_up(self, turn: Guard) -> None:
+        """This turn is over, or may be."""
+        if self.turn is turn:
+            self.turn = None
+
+    async def take_over(self, losses: int) -> None:
+        """Try to have the turn, a random while after a loss. Whether that worked shows in ``turn``, or at the next write."""
+        await asyncio.sleep(self._random.uniform(0, _PAUSE.after(losses)))
+        async with self._taking_over:
+            if self.turn is not None:
+                return
+            try:
+                held = await self._store.get(KEY)
+                if held is None:
+                    revision = await self._store.create(KEY, b"{}")
+                else:
+                    revision = await self._store.update(KEY, b"{}", revision=held.revision)
+            except Conflict:
+                return
+            except StoreError as problem:
+                raise errors.unavailable(f"the store does not answer: {problem}") from None
+            self.turn = Guard(KEY, revision)
+
+
+class Booking:
+    """A store around another one, whose writes hold only while their turn lasts."""
+
+    def __init__(self, inner: Store, book: AddressAllocator) -> None:
+        self.inner = inner
+        self._book = book
+
+    def create(
+        self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None
+    ) -> Coroutine[Any, Any, int]:
+        return self._guarded(guard, lambda guard: self.inner.create(key, value, ttl=ttl, guard=guard))
+
+    def update(
+        self, key: str, value: bytes, *, revision: int, ttl: float = 0, guard: Guard | None = None
+    ) -> Coroutine[Any, Any, int]:
+        return self._guarded(
+            guard, lambda guard: self.inner.update(key, value, revision=revision, ttl=ttl, guard=guard)
+        )
+
+    def delete(self, key: str, *, revision: int, guard: Guard | None = None) -> Coroutine[Any, Any, int]:
+        return self._guarded(guard, lambda guard: self.inner.delete(key, revision=revision, guard=guard))
+
+    def _guarded(
+        self, guard: Guard | None, write: Callable[[Guard | None], Coroutine[Any, Any, int]]
+    ) -> Coroutine[Any, Any, int]:
+        mine = _taking.get(None)
+        return self._in_turn(mine, guard, write) if mine is not None and mine.things else write(guard)
+
+    async def _in_turn(
+        self, mine: Taking, guard: Guard | None, write: Callable[[Guard | None], Coroutine[Any, Any, int]]
+    ) -> int:
+        turn = mine.turn
+        if turn is None or turn is not self._book.turn:
+            raise NotOurTurn
+        try:
+            return await write(Guard(turn.key, turn.revision, guard))
+        except GuardFailed as failure:
+            if failure.guard.key != turn.key:
+                raise
+            self._book.give_up(turn)
+            raise NotOurTurn from None
+        except (Conflict, TooLarge):
+            raise
+        except BaseException:
+            self._book.give_up(turn)
+            raise
+
+    # The rest is as it was.
+
+    @property
+    def current(self) -> int | None:
+        return self.inner.current
+
+    def revision(self) -> Coroutine[Any, Any, int]:
+        return self.inner.revision()
+
+    def get(self, key: str) -> Coroutine[Any, Any, Entry | None]:
+        return self.inner.get(key)
+
+    def list(
+        self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = ""
+    ) -> Coroutine[Any, Any, Page]:
+        return self.inner.list(prefix, revision=revision, limit=limit, after=after)
+
+    def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
+        return self.inner.watch(prefix, after=after)
+
+    def progress(self) -> Coroutine[Any, Any, None]:
+        return self.inner.progress()
+
+    def compact(self, revision: int) -> Coroutine[Any, Any, None]:
+        return self.inner.compact(revision)
+
+    def close(self) -> Coroutine[Any, Any, None]:
+        return self.inner.close()

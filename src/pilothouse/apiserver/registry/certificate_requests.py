@@ -1,0 +1,179 @@
+"""Requests for certificates (``certificates.k8s.io``): who asks, who may approve, who may sign.
+
+A request says who made it, and that never changes. It is approved or denied at ``…/approval`` and nowhere else, by
+whoever has the verb ``approve`` on its signer; what a signer writes, at ``…/status``, needs ``sign`` on it:
+
+    rules:
+    - {apiGroups: [certificates.k8s.io], resources: [signers], resourceNames: [example.com/*], verbs: [approve, sign]}
+
+So the right to write requests gives nobody a certificate.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+from pilothouse.api.kubernetes.certificates_v1 import GROUP
+from pilothouse.apiserver.authentication.bootstrap_tokens import GROUP as TOKEN_GROUP
+from pilothouse.apiserver.authentication.bootstrap_tokens import USER as TOKEN_USER
+from pilothouse.apiserver.authorization.authorizer import MASTERS, Attributes, Authorizer
+from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
+from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.server.messages import User
+from pilothouse.base.times import format_time
+from pilothouse.meta import errors
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Kind, Object
+from pilothouse.pki.signers import CLIENT, JOINING_NODE, NODE, NODE_CLIENT, why_refused
+from pilothouse.pki.signing import Asked, RequestError, read_request
+
+_VERDICTS = ("Approved", "Denied")
+
+
+def name_requestor(call: Call, obj: Object) -> None:
+    """Write into a new request who makes it, whatever it says itself."""
+    spec = obj.get("spec")
+    if call.served.kind.group != GROUP or not isinstance(spec, dict):
+        return
+    user = call.request.user
+    for field in ("username", "uid", "groups", "extra"):
+        spec.pop(field, None)
+    spec["username"] = user.name
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.groups:
+        spec["groups"] = list(user.groups)
+    if user.extra:
+        spec["extra"] = {name: list(values) for name, values in user.extra.items()}
+
+
+def carry_verdict(kind: Kind, new: Object, live: Object, now: float) -> Object:
+    """The live request with the conditions, and nothing else, of the one sent."""
+    status = _with_conditions(live.get("status") or {}, _conditions(new), live, now)
+    return object_metadata.carry_status(kind, {**new, "status": status}, live)
+
+
+def carry_outcome(kind: Kind, new: Object, live: Object, now: float) -> Object:
+    """The live request with the status of the one sent; verdicts that were given stay as they are."""
+    given = {each["type"]: each for each in _conditions(live) if each.get("type") in _VERDICTS}
+    kept = [given.get(each.get("type", ""), each) for each in _conditions(new)]
+    status = _with_conditions(new.get("status") or {}, kept, live, now)
+    return object_metadata.carry_status(kind, {**new, "status": status}, live)
+
+
+def is_request(kind: Kind) -> bool:
+    """Whether objects of a kind are requests for certificates."""
+    return kind.group == GROUP
+
+
+class RequestRights:
+    """The check of every write to a request."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def check(self, call: Call, new: Object, old: Object | None) -> None:
+        """403 to whoever may not do that, whatever else they may do to requests."""
+        if call.served.kind.group != GROUP:
+            return
+        if old is None:
+            _check_subject(call, new)
+        elif call.subresource == "approval":
+            self._demand(call, "approve", old)
+        elif call.subresource == "status" and new.get("status") != old.get("status"):
+            self._demand(call, "sign", old)
+            _check_outcome(call, new, old)
+
+    def _demand(self, call: Call, verb: str, request: Object) -> None:
+        signer = request["spec"]["signerName"]
+        domain = signer.partition("/")[0]
+        for name in (signer, f"{domain}/*"):
+            asked = Attributes(verb, group=GROUP, version="*", resource="signers", name=name)
+            if self._authorizer.decide(call.request.user, asked).allowed:
+                return
+        detail = f'user not permitted to {verb} requests with signerName "{signer}"'
+        raise errors.forbidden(call.served.kind.plural, GROUP, call.name, detail)
+
+
+def asked_in(request: Object) -> Asked:
+    """What the certificate is to say. Raises ``RequestError``."""
+    try:
+        return read_request(b64decode(request["spec"].get("request") or "", validate=True))
+    except ValueError as problem:
+        raise RequestError(f"not base64: {problem}") from None
+
+
+def _check_subject(call: Call, request: Object) -> None:
+    """Nobody asks for a certificate that could do anything; what can't be read is told at once."""
+    spec = request.get("spec")
+    if not isinstance(spec, dict) or not isinstance(spec.get("request"), str):
+        return  # The kind's own validation refuses it.
+    try:
+        asked = asked_in(request)
+    except RequestError as problem:
+        unreadable = FieldError.invalid("spec.request", spec["request"][:80], str(problem))
+        raise strict_decoding.invalid(call.served.kind, request, [unreadable]) from None
+    if spec.get("signerName") == CLIENT and MASTERS in asked.organizations:
+        detail = f"use of {CLIENT} signer with {MASTERS} group is not allowed"
+        raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
+    if detail := _beyond_token(call.request.user, spec, asked):
+        raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
+
+
+def _beyond_token(user: User, spec: dict[str, Any], asked: Asked) -> str:
+    """Why a bootstrap token is not for that; empty if it is, or the user has none."""
+    if not user.name.startswith(TOKEN_USER) or TOKEN_GROUP not in user.groups:
+        return ""
+    if spec.get("signerName") != NODE_CLIENT:
+        return f"spec.signerName: a bootstrap token is for certificates of {NODE_CLIENT}"
+    if problem := why_refused(NODE_CLIENT, asked, spec.get("usages") or ()):
+        return f"spec.request: {problem}"
+    meant = user.extra.get(JOINING_NODE) or ()
+    if meant and asked.common_name != f"{NODE}{meant[0]}":
+        return f"spec.request: the bootstrap token is for the node {meant[0]}; join with --name {meant[0]}"
+    return ""
+
+
+def _check_outcome(call: Call, new: Object, old: Object) -> None:
+    """Who may sign may not approve."""
+    before = {each.get("type") for each in _conditions(old)}
+    added = [each.get("type") for each in _conditions(new) if each.get("type") in _VERDICTS]
+    problems = [
+        FieldError.forbidden("status.conditions", f'updates may not add a condition of type "{each}"')
+        for each in added
+        if each not in before
+    ]
+    if problems:
+        raise strict_decoding.invalid(call.served.kind, new, problems)
+
+
+def _conditions(request: Object) -> list[dict[str, Any]]:
+    """The conditions of a request; none where what was sent has no such shape, which its validation refuses."""
+    found = (request.get("status") or {}).get("conditions")
+    return found if isinstance(found, list) else []
+
+
+def _with_conditions(
+    status: dict[str, Any], conditions: list[dict[str, Any]], live: Object, now: float
+) -> dict[str, Any]:
+    """A status with these conditions, each with its times."""
+    without = {name: value for name, value in status.items() if name != "conditions"}
+    if not conditions:
+        return without
+    since = {
+        (each.get("type"), each.get("status")): each["lastTransitionTime"]
+        for each in _conditions(live)
+        if each.get("lastTransitionTime")
+    }
+    moment = format_time(now)
+    dated = [
+        {
+            **each,
+            "lastUpdateTime": each.get("lastUpdateTime") or moment,
+            "lastTransitionTime": each.get("lastTransitionTime")
+            or since.get((each.get("type"), each.get("status")), moment),
+        }
+        for each in conditions
+    ]
+    return {**without, "conditions": dated}

@@ -1,0 +1,260 @@
+"""Calls to the server that each node has: what runs there is there to be read and talked to.
+
+    calls = NodeCalls(tls)
+    answer = await calls.read(endpoint, "/containerLogs/t/db-0/db", [("follow", "true")])
+    tunnel = await calls.connect(endpoint, "/exec/t/db-0/db", query, request.headers)
+
+A node is believed by its certificate alone, which has to bear its name: whoever answers at its address without that gets
+no call. A node that is not ready may still wait for that certificate: it is tried again for as long as a connection may take. An upgraded connection is passed on byte for byte; what goes over it concerns the client and the node.
+
+Every wait for a node has an end; a stream that has begun lasts until one side ends it. A node may be hostile: how much it says before its
+answer begins is bounded (``aio.http_response``), and of the answer no more is read than the client takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+from urllib.parse import quote, urlencode
+
+from pilothouse.aio.http_response import HTTPResponse, HTTPResponseError, read_response
+from pilothouse.apiserver.registry.node_addresses import Endpoint
+from pilothouse.apiserver.server.messages import TEXT, Answer, Chunk, Line, Response, Sink, Streaming, Tunnel
+from pilothouse.base.backoff import Backoff
+from pilothouse.meta.errors import StatusError, bad_request, internal, too_many_requests, unavailable
+
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
+MOST_TOLD = 64 * 1024
+"""Bytes of a refusal that are passed on."""
+MAX_HEAD = 64 * 1024
+_HELD_BACK = 256 * 1024
+_PAUSE = 0.02
+_UNPROVEN = Backoff(first=0.1, factor=1.5, longest=1.0)
+"""Pauses between two tries of a node that has not shown the certificate by which it is known."""
+_PIECE = 64 * 1024
+_PASSED_ON = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "origin", "user-agent")
+_PASSED_BACK = ("sec-websocket-accept", "sec-websocket-protocol")
+_SAFE = (("X-Content-Type-Options", "nosniff"),)
+_BROKEN = (OSError, HTTPResponseError, TimeoutError)
+
+Query = Sequence[tuple[str, str]]
+
+log = logging.getLogger(__name__)
+
+
+class Nodes(Protocol):
+    """How nodes are reached."""
+
+    async def read(
+        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+    ) -> Answer:
+        """What a node answers to a GET, as it comes. Raises a 503 if it can't be asked.
+
+        What a node says against a request is an error of our own, or with ``verbatim`` the answer as it is.
+        """
+
+    async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
+        """A connection to a node, upgraded as the headers of the client ask. Raises a 503 if it can't be asked."""
+
+    async def check(self, node: Endpoint) -> None:
+        """Raise a 503 if a node can't be reached."""
+
+
+class NoNodes:
+    """A server that has no way to any node, such as a simulated one."""
+
+    async def read(
+        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+    ) -> Answer:
+        raise self._problem(node)
+
+    async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
+        raise self._problem(node)
+
+    async def check(self, node: Endpoint) -> None:
+        raise self._problem(node)
+
+    def _problem(self, node: Endpoint) -> StatusError:
+        return unavailable(f"this server has no way to node {node.name}", 0)
+
+
+class NodeCalls:
+    """Nodes, reached over the network."""
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
+        """``tls`` gives what this server shows and whom it trusts; it is asked each time, and may change."""
+        self._tls = tls
+
+    async def read(
+        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+    ) -> Answer:
+        reader, writer = await self._open(node)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                writer.write(_request(node, _target(path, query), "Connection: close"))
+                await writer.drain()
+                response = await read_response(reader, max_head=MAX_HEAD)
+                content_type = harmless(response.header("Content-Type", TEXT))
+                if response.status != 200:
+                    said = await response.read(MOST_TOLD)
+                    if not (verbatim and is_for_client(response.status)):
+                        raise refusal(node, response.status, said)
+                    writer.transport.abort()
+                    return Response(response.status, said, content_type, _SAFE)
+        except _BROKEN as problem:
+            writer.transport.abort()
+            raise _unreachable(node, problem) from None
+        except BaseException:
+            writer.transport.abort()
+            raise
+
+        async def close() -> None:
+            # At once: a node that goes on sending would keep a connection that waits for its end.
+            writer.transport.abort()
+
+        return Streaming(
+            lambda sink: _pour(response, sink),
+            content_type,
+            headers=_SAFE,
+            ends=ends,
+            patient=True,
+            close=close,
+        )
+
+    async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
+        reader, writer = await self._open(node)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                writer.write(_upgrade(node, _target(path, query), headers))
+                await writer.drain()
+                response = await read_response(reader, max_head=MAX_HEAD)
+                if response.status != 101:
+                    raise refusal(node, response.status, await response.read(MOST_TOLD))
+        except _BROKEN as problem:
+            writer.transport.abort()
+            raise _unreachable(node, problem) from None
+        except BaseException:
+            writer.transport.abort()
+            raise
+
+        async def close() -> None:
+            writer.close()
+
+        kept = tuple((name, value) for name in _PASSED_BACK if (value := response.header(name)))
+        return Tunnel(lambda line: _relay(line, response.rest, reader, writer), headers=kept, close=close)
+
+    async def check(self, node: Endpoint) -> None:
+        _, writer = await self._open(node)
+        writer.close()
+
+    async def _open(self, node: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        failures, problem = 0, OSError("no answer in time")
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                while True:
+                    try:
+                        return await self._connection(node)
+                    except ssl.SSLCertVerificationError as unproven:
+                        problem = unproven
+                        if node.is_ready:
+                            break
+                    failures += 1
+                    await asyncio.sleep(_UNPROVEN.after(failures))
+        except TimeoutError:
+            pass
+        except OSError as other:
+            problem = other
+        raise _unreachable(node, problem) from None
+
+    async def _connection(self, node: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(
+            node.host, node.port, ssl=self._tls(), server_hostname=node.certified, limit=MAX_HEAD
+        )
+
+
+def _target(path: str, query: Query) -> str:
+    return f"{quote(path)}?{urlencode(query)}" if query else quote(path)
+
+
+def _request(node: Endpoint, target: str, *lines: str) -> bytes:
+    return "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {node.name}", *lines, "", ""]).encode("latin-1")
+
+
+def _upgrade(node: Endpoint, target: str, headers: Mapping[str, str]) -> bytes:
+    """The request for a WebSocket, with the client's own key: the node's answer is then the client's too."""
+    kept = [f"{name}: {headers[name]}" for name in _PASSED_ON if name in headers]
+    return _request(node, target, "Connection: Upgrade", "Upgrade: websocket", *kept)
+
+
+async def _pour(response: HTTPResponse, sink: Sink) -> None:
+    """Pass on what a node sends, no faster than the client takes it."""
+    while data := await response.read_piece():
+        if sink.closed:
+            return
+        sink.write(Chunk.of(data))
+        # Others get their turn, though there may be more of it here already.
+        await asyncio.sleep(0)
+        while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
+            await asyncio.sleep(_PAUSE)
+
+
+async def _relay(
+    line: Line, begun: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Pass bytes on, both ways, until either side has ended. The node has ``begun`` already."""
+
+    async def up() -> None:
+        while data := await line.receive():
+            writer.write(data)
+            await writer.drain()
+
+    async def down() -> None:
+        if begun:
+            await line.send(begun)
+        while data := await reader.read(_PIECE):
+            await line.send(data)
+
+    both = [asyncio.ensure_future(up()), asyncio.ensure_future(down())]
+    try:
+        ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for each in ended:
+            if problem := each.exception():
+                log.info("a tunnel to a node ended: %s", problem)
+    finally:
+        for each in both:
+            each.cancel()
+        await asyncio.gather(*both, return_exceptions=True)
+
+
+def harmless(content_type: str) -> str:
+    """What a node says its answer is, if no browser does anything with that: it would be done in the API server's name."""
+    media = content_type.partition(";")[0].strip().lower()
+    return content_type if media in ("text/plain", "application/json") else "application/octet-stream"
+
+
+def is_for_client(status: int) -> bool:
+    """Whether an answer that is not 200 concerns the client: redirects lead it nowhere, and credentials are this server's own."""
+    return not (300 <= status < 400 or status in (401, 403))
+
+
+def refusal(node: Endpoint, status: int, body: bytes) -> StatusError:
+    """What a node says against it, as the client is told: nodes speak in sentences."""
+    said = body.decode(errors="replace").strip()
+    if status in (400, 404, 422):
+        return bad_request(said) if status != 422 else StatusError(422, "Invalid", said)
+    if status == 429:
+        return too_many_requests(f"node {node.name}: {said}")
+    if status in (401, 403):
+        return internal(f"node {node.name} does not take calls from this server: {said}")
+    return internal(f"node {node.name} answers {status}: {said}")
+
+
+def _unreachable(node: Endpoint, problem: BaseException) -> StatusError:
+    why = str(problem) or (
+        "no answer in time" if isinstance(problem, TimeoutError) else type(problem).__name__
+    )
+    return unavailable(f"node {node.name} can't be reached at {node.host}:{node.port}: {why}", 0)

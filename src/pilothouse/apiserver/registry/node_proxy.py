@@ -1,0 +1,57 @@
+"""``nodes/NAME/proxy/PATH``: what a node's own server tells, read through the API server.
+
+    kubectl get --raw /api/v1/nodes/db-3/proxy/metrics
+
+Whoever can't reach a node, or does not know its certificate, reads it here; Prometheus does. It is for reading alone: nothing is
+ever sent to a node this way, and no connection is upgraded. Pages of figures need ``nodes/metrics``, as at the node itself; the rest
+needs ``nodes/proxy``: ``get`` for what is read, ``create`` for the paths of sessions in containers (``/exec`` and its kin).
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from pilothouse.api.kubernetes.kubelet_paths import opens_session
+from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.registry.node_addresses import endpoint_of
+from pilothouse.apiserver.registry.node_client import Nodes
+from pilothouse.apiserver.server.messages import Answer
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.meta import errors
+
+_FIGURES = frozenset({"/metrics", "/metrics/resource", "/metrics/cadvisor"})
+"""Just these, and not what begins so: a path may lead back up."""
+
+
+def path_at_node(path: str) -> str:
+    """What is asked of the node by a request for this path: what comes after `/api/v1/nodes/NAME/proxy`, whatever the name is."""
+    return "".join(f"/{part}" for part in path.split("/")[6:]) or "/"
+
+
+def asks_for_figures(path: str) -> bool:
+    """Whether that is a page of figures."""
+    return path_at_node(path) in _FIGURES
+
+
+def asks_for_session(path: str) -> bool:
+    """Whether the node would open a session in a container for that."""
+    return opens_session(path_at_node(path))
+
+
+class NodeProxy:
+    """Passes reads on."""
+
+    def __init__(self, objects: Objects, nodes: Nodes) -> None:
+        self._objects = objects
+        self._nodes = nodes
+
+    async def answer(self, call: Call) -> Answer:
+        """What the node answers."""
+        found = await self._objects.find(call.key)
+        if found is None:
+            raise errors.not_found("nodes", "", call.name)
+        node = endpoint_of(codec.decode(found.value, found.revision))
+        query = parse_qsl(call.request.query, keep_blank_values=True)
+        path = path_at_node(call.request.path)
+        return await self._nodes.read(node, path, query, ends=True, verbatim=True)

@@ -1,0 +1,173 @@
+"""What only pods have: being bound to a node, and being evicted within what disruption budgets allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
+from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.watch_cache import WatchCache
+from pilothouse.base.clock import Clock
+from pilothouse.base.times import format_time
+from pilothouse.meta import conditions, errors, names
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Object
+from pilothouse.meta.selectors import LabelSelector
+
+_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+class Pods:
+    """``pods/binding`` and ``pods/eviction``."""
+
+    def __init__(
+        self, catalog: Catalog, cache: WatchCache, objects: Objects, clock: Clock, large: LargeWrites
+    ) -> None:
+        self._catalog = catalog
+        self._cache = cache
+        self._objects = objects
+        self._clock = clock
+        self._large = large
+
+    async def bind(self, call: Call) -> Response:
+        """POST of a Binding: the pod runs on that node from now on."""
+        chosen = write_options.write_options(call.request, call.params, "CreateOptions")
+        binding = await self._large.run(call.request, lambda: _body(call, "Binding", "v1"))
+        target = binding.get("target") or {}
+        node = target.get("name") if isinstance(target, dict) else None
+        if not isinstance(node, str) or not node or target.get("kind", "Node") not in ("Node", "Minion", ""):
+            raise errors.bad_request("target of a Binding must be a Node with a name")
+        added = (binding.get("metadata") or {}).get("annotations") or {}
+        problems = [*names.validate_annotations(added, "metadata.annotations")]
+        if wrong := names.subdomain(node):
+            problems.append(FieldError.invalid("target.name", node, wrong))
+        if problems:
+            raise errors.invalid("Binding", "", call.name, problems)
+        now = format_time(self._clock.now())
+
+        def change(pod: Object) -> Object:
+            _check_uid(call, binding, pod)
+            metadata, spec = pod["metadata"], pod.get("spec") or {}
+            if "deletionTimestamp" in metadata:
+                detail = f"pod {call.name} is being deleted, cannot be assigned to a host"
+                raise errors.conflict("pods/binding", "", call.name, detail)
+            if spec.get("nodeName"):
+                detail = f"pod {call.name} is already assigned to node {spec['nodeName']!r}"
+                raise errors.conflict("pods/binding", "", call.name, detail)
+            if spec.get("schedulingGates"):
+                detail = f"pod {call.name} has non-empty .spec.schedulingGates"
+                raise errors.conflict("pods/binding", "", call.name, detail)
+            status = dict(pod.get("status") or {})
+            scheduled = {"type": "PodScheduled", "status": "True"}
+            # Why it had no node is not to be told of a pod that has one.
+            others = conditions.without_condition(status.get("conditions"), "PodScheduled")
+            status["conditions"] = conditions.with_condition(others, scheduled, now=now)
+            if added:
+                metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **added}}
+            return {**pod, "metadata": metadata, "spec": {**spec, "nodeName": node}, "status": status}
+
+        await self._objects.amend(
+            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
+        )
+        return Response(201, codec.dump(_SUCCESS))
+
+    async def evict(self, call: Call) -> Response:
+        """POST of an Eviction: a delete, if the pod's disruption budget has room for it."""
+        chosen = write_options.write_options(call.request, call.params, "CreateOptions")
+        eviction = await self._large.run(call.request, lambda: _body(call, "Eviction", "policy/v1"))
+        given = eviction.get("deleteOptions") or {}
+        if not isinstance(given, dict):
+            raise errors.bad_request("deleteOptions of an Eviction must be an object")
+        how = write_options.delete_options_of(given, {"dryRun": "All"} if chosen.dry_run else {})
+        found = await self._objects.find(call.key)
+        if found is None:
+            raise errors.not_found("pods", "", call.name)
+        pod = codec.decode(found.value, found.revision)
+        # Before the budget is touched: an eviction that is refused must not have spent anything.
+        object_metadata.check_preconditions(call.served.kind, pod, uid=how.uid, revision=how.revision)
+        if _needs_budget(pod):
+            await self._spend(call, pod, how.dry_run)
+        # The budget was spent for this pod; one of the same name that came since is another.
+        how = msgspec.structs.replace(how, uid=pod["metadata"]["uid"])
+        change = object_metadata.deletion(call.served.kind, how, self._clock.now())
+        await self._objects.amend(
+            call.served, call.namespace, call.name, change, fence=call.fence, dry_run=how.dry_run
+        )
+        return Response(201, codec.dump(_SUCCESS))
+
+    async def _spend(self, call: Call, pod: Object, dry_run: bool) -> None:
+        """Take one disruption from the pod's budget, or 429."""
+        served = self._catalog.find("policy", "v1", "poddisruptionbudgets")
+        if served is None:
+            return
+        await self._cache.fresh()
+        budgets = self._budgets(served, call.namespace, pod["metadata"].get("labels") or {})
+        if not budgets:
+            return
+        if len(budgets) > 1:
+            detail = f"more than one disruption budget covers it, and an eviction can spend from one only: {budgets}"
+            raise errors.conflict("pods", "", call.name, detail)
+        now = format_time(self._clock.now())
+
+        def change(budget: Object) -> Object:
+            status = dict(budget.get("status") or {})
+            name = budget["metadata"]["name"]
+            if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+                raise _refused(f"The disruption budget {name} is still being processed by the server.", 10)
+            allowed = status.get("disruptionsAllowed", 0)
+            if allowed < 1:
+                healthy = f"needs {status.get('desiredHealthy', 0)} healthy pods and has {status.get('currentHealthy', 0)} currently"
+                raise _refused(f"The disruption budget {name} {healthy}", 0)
+            status["disruptionsAllowed"] = allowed - 1
+            status["disruptedPods"] = {**(status.get("disruptedPods") or {}), call.name: now}
+            return {**budget, "status": status}
+
+        await self._objects.amend(
+            served, call.namespace, budgets[0], change, fence=call.fence, dry_run=dry_run
+        )
+
+    def _budgets(self, served: Served, namespace: str, labels: dict[str, str]) -> list[str]:
+        found = []
+        for item in self._cache.collection(served.resource.path).below(served.prefix(namespace)):
+            selector = (codec.decode(item.value).get("spec") or {}).get("selector")
+            if selector is not None and LabelSelector.from_object(selector).matches(labels):
+                found.append(item.name)
+        return found
+
+
+def _needs_budget(pod: Object) -> bool:
+    """A pod that has ended, has not begun, or is going already disrupts nothing."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed", "Pending") and "deletionTimestamp" not in pod["metadata"]
+
+
+def _refused(detail: str, retry_after: int) -> errors.StatusError:
+    problem = errors.too_many_requests(
+        "Cannot evict pod as it would violate the pod's disruption budget.", retry_after
+    )
+    problem.causes = (errors.Cause("DisruptionBudget", detail),)
+    return problem
+
+
+def _check_uid(call: Call, sent: Object, pod: Object) -> None:
+    uid = (sent.get("metadata") or {}).get("uid") or ""
+    object_metadata.check_preconditions(call.served.kind, pod, uid=uid, revision="")
+
+
+def _body(call: Call, kind: str, api_version: str) -> dict[str, Any]:
+    value = decoding.read(call.request, native=True).value
+    if not isinstance(value, dict) or value.get("kind", kind) != kind:
+        raise errors.bad_request(f"the body must be a {kind} of {api_version}")
+    metadata = value.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise errors.bad_request("metadata must be an object")
+    if metadata.get("name"):
+        object_metadata.check_name(metadata, call.name)
+    return value

@@ -1,0 +1,190 @@
+"""``POST …/serviceaccounts/robot/token``: a token for a service account, made to measure.
+
+    {"spec": {"expirationSeconds": 3600, "audiences": ["vault"], "boundObjectRef": {"kind": "Pod", "name": "db-0"}}}
+
+A token bound to a pod also says on which node the pod is. What it is worth is for ``tokens`` to say, each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.authentication.authenticator import AUDIENCE
+from pilothouse.apiserver.authentication.service_account_tokens import ISSUER, Claims, Private, Reference
+from pilothouse.apiserver.discovery.catalog import ROOT
+from pilothouse.apiserver.endpoints import write_options
+from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.server.messages import Response
+from pilothouse.apiserver.storage import codec
+from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.base.clock import Clock
+from pilothouse.base.ids import Uids
+from pilothouse.base.times import format_time
+from pilothouse.meta import errors
+from pilothouse.meta.fields import FieldError
+from pilothouse.meta.kind import Object
+from pilothouse.pki.jwt import SigningKey
+
+SHORTEST, USUAL, LONGEST = 600, 3600, 1 << 32
+_GROUP = "authentication.k8s.io"
+_BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a TokenRequest asks for."""
+
+    seconds: int
+    audiences: list[str]
+    bound: dict[str, str]
+    """Kind, name and perhaps uid of an object; empty for a token that is bound to its account alone."""
+
+
+class TokenRequests:
+    """Makes service accounts' tokens."""
+
+    def __init__(self, key: SigningKey, objects: Objects, clock: Clock, uids: Uids) -> None:
+        self._key = key
+        self._objects = objects
+        self._clock = clock
+        self._uids = uids
+
+    async def mint(self, call: Call, request: Any) -> Response:
+        """POST of a TokenRequest, which is the decoded body, to a service account."""
+        chosen = write_options.write_options(call.request, call.params, "CreateOptions")
+        if not isinstance(request, dict) or request.get("kind", "TokenRequest") != "TokenRequest":
+            raise errors.bad_request(f"the body must be a TokenRequest of {_GROUP}/v1")
+        _check_metadata(request.get("metadata") or {}, call)
+        account = await self._object("serviceaccounts", call.namespace, call.name)
+        wanted = read_request(request.get("spec") or {})
+        private = Private(call.namespace, Reference(call.name, account["metadata"]["uid"]))
+        if wanted.bound:
+            private = await self._bind(private, wanted.bound)
+        now = int(self._clock.now())
+        claims = Claims(
+            iss=ISSUER,
+            sub=f"system:serviceaccount:{call.namespace}:{call.name}",
+            aud=tuple(wanted.audiences),
+            iat=now,
+            nbf=now,
+            exp=now + wanted.seconds,
+            jti=self._uids.new(),
+            kubernetes=private,
+        )
+        body = {
+            "kind": "TokenRequest",
+            "apiVersion": f"{_GROUP}/v1",
+            "metadata": {
+                "name": call.name,
+                "namespace": call.namespace,
+                "creationTimestamp": format_time(now),
+            },
+            "spec": {
+                "audiences": wanted.audiences,
+                "expirationSeconds": wanted.seconds,
+                "boundObjectRef": wanted.bound or None,
+            },
+            "status": {
+                "token": "" if chosen.dry_run else self._key.sign(msgspec.to_builtins(claims)),
+                "expirationTimestamp": format_time(claims.exp),
+            },
+        }
+        return Response(201, codec.dump(body))
+
+    async def _bind(self, private: Private, bound: dict[str, str]) -> Private:
+        """The claims of a token that lasts no longer than an object; 404 or 409 if it is not there as asked for."""
+        kind, name, uid = bound["kind"], bound["name"], bound.get("uid", "")
+        namespace = "" if kind == "Node" else private.namespace
+        found = await self._object(_BINDABLE[kind], namespace, name)
+        actual = found["metadata"]["uid"]
+        node = None
+        if kind == "Pod":
+            spec = found.get("spec") or {}
+            if (spec.get("serviceAccountName") or "default") != private.serviceaccount.name:
+                raise errors.bad_request(
+                    f'cannot bind token for serviceaccount "{private.serviceaccount.name}" to pod running with '
+                    "different serviceaccount name."
+                )
+            node = await self._node(spec.get("nodeName") or "")
+        if uid and uid != actual:
+            detail = (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
+            )
+            raise errors.conflict(_BINDABLE[kind], "", name, detail)
+        reference = Reference(name, actual)
+        match kind:
+            case "Pod":
+                return msgspec.structs.replace(private, pod=reference, node=node)
+            case "Secret":
+                return msgspec.structs.replace(private, secret=reference)
+        return msgspec.structs.replace(private, node=reference)
+
+    async def _node(self, name: str) -> Reference | None:
+        """Where a pod is; only the name if nobody has registered that node."""
+        if not name:
+            return None
+        found = await self._objects.glance(f"{ROOT}nodes/{name}")
+        return Reference(name, codec.decode(found.value)["metadata"]["uid"] if found else "")
+
+    async def _object(self, plural: str, namespace: str, name: str) -> Object:
+        found = await self._objects.find(
+            f"{ROOT}{plural}/{namespace}/{name}" if namespace else f"{ROOT}{plural}/{name}"
+        )
+        if found is None:
+            raise errors.not_found(plural, "", name)
+        return codec.decode(found.value)
+
+
+def read_request(spec: Any) -> Wanted:
+    """What is asked for, with its defaults; 422 with every problem."""
+    if not isinstance(spec, dict):
+        raise errors.bad_request("spec of a TokenRequest must be an object")
+    problems: list[FieldError] = []
+    seconds = spec.get("expirationSeconds")
+    seconds = USUAL if seconds is None else seconds
+    path = "spec.expirationSeconds"
+    if isinstance(seconds, bool) or not isinstance(seconds, int):
+        problems.append(FieldError.type_invalid(path, seconds, "must be an integer"))
+    elif seconds < SHORTEST:
+        problems.append(FieldError.invalid(path, seconds, "may not specify a duration less than 10 minutes"))
+    elif seconds > LONGEST:
+        problems.append(
+            FieldError.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")
+        )
+    audiences = spec.get("audiences") or [AUDIENCE]
+    if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
+        problems.append(FieldError.type_invalid("spec.audiences", audiences, "must be a list of strings"))
+    bound = spec.get("boundObjectRef") or {}
+    path = "spec.boundObjectRef"
+    if not isinstance(bound, dict) or not all(isinstance(each, str | None) for each in bound.values()):
+        problems.append(FieldError.type_invalid(path, bound, "must be an object of strings"))
+        bound = {}
+    elif bound and not bound.get("name"):
+        problems.append(FieldError.required(f"{path}.name"))
+    if problems:
+        raise errors.invalid("TokenRequest", _GROUP, "", problems)
+    if bound:
+        _check_bindable(bound.get("apiVersion") or "v1", bound.get("kind") or "")
+    return Wanted(seconds, audiences, {name: value for name, value in bound.items() if value})
+
+
+def _check_bindable(api_version: str, kind: str) -> None:
+    if api_version != "v1" or kind not in _BINDABLE:
+        raise errors.bad_request(
+            f"cannot bind token to object of type {api_version}, Kind={kind}; it may be a v1 {', '.join(_BINDABLE)}"
+        )
+
+
+def _check_metadata(metadata: Any, call: Call) -> None:
+    """A request that says whom it is for must say whom it is sent to."""
+    if not isinstance(metadata, dict):
+        raise errors.bad_request("metadata of a TokenRequest must be an object")
+    problems = [
+        FieldError.invalid(f"metadata.{field}", given, f"must match the service account {field} if specified")
+        for field, actual in (("name", call.name), ("namespace", call.namespace))
+        if (given := metadata.get(field)) and given != actual
+    ]
+    if problems:
+        raise errors.invalid("TokenRequest", _GROUP, call.name, problems)

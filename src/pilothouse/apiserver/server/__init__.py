@@ -1,0 +1,1 @@
+"""Connections, TLS, HTTP/1.1 and streams: everything between a socket and a request."""

@@ -1,0 +1,126 @@
+"""From the bytes of a request to the bytes of its answer, in one go, where that is possible.
+
+    prompting = FastPath(core.prompt(requests), authenticator, heads, trail)
+    prompting.reply(data, certified, peer)      # a whole answer, or None: then the parser has to look at it
+    prompting.open(data)                        # a write as a FastRequest, or None: then the parser has to look at it
+    prompting.learn(data, message)              # what the parser made of it
+
+A request is read here without the parser if its headers are, byte for byte, those of an earlier request that the parser
+has read, and its first line is one that can mean one thing only: a GET of something that ``prompt_reads`` knows, which is
+answered, or a write whose body is here to its last byte, which goes on from here like any other. Then nothing of it is left
+to find out. ``data`` must begin where a request begins, which is for ``boundaries`` to know.
+
+Whoever asks is identified, judged, counted and recorded as on the ordinary way.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+
+from pilothouse.apiserver.audit.sight import Arrival
+from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.authentication.authenticator import Authenticator, UnseenError
+from pilothouse.apiserver.endpoints.cached_reads import CachedReads
+from pilothouse.apiserver.server.header_cache import HeaderCache, plain_read, plain_write
+from pilothouse.apiserver.server.messages import Request, User
+from pilothouse.apiserver.server.request_boundaries import Head
+from pilothouse.apiserver.server.response_heads import ResponseHeads
+from pilothouse.meta.errors import StatusError
+
+_GET = b"GET "
+_VERSION = b" HTTP/1.1"
+_LINE_END = b"\r\n"
+_END = b"\r\n\r\n"
+_WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_WRITE: Final = re.compile(
+    rb"(POST|PUT|PATCH|DELETE) (/[A-Za-z0-9._:/-]*(?:\?[A-Za-z0-9._:=&-]*)?) HTTP/1\.1"
+)
+"""First lines that every parser reads alike: nothing to decode, nothing out of place."""
+_LONGEST_LINE: Final = 2048
+
+log = logging.getLogger(__name__)
+
+
+class FastRequest(msgspec.Struct, frozen=True):
+    """A whole request that has a body."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class FastPath:
+    """Answers plain reads and opens plain writes; one for a server."""
+
+    def __init__(
+        self, reads: CachedReads, authenticator: Authenticator, heads: ResponseHeads, trail: Trail | None
+    ) -> None:
+        self._reads = reads
+        self._authenticator = authenticator
+        self._heads = heads
+        self._trail = trail
+        self._of_reads = HeaderCache(plain_read)
+        self._of_writes = HeaderCache(plain_write)
+
+    def reply(self, data: bytes, certified: User | None, peer: str) -> bytes | None:
+        """Head and body of the answer to a request, given whom the connection's certificate names."""
+        if data[:4] != _GET:
+            return None
+        line = data.find(_LINE_END)
+        letterhead = self._of_reads.known(data[line + 2 :])
+        if letterhead is None or data[line - 9 : line] != _VERSION:
+            return None
+        aim = self._reads.aim(data[4 : line - 9])
+        if aim is None:
+            return None
+        trail = self._trail
+        received = trail.now() if trail is not None else 0.0
+        try:
+            user = self._authenticator.identify(certified, letterhead.authorization)
+        except (StatusError, UnseenError):
+            return None
+        request = Request("GET", aim.path, aim.query, letterhead.headers, user=user, peer=peer)
+        answer = self._reads.answer(aim, request)
+        if answer is None:
+            return None
+        audit = self._heads.mint()
+        if trail is not None:
+            target = data[4 : line - 9].decode()
+            trail.saw(Arrival(audit, target, received), request, answer.status, answer)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("GET %s %d %s", aim.path, answer.status, user.name)
+        body = cast("bytes", answer.body)
+        return self._heads.whole(answer.status, answer.content_type, len(body), audit=audit) + body
+
+    def open(self, data: bytes) -> FastRequest | None:
+        """A write, if it is like one that the parser has read, and all of it is here."""
+        line = data.find(_LINE_END)
+        end = data.find(_END) + len(_END)
+        letterhead = self._of_writes.known(data[line + 2 : end])
+        if letterhead is None or letterhead.length != len(data) - end or line > _LONGEST_LINE:
+            return None
+        first = _WRITE.fullmatch(data, 0, line)
+        if first is None:
+            return None
+        return FastRequest(first[1].decode(), first[2].decode(), letterhead.headers, data[end:])
+
+    def learn(self, data: bytes, message: Head) -> None:
+        """Remember how the headers of a request are read. ``data`` is the request, from its first byte to its last.
+
+        The headers are what follows its first line, so that has to be the one that the parser found: the parser passes over
+        empty lines before it.
+        """
+        line, end = data.find(_LINE_END), data.find(_END) + len(_END)
+        target = message.path.encode("utf-8", "surrogateescape")
+        if data[:line] != b"%b %b%b" % (message.method.encode(), target, _VERSION):
+            return
+        if message.method in _WRITES:
+            self._of_writes.learn(data[line + 2 : end], message)
+        elif message.method == "GET" and end == len(data):
+            self._of_reads.learn(data[line + 2 :], message)

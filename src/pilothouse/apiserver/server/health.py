@@ -1,0 +1,115 @@
+"""Is it alive, is it ready: ``/livez``, ``/readyz`` and ``/healthz``, made of named checks.
+
+    health = Health()
+    health.add("store", store_answers)
+    await health.examine(request)                    # or: health.answer("/readyz", verbose=True)
+
+A check is a function that says in a sentence what is wrong, or nothing. ``/livez`` fails only for what a restart would
+mend; ``/healthz`` for whatever is wrong; ``/readyz`` also when the server is about to stop. ``?verbose`` lists the
+checks, ``?exclude=name`` leaves one out, ``/readyz/name`` asks for one alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
+
+import msgspec
+
+from pilothouse.apiserver.server.messages import TEXT, Request, Response
+from pilothouse.meta.errors import StatusError
+
+Probe = Callable[[], Awaitable[str]]
+"""Says what is wrong; the empty string if nothing is."""
+ROOTS = ("healthz", "livez", "readyz")
+_PREFIXES = tuple(f"/{root}" for root in ROOTS)
+PATIENCE = 5.0
+"""Seconds that a probe may take."""
+
+log = logging.getLogger(__name__)
+
+
+class _Check(msgspec.Struct, frozen=True):
+    name: str
+    probe: Probe
+    roots: frozenset[str]
+
+    async def problem(self) -> str:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self.probe()
+        except TimeoutError:
+            return f"no answer within {PATIENCE:g} seconds"
+        except Exception as error:
+            # What a check expects to go wrong it says itself.
+            log.exception("the check %s broke", self.name)
+            return f"{type(error).__name__}: {error}"
+
+
+class Health:
+    """The checks of a server. ``ping`` is always among them, ``shutdown`` always among those of ``/readyz``."""
+
+    def __init__(self) -> None:
+        self._draining = False
+        self._checks = [
+            _Check("ping", _well, frozenset(ROOTS)),
+            _Check("shutdown", self._staying, frozenset({"readyz"})),
+        ]
+
+    def add(self, name: str, probe: Probe, *, live: bool = False) -> None:
+        """Have a check; ``live`` if its failure means that the process should be restarted."""
+        roots = {"healthz", "readyz", "livez"} if live else {"healthz", "readyz"}
+        self._checks.append(_Check(name, probe, frozenset(roots)))
+
+    def drain(self) -> None:
+        """From here on ``/readyz`` fails, so that whoever balances load goes elsewhere."""
+        self._draining = True
+
+    async def examine(self, request: Request) -> Response:
+        """The answer to a request whose path ``serves`` is true of."""
+        if request.method not in ("GET", "HEAD"):
+            raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
+        query = parse_qs(request.query, keep_blank_values=True)
+        return await self.answer(
+            request.path, verbose="verbose" in query, exclude=frozenset(query.get("exclude", ()))
+        )
+
+    async def answer(
+        self, path: str, *, verbose: bool = False, exclude: frozenset[str] = frozenset()
+    ) -> Response:
+        root, _, one = path.strip("/").partition("/")
+        checks = [check for check in self._checks if root in check.roots and one in ("", check.name)]
+        if not checks:
+            return Response(404, b"404 page not found\n", TEXT)
+        lines: list[str] = []
+        failed = False
+        for check in checks:
+            if check.name in exclude:
+                lines.append(f"[+]{check.name} excluded: ok")
+            elif problem := await check.problem():
+                failed = True
+                lines.append(f"[-]{check.name} failed: {problem}")
+            else:
+                lines.append(f"[+]{check.name} ok")
+        if unknown := sorted(exclude.difference(check.name for check in checks)):
+            named = ", ".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {named}")
+        if failed:
+            return Response(500, "\n".join([*lines, f"{root} check failed", ""]).encode(), TEXT)
+        if verbose and not one:
+            return Response(200, "\n".join([*lines, f"{root} check passed", ""]).encode(), TEXT)
+        return Response(200, b"ok", TEXT)
+
+    async def _staying(self) -> str:
+        return "the server is shutting down" if self._draining else ""
+
+
+async def _well() -> str:
+    return ""
+
+
+def serves(path: str) -> bool:
+    """Whether a path is one of health's."""
+    return path.startswith(_PREFIXES) and path.strip("/").partition("/")[0] in ROOTS

@@ -1,0 +1,52 @@
+"""The open ends of streams: bytes go straight to the transport, nothing waits.
+
+Whoever writes looks at ``buffered`` and holds back; a stream whose client is gone swallows what is written to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from pilothouse.apiserver.server.messages import Chunk
+
+
+class Connected(Protocol):
+    """What a stream goes over. The transport is None once the client is gone."""
+
+    @property
+    def transport(self) -> asyncio.Transport | None: ...
+
+
+class ChunkedSink:
+    """A stream over a connection, with HTTP's chunk framing."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connected) -> None:
+        self._connection = connection
+
+    def write(self, chunk: Chunk) -> None:
+        transport = self._connection.transport
+        if transport is not None:
+            transport.write(chunk.framed)
+
+    def buffered(self) -> int:
+        transport = self._connection.transport
+        return transport.get_write_buffer_size() if transport is not None else 0
+
+    @property
+    def closed(self) -> bool:
+        transport = self._connection.transport
+        return transport is None or transport.is_closing()
+
+
+class PlainSink(ChunkedSink):
+    """The same for HTTP/1.0, which has no chunks."""
+
+    __slots__ = ()
+
+    def write(self, chunk: Chunk) -> None:
+        transport = self._connection.transport
+        if transport is not None:
+            transport.write(chunk.data)

@@ -1,0 +1,54 @@
+"""A client's connection after it has changed protocols: bytes in, bytes out, each side as fast as the other takes them.
+
+line = UpgradedConnection(transport, drain, tail)
+line.feed(data)                    # the connection, for all that arrives
+await line.receive()               # whoever has the line
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+MOST_HELD = 64 * 1024
+"""Bytes that have arrived and nobody has taken; the client is held back at twice as many."""
+
+
+class UpgradedConnection:
+    """The open end of a client's connection."""
+
+    def __init__(
+        self, transport: asyncio.Transport, drain: Callable[[], Awaitable[None]], tail: bytes
+    ) -> None:
+        """``drain`` waits while the client takes nothing; ``tail`` has already arrived."""
+        self._transport = transport
+        self._drain = drain
+        self._reader = asyncio.StreamReader(limit=MOST_HELD)
+        self._reader.set_transport(transport)
+        if tail:
+            self._reader.feed_data(tail)
+
+    def feed(self, data: bytes) -> None:
+        """Bytes have arrived."""
+        self._reader.feed_data(data)
+
+    def lost(self) -> None:
+        """Nothing more will arrive."""
+        self._reader.feed_eof()
+
+    async def receive(self) -> bytes:
+        return await self._reader.read(MOST_HELD)
+
+    async def send(self, data: bytes) -> None:
+        self._transport.write(data)
+        await self._drain()
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def buffered(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    @property
+    def closed(self) -> bool:
+        return self._transport.is_closing()

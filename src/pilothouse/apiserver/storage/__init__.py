@@ -1,0 +1,1 @@
+"""Objects in the store, the watch cache in front of it, and how lists and watches are served from there."""

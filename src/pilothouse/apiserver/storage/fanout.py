@@ -1,0 +1,531 @@
+"""Changes to many watchers at once.
+
+Watchers with the same view form a ``Group``. What happens within about two milliseconds is written once per group, as
+one chunk, and handed to each member's sink in one go: there is no task and no queue per watcher, and a thousand
+watchers of one change cost a thousand writes of the same bytes. Groups are found by scope (a collection, a namespace, a
+single key), so that a change looks only at those it may concern.
+
+A watcher is *synced*, or it is *behind*. A synced one takes each chunk as it comes. One that has not drained its sink,
+or still has its beginning to send, is behind: it is passed over, and served from the collection's history at its own
+pace until it has caught up, which is the moment it joins its group again. If history no longer reaches back to where
+it is, it is told so (410) and ended. Nothing is ever left out silently, and nobody waits for the slow.
+
+Writing takes the loop's time, most of it for encryption, and everybody else waits for that. So there is only so much in one turn: watchers that
+it does not suffice for fall behind, and changes of more than ``LARGE`` bytes are sent to all in that way, in slices. A large object is not
+copied for a watcher: of what it has yet to be sent, only the slice that is on its way is its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+from pilothouse.aio.ticking import Tick
+from pilothouse.apiserver.discovery.catalog import ROOT
+from pilothouse.apiserver.server.messages import Chunk, Sink
+from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.items import Item
+from pilothouse.apiserver.storage.watch_cache import WatchCache
+from pilothouse.apiserver.storage.watch_events import Lines, Part, error_line
+from pilothouse.meta import errors
+from pilothouse.meta.errors import StatusError
+
+TICK = 0.002
+HIGH_MARK = 256 * 1024
+"""Bytes not taken yet, above which a watcher falls behind."""
+LOW_MARK = 64 * 1024
+LARGE = 1024 * 1024
+"""Bytes of changes that are not written to a watcher in one go."""
+AT_ONCE = 4 * 1024 * 1024
+"""Bytes that are written to synced watchers in one turn of the loop."""
+AT_A_LOOK = 1024 * 1024
+"""Bytes that are written to those behind, each time they are looked after."""
+_SLICE = 64 * 1024
+_EVENTS = 256
+_LOOK_AGAIN, _LOOK_LATER = 0.005, 0.1
+BOOKMARK_EVERY = 60.0
+BOOKMARK_BEFORE_END = 2.0
+_EARLY = 0.005
+_REST_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Group:
+    """The synced watchers of one view."""
+
+    __slots__ = ("collection", "identity", "lines", "members", "pending")
+
+    def __init__(self, identity: Hashable, collection: Collection, lines: Lines) -> None:
+        self.identity = identity
+        self.collection = collection
+        self.lines = lines
+        self.members: dict[Watcher, None] = {}
+        """In the order they came, synced or not."""
+        self.pending: list[Event] = []
+
+
+class Watcher:
+    """One open watch."""
+
+    __slots__ = (
+        "allowed",
+        "announce",
+        "backlog",
+        "begun",
+        "bookmarks",
+        "deadline",
+        "done",
+        "fresh",
+        "group",
+        "last_mark",
+        "position",
+        "rest",
+        "sink",
+        "synced",
+        "timer",
+    )
+
+    def __init__(
+        self, group: Group, sink: Sink, *, position: int, bookmarks: bool, opened: float, deadline: float
+    ) -> None:
+        self.group = group
+        self.sink = sink
+        self.position = position
+        """Up to here it has been sent everything; meaningless while synced."""
+        self.bookmarks = bookmarks
+        self.deadline = deadline
+        self.last_mark = deadline - min(BOOKMARK_BEFORE_END, (deadline - opened) / 2)
+        """When the last bookmark is due, from which the client will go on after the end."""
+        self.backlog: Iterator[Item] | None = None
+        """What is left of the initial state."""
+        self.begun: asyncio.Future[None] | None = None
+        """Done when nothing is left of it."""
+        self.allowed: Callable[[], bool] | None = None
+        """Whether its user still has the right to it, where that is asked again before anything is sent."""
+        self.rest: deque[Part] = deque()
+        """What is left of a large line that was begun."""
+        self.announce = False
+        self.synced = False
+        self.fresh = group.lines.tabular
+        """Has yet to be told the columns."""
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def send(self, lines: bytes) -> None:
+        self.sink.write(Chunk.of(lines))
+
+    def end(self, problem: StatusError | None = None) -> None:
+        """End the stream, saying why if there is a reason."""
+        if not self.done.done():
+            # In the middle of a line there is nothing to be said; a client that finds it incomplete comes again.
+            if problem is not None and not self.rest:
+                self.send(error_line(problem))
+            self.done.set_result(None)
+
+    def forbidden(self) -> bool:
+        """Whether its user has lost the right to it; then this is its end."""
+        if self.allowed is None or self.allowed():
+            return False
+        self.synced = False
+        self.end()
+        return True
+
+
+class Fanout:
+    """All watchers of the server."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self._cache = cache
+        self._groups: dict[Hashable, Group] = {}
+        self._scopes: dict[str, list[Group]] = {}
+        self._busy: dict[Group, None] = {}
+        self._behind: dict[Watcher, None] = {}
+        self._early: dict[Watcher, None] = {}
+        self._tick = Tick(self.flush, TICK)
+        self._look: asyncio.TimerHandle | None = None
+        self._pause = _LOOK_AGAIN
+        self._closing = False
+        self._spent = 0
+        """Bytes written in this turn of the loop."""
+        self.sent: Counter[tuple[str, str, str]] = Counter()
+        """Events handed over, by group, version and kind."""
+        cache.listen(self)
+
+    def __len__(self) -> int:
+        return sum(len(group.members) for group in self._groups.values())
+
+    def open(self) -> Counter[tuple[str, str, str]]:
+        """How many watches are open, by group, version and plural of what they watch."""
+        found: Counter[tuple[str, str, str]] = Counter()
+        for group in self._groups.values():
+            kind = group.lines.selection.served.kind
+            found[kind.group, kind.version, kind.plural] += len(group.members)
+        return found
+
+    @property
+    def behind(self) -> int:
+        """How many of them have yet to be sent what is known."""
+        return len(self._behind)
+
+    def check_open(self) -> None:
+        """429 while the server goes down: another one will do."""
+        if self._closing:
+            raise errors.too_many_requests("the server is shutting down", retry_after=1)
+
+    def group(self, identity: Hashable, collection: Collection, lines: Lines) -> Group:
+        """The group of a view, made if this is its first watcher."""
+        found = self._groups.get(identity)
+        if found is None:
+            found = self._groups[identity] = Group(identity, collection, lines)
+            self._scopes.setdefault(lines.selection.scope, []).append(found)
+        return found
+
+    async def serve(self, watcher: Watcher) -> None:
+        """Keep a watcher supplied until it ends."""
+        if self._closing:
+            # Asked for before all were ended, and begun after: nobody would ever end it.
+            return
+        watcher.group.members[watcher] = None
+        try:
+            self._schedule(watcher)
+            if watcher.position > self._cache.revision:
+                self._early[watcher] = None
+            else:
+                self._catch_up(watcher)
+            await watcher.done
+        finally:
+            self._forget(watcher)
+
+    # What the cache tells
+
+    def happened(self, collection: Collection, event: Event) -> None:
+        scopes = self._scopes
+        if not scopes:
+            return
+        key = event.key
+        base = len(ROOT) + len(collection.path) + 1
+        self._add(scopes.get(key[:base]), event)
+        slash = key.find("/", base)
+        if slash > 0:
+            self._add(scopes.get(key[: slash + 1]), event)
+        self._add(scopes.get(key), event)
+
+    def _add(self, groups: list[Group] | None, event: Event) -> None:
+        if groups:
+            for group in groups:
+                group.pending.append(event)
+                self._busy[group] = None
+
+    def advanced(self) -> None:
+        if self._busy:
+            self._tick.poke()
+        if self._early:
+            revision = self._cache.revision
+            for watcher in [each for each in self._early if each.position <= revision]:
+                del self._early[watcher]
+                self._catch_up(watcher)
+
+    def broken(self) -> None:
+        """The cache lost track: nobody can be told what happened meanwhile."""
+        for group in self._busy:
+            group.pending.clear()
+        self._busy.clear()
+        revision = self._cache.revision
+        for watcher in self._all():
+            watcher.end(errors.expired(f"too old resource version: {watcher.position} ({revision})"))
+
+    # Sending
+
+    def flush(self) -> None:
+        """Send what has happened."""
+        busy, self._busy = self._busy, {}
+        for group in busy:
+            events, group.pending = group.pending, []
+            try:
+                self._send(group, events)
+            except StatusError as problem:
+                for watcher in list(group.members):
+                    watcher.end(problem)
+            except Exception:
+                # A conversion that fails must not silence the other views.
+                log.exception("a change of %s can't be shown", group.collection.path)
+                for watcher in list(group.members):
+                    watcher.end(errors.internal(f"an object of {group.collection.path} can't be shown"))
+
+    def _send(self, group: Group, events: list[Event]) -> None:
+        lines = group.lines
+        chunk: Chunk | None = None
+        written = False
+        shown = told = 0
+        large = sum(map(_weight, events)) > LARGE
+        room = AT_ONCE - self._spent
+        size = 0
+        for watcher in group.members:
+            if not watcher.synced:
+                continue
+            if large or room <= 0:
+                self._fall_behind(watcher, events[0].revision - 1, _LOOK_AGAIN)
+                continue
+            if watcher.sink.buffered() > HIGH_MARK:
+                self._fall_behind(watcher, events[0].revision - 1, _LOOK_LATER)
+                continue
+            if not written:
+                parts = [part for part in map(lines.of, events) if part]
+                chunk = Chunk.of(b"".join(parts)) if parts else None
+                shown = len(parts)
+                size = len(chunk.data) if chunk is not None else 0
+                written = True
+            if chunk is None or (watcher.allowed is not None and watcher.forbidden()):
+                continue
+            room -= size
+            if watcher.fresh:
+                self._tell(watcher, events)
+                if watcher.rest or watcher.position < events[-1].revision:
+                    self._fall_behind(watcher, watcher.position, _LOOK_AGAIN)
+            else:
+                watcher.sink.write(chunk)
+                told += 1
+        if told:
+            self._count(group, told * shown)
+            self._spend(told * size)
+
+    def _tell(self, watcher: Watcher, events: Iterable[Event]) -> None:
+        """Send changes to one watcher alone, up to about a slice; the first one it gets as a table carries the columns."""
+        lines = watcher.group.lines
+        parts: list[Part] = []
+        size = count = 0
+        for event in events:
+            line = lines.parts(event, columns=watcher.fresh)
+            watcher.position = event.revision
+            if not line:
+                continue
+            watcher.fresh = False
+            parts += line
+            count += 1
+            size += sum(map(len, line))
+            if size >= _SLICE:
+                break
+        if parts and not watcher.forbidden():
+            self._count(watcher.group, count)
+            self._hand_over(watcher, parts, size)
+
+    def _hand_over(self, watcher: Watcher, parts: Sequence[Part], size: int) -> None:
+        """Write whole lines; of large ones as much as there is room for now."""
+        if size <= 2 * _SLICE:
+            watcher.send(b"".join(parts))
+            self._spend(size)
+            return
+        watcher.rest.extend(parts)
+        self._send_rest(watcher)
+
+    def _send_rest(self, watcher: Watcher) -> None:
+        """Go on with a large line, a slice at least."""
+        rest = watcher.rest
+        while rest:
+            taken: list[Part] = []
+            room = _SLICE
+            while rest and room:
+                part = memoryview(rest.popleft())
+                taken.append(part[:room])
+                if len(part) > room:
+                    rest.appendleft(part[room:])
+                room -= len(taken[-1])
+            watcher.send(b"".join(taken))
+            self._spend(_SLICE - room)
+            if self._exhausted or watcher.sink.buffered() > LOW_MARK:
+                return
+
+    def _spend(self, size: int) -> None:
+        """Count what was written in this turn of the loop."""
+        if not self._spent:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._spent += size
+
+    def _begin_turn(self) -> None:
+        self._spent = 0
+
+    @property
+    def _exhausted(self) -> bool:
+        """Whether those who are behind have to wait for another turn."""
+        return self._spent >= AT_A_LOOK
+
+    def _count(self, group: Group, events: int) -> None:
+        kind = group.lines.selection.served.kind
+        self.sent[kind.group, kind.version, kind.name] += events
+
+    # Those who are behind
+
+    def _fall_behind(self, watcher: Watcher, position: int, pause: float) -> None:
+        watcher.synced = False
+        watcher.position = position
+        self._behind[watcher] = None
+        self._look_soon(pause)
+
+    def _catch_up(self, watcher: Watcher) -> None:
+        """Send to one that is behind as much as it takes; it is synced when nothing is left."""
+        # What is in the tick must go out first, or a watcher that joins now would get it twice.
+        self.flush()
+        try:
+            synced = self._advance(watcher)
+        except StatusError as problem:
+            watcher.end(problem)
+            return
+        except Exception:
+            log.exception("an object of %s can't be shown", watcher.group.collection.path)
+            watcher.end(errors.internal(f"an object of {watcher.group.collection.path} can't be shown"))
+            return
+        if watcher.done.done():
+            return
+        watcher.synced = synced
+        if not synced:
+            self._behind[watcher] = None
+            self._look_soon(_LOOK_AGAIN)
+
+    def _advance(self, watcher: Watcher) -> bool:
+        group = watcher.group
+        sink, history = watcher.sink, group.collection.history
+        while sink.buffered() <= LOW_MARK and not self._exhausted:
+            if watcher.rest:
+                self._send_rest(watcher)
+                continue
+            if watcher.backlog is not None:
+                self._send_backlog(watcher, watcher.backlog)
+                continue
+            events = history.after(watcher.position, _EVENTS)
+            if events is None:
+                current = self._cache.revision
+                watcher.end(errors.expired(f"too old resource version: {watcher.position} ({current})"))
+                return False
+            if not events:
+                return True
+            self._catch_up_with(watcher, events)
+            if watcher.done.done():
+                return False
+        return False
+
+    def _catch_up_with(self, watcher: Watcher, events: list[Event]) -> None:
+        """Send those of the next changes that concern the watcher, or as many of them as make a slice."""
+        concerning = list(filter(watcher.group.lines.selection.covers, events))
+        self._tell(watcher, concerning)
+        if not concerning or watcher.position == concerning[-1].revision:
+            watcher.position = events[-1].revision
+
+    def _send_backlog(self, watcher: Watcher, backlog: Iterator[Item]) -> None:
+        lines = watcher.group.lines
+        parts: list[Part] = []
+        size = count = 0
+        for item in backlog:
+            line = lines.added(item, columns=watcher.fresh)
+            watcher.fresh = False
+            parts += line
+            count += 1
+            size += sum(map(len, line))
+            if size >= _SLICE:
+                break
+        else:
+            watcher.backlog = None
+            if watcher.begun is not None and not watcher.begun.done():
+                watcher.begun.set_result(None)
+            if watcher.announce:
+                mark = lines.bookmark(watcher.position, initial_end=True)
+                parts.append(mark)
+                count += 1
+                size += len(mark)
+        if parts:
+            self._count(watcher.group, count)
+            self._hand_over(watcher, parts, size)
+
+    def _look_soon(self, pause: float) -> None:
+        if self._look is not None and pause < self._pause:
+            self._look.cancel()
+            self._look = None
+        if self._look is None:
+            self._pause = pause
+            self._look = asyncio.get_running_loop().call_later(pause, self._look_after)
+
+    def _look_after(self) -> None:
+        """See who of those behind can take more."""
+        self._look = None
+        moved = False
+        for watcher in list(self._behind):
+            if self._exhausted:
+                # Those who were served are at the end of the line by now.
+                moved = True
+                break
+            if watcher.sink.buffered() <= LOW_MARK:
+                moved = True
+                del self._behind[watcher]
+                self._catch_up(watcher)
+        if self._behind:
+            self._look_soon(_LOOK_AGAIN if moved else min(self._pause * 2, _LOOK_LATER))
+
+    # Time
+
+    def _schedule(self, watcher: Watcher) -> None:
+        now = asyncio.get_running_loop().time()
+        due = watcher.deadline
+        if watcher.bookmarks:
+            due = min(now + BOOKMARK_EVERY, watcher.last_mark if watcher.last_mark > now else due)
+        watcher.timer = asyncio.get_running_loop().call_at(due, self._wake, watcher)
+
+    def _wake(self, watcher: Watcher) -> None:
+        self.flush()
+        # Timers may come a little early.
+        now = asyncio.get_running_loop().time()
+        if now >= watcher.deadline - _EARLY:
+            if watcher.rest:
+                # Its client is taking a large line, or will be cut off for not doing so.
+                watcher.timer = asyncio.get_running_loop().call_at(now + _REST_SECONDS, self._wake, watcher)
+            else:
+                watcher.end()
+            return
+        # One that is behind has not seen all that the mark would promise.
+        if watcher.bookmarks and watcher.synced:
+            watcher.send(watcher.group.lines.bookmark(self._cache.revision))
+        self._schedule(watcher)
+
+    # Going away
+
+    def end(self, path: str) -> None:
+        """End the watches of a resource: it is gone, or looks different from now on. Clients come again."""
+        self.flush()
+        for watcher in self._all():
+            if watcher.group.collection.path == path:
+                watcher.end()
+
+    def end_all(self) -> None:
+        """End every watch cleanly and take no more: the server goes down.
+
+        A client that takes bookmarks is told how far it has come, so that it goes on from there at another server.
+        """
+        self._closing = True
+        self.flush()
+        for watcher in self._all():
+            if watcher.bookmarks and watcher.synced and not watcher.done.done():
+                watcher.send(watcher.group.lines.bookmark(self._cache.revision))
+            watcher.end()
+
+    def _all(self) -> list[Watcher]:
+        return [watcher for group in self._groups.values() for watcher in group.members]
+
+    def _forget(self, watcher: Watcher) -> None:
+        if watcher.timer is not None:
+            watcher.timer.cancel()
+        self._behind.pop(watcher, None)
+        self._early.pop(watcher, None)
+        group = watcher.group
+        group.members.pop(watcher, None)
+        if not group.members and self._groups.get(group.identity) is group:
+            del self._groups[group.identity]
+            scope = group.lines.selection.scope
+            self._scopes[scope].remove(group)
+            if not self._scopes[scope]:
+                del self._scopes[scope]
+
+
+def _weight(event: Event) -> int:
+    item = event.after or event.before
+    return len(item.value) if item is not None else 0

@@ -1,0 +1,275 @@
+"""Single objects in the store: find, create, amend, remove, each as one compare-and-swap that is retried until it holds.
+
+    outcome = await objects.amend(served, "t", "a", lambda live: {**live, "spec": {...}})
+
+``amend`` is the heart of every write to an existing object. The change is a function of the live object, called again
+on the fresh one whenever another writer came in between. It raises to refuse, returns the new object to store, or
+returns a ``Removal`` to delete. A change that leaves the stored bytes as they were writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from pilothouse.aio.turns import Turns
+from pilothouse.apiserver.admission.leadership_fence import Fence
+from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.endpoints.large_writes import LargeWrites
+from pilothouse.apiserver.server.messages import Request
+from pilothouse.apiserver.storage import codec
+from pilothouse.meta import errors
+from pilothouse.meta.kind import Object
+from pilothouse.store.interface import (
+    Conflict,
+    Damaged,
+    Entry,
+    Guard,
+    GuardFailed,
+    NoSpace,
+    Store,
+    StoreError,
+    TooLarge,
+    Unavailable,
+)
+
+_PATIENCE = 64
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """The change that ends an object, and how it looked at the end (None: as it was stored)."""
+
+    last: Object | None = None
+
+
+REMOVE: Final = Removal()
+Change = Callable[[Object], Object | Removal]
+
+
+class Stored(Protocol):
+    """What a cache gives for a key."""
+
+    @property
+    def value(self) -> bytes: ...
+
+    @property
+    def revision(self) -> int: ...
+
+
+class Guesses(Protocol):
+    """A cache that may be a little behind."""
+
+    @property
+    def revision(self) -> int:
+        """The revision up to which nothing is missing."""
+
+    def peek(self, key: str) -> Stored | None:
+        """What the cache holds for a key."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A write's result: the stored value and its revision (0 where a dry run stored nothing)."""
+
+    value: bytes
+    revision: int
+    changed: bool = True
+    removed: bool = False
+
+
+class Objects:
+    """Objects in a store, one at a time."""
+
+    def __init__(self, store: Store, guesses: Guesses, large: LargeWrites | None = None) -> None:
+        self._store = store
+        self._guesses = guesses
+        self._large = large or LargeWrites(threads=False)
+        # Writers of one object in this process take turns: only other processes can make an attempt fail.
+        self._turns = Turns()
+
+    async def find(self, key: str) -> Stored | None:
+        """The latest value of a key."""
+        try:
+            return await self._store.get(key)
+        except StoreError as problem:
+            raise _told(problem) from None
+
+    async def glance(self, key: str) -> Stored | None:
+        """A value of the key that may be a little old; never a false absence."""
+        guess, certain = self._at_hand(key)
+        return guess if certain or guess is not None else await self.find(key)
+
+    def _at_hand(self, key: str) -> tuple[Stored | None, bool]:
+        """What can be had of a key without waiting, and whether that is the latest.
+
+        A cache that stands where the store stands is as good as the store. Where others write too, nobody knows.
+        """
+        current = self._store.current
+        if current is None:
+            return self._guesses.peek(key), False
+        return (self._guesses.peek(key), True) if self._guesses.revision == current else (None, False)
+
+    async def count(self, prefix: str) -> int:
+        """How many objects there are below a prefix."""
+        try:
+            page = await self._store.list(prefix, limit=1)
+        except StoreError as problem:
+            raise _told(problem) from None
+        return len(page.entries) + page.remaining
+
+    async def create(
+        self, served: Served, key: str, obj: Object, *, fence: Fence | None = None, dry_run: bool = False
+    ) -> Outcome:
+        """Store a new object. Raises the store's ``Conflict`` when the key is taken."""
+        value = codec.encode(codec.convert(served.resource, obj, served.resource.storage))
+        guard = await self._guard(fence) if fence is not None else None
+        if dry_run:
+            current = await self.find(key)
+            if current is not None:
+                raise Conflict(key, Entry(key, current.value, current.revision, 0))
+            return Outcome(value, 0)
+        ttl = _time_to_live(served, obj)
+        while True:
+            try:
+                return Outcome(value, await self._store.create(key, value, ttl=ttl, guard=guard))
+            except GuardFailed:
+                guard = await self._guard(fence, latest=True)
+            except StoreError as problem:
+                raise _told(problem) from None
+
+    async def amend(
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        change: Change,
+        *,
+        fence: Fence | None = None,
+        dry_run: bool = False,
+        request: Request | None = None,
+    ) -> Outcome:
+        """Change an object that exists, in the version of ``served``; 404 if it doesn't.
+
+        With ``request``, whose change it is, that of a large object is made beside the loop; see ``large_writes``.
+        """
+        key = served.key(namespace, name)
+        async with self._turns.of(key):
+            return await self._amend(served, name, key, change, fence, dry_run, request)
+
+    async def _amend(
+        self,
+        served: Served,
+        name: str,
+        key: str,
+        change: Change,
+        fence: Fence | None,
+        dry_run: bool,
+        request: Request | None,
+    ) -> Outcome:
+        guard = await self._guard(fence) if fence is not None else None
+        # A guess from the cache saves a read, and the store tells when it was wrong: but only if something is written.
+        live, certain = self._at_hand(key)
+        if not certain and (live is None or dry_run):
+            live, certain = await self.find(key), True
+        for _ in range(_PATIENCE):
+            if live is None:
+                raise errors.not_found(served.kind.plural, served.kind.group, name)
+            try:
+                outcome = await self._attempt(served, key, live, change, guard, dry_run, request)
+                if certain or outcome.changed:
+                    return outcome
+                live = await self.find(key)
+            except errors.StatusError:
+                # Refused by what was guessed; what is there may say otherwise.
+                if certain:
+                    raise
+                live = await self.find(key)
+            except GuardFailed:
+                # The lease was renewed, or it has moved on; only the latter is the end.
+                guard = await self._guard(fence, latest=True)
+                continue
+            except Conflict as conflict:
+                live = conflict.current
+            except StoreError as problem:
+                # It may have been written all the same: a second try would be judged by the first one's outcome.
+                raise _told(problem) from None
+            certain = True
+        raise errors.conflict(
+            served.kind.plural, served.kind.group, name, "too many writers at once; please try again"
+        )
+
+    async def _guard(self, fence: Fence | None, *, latest: bool = False) -> Guard | None:
+        """The condition under which a fenced write may go through; 409 if its leadership is over."""
+        if fence is None:
+            return None
+        lease = await (self.find(fence.key) if latest else self.glance(fence.key))
+        if lease is not None and fence.holds(lease.value):
+            return Guard(fence.key, lease.revision)
+        if not latest and self._store.current is None:
+            return await self._guard(fence, latest=True)
+        raise fence.broken()
+
+    async def _attempt(
+        self,
+        served: Served,
+        key: str,
+        live: Stored,
+        change: Change,
+        guard: Guard | None,
+        dry_run: bool,
+        request: Request | None,
+    ) -> Outcome:
+        """One try at one state of the object. What the store says against it is raised as the store says it."""
+        if request is None:
+            result, value = _changed(served, live, change)
+        else:
+            result, value = await self._large.run(
+                request, lambda: _changed(served, live, change), len(live.value)
+            )
+        if isinstance(result, Removal):
+            if dry_run:
+                return Outcome(value, live.revision, removed=True)
+            revision = await self._store.delete(key, revision=live.revision, guard=guard)
+            return Outcome(value, revision, removed=True)
+        if value == live.value:
+            return Outcome(value, live.revision, changed=False)
+        if dry_run:
+            return Outcome(value, live.revision)
+        ttl = _time_to_live(served, result)
+        revision = await self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard)
+        return Outcome(value, revision)
+
+
+def _changed(served: Served, live: Stored, change: Change) -> tuple[Object | Removal, bytes]:
+    """What a change makes of the stored object, and the bytes of that."""
+    resource = served.resource
+    stored = codec.decode(live.value, live.revision)
+    if resource.refresh is not None:
+        resource.refresh(stored)
+    result = change(codec.convert(resource, stored, served.kind.version))
+    last = result.last if isinstance(result, Removal) else result
+    if last is None:
+        return result, live.value
+    return result, codec.encode(codec.convert(resource, last, resource.storage))
+
+
+def _time_to_live(served: Served, obj: Object) -> float:
+    rule = served.kind.time_to_live
+    return rule(obj) if rule is not None else 0
+
+
+def _told(problem: StoreError) -> Exception:
+    """A store's failure as the client is told of it. ``Conflict`` and ``GuardFailed`` are for the caller."""
+    match problem:
+        case Conflict() | GuardFailed():
+            return problem
+        case TooLarge():
+            return errors.too_large(str(problem))
+        case NoSpace():
+            return errors.insufficient_storage(str(problem))
+        case Damaged():
+            return errors.internal(str(problem))
+        case Unavailable():
+            return errors.unavailable(f"the store does not answer: {problem}")
+    return errors.internal(str(problem))

@@ -1,0 +1,102 @@
+"""Opening a watch: where it begins, what it shows, when it ends.
+
+    streaming = await watching.open(selection, options, form, include)
+    await streaming.run(sink)
+
+A watch after a revision gets each later change. One without a revision first gets what there is, as ADDED events in
+key order, taken at one moment; every change since that moment follows. A revision in the future means silence until
+it is reached. What may fail fails before the stream begins, as an ordinary answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from pilothouse.apiserver.endpoints.list_options import WatchOptions
+from pilothouse.apiserver.endpoints.negotiation import Form
+from pilothouse.apiserver.server.messages import Sink, Streaming
+from pilothouse.apiserver.storage.fanout import Fanout, Group, Watcher
+from pilothouse.apiserver.storage.selection import Selection
+from pilothouse.apiserver.storage.watch_cache import WatchCache
+from pilothouse.apiserver.storage.watch_events import Lines
+from pilothouse.base.clock import Clock
+from pilothouse.meta import errors
+
+SHORTEST, LONGEST = 1800.0, 3600.0
+"""Seconds that a watch lasts when the client does not say; spread, so that clients do not come back all at once. And none
+lasts longer, since whether it is allowed is asked when it begins, and not again but of those for whom that was settled."""
+
+
+class Watching:
+    """Opens watches."""
+
+    def __init__(self, cache: WatchCache, fanout: Fanout, clock: Clock, rng: random.Random) -> None:
+        self._cache = cache
+        self._fanout = fanout
+        self._clock = clock
+        self._rng = rng
+
+    async def open(
+        self,
+        selection: Selection,
+        options: WatchOptions,
+        form: Form,
+        include: str,
+        allowed: Callable[[], bool] | None = None,
+    ) -> Streaming:
+        """A stream of changes, which ends when it is not ``allowed`` any more. Raises 429 while the cache is not filled or the server goes down, 504 for a state
+        that the cache does not reach in time."""
+        self._cache.check_ready()
+        self._fanout.check_open()
+        await self._settle(options)
+
+        begun = asyncio.get_running_loop().create_future() if options.initial else None
+
+        async def run(sink: Sink) -> None:
+            # From the group's making to the watcher's joining nothing is awaited, so that neither an event nor the
+            # group itself can be lost in between.
+            group = self._group(selection, form, include)
+            watcher = self._watcher(group, sink, options)
+            watcher.begun = begun
+            watcher.allowed = allowed
+            await self._fanout.serve(watcher)
+
+        return Streaming(run, begun=begun)
+
+    def _duration(self, options: WatchOptions) -> float:
+        return min(float(options.timeout), LONGEST) or self._rng.uniform(SHORTEST, LONGEST)
+
+    async def _settle(self, options: WatchOptions) -> None:
+        """Wait until the cache is as current as the initial state has to be."""
+        if options.revision is None:
+            if not await self._cache.fresh():
+                raise errors.timeout("the watch cache is behind the store", retry_after=1)
+        elif options.initial and not await self._cache.reached(options.revision):
+            raise errors.future_revision(options.revision, self._cache.revision)
+
+    def _group(self, selection: Selection, form: Form, include: str) -> Group:
+        identity = (selection.identity, form.transform, include if form.transform else "")
+        collection = self._cache.collection(selection.served.resource.path)
+        lines = Lines(selection, collection, transform=form.transform, include=include, now=self._clock.now)
+        return self._fanout.group(identity, collection, lines)
+
+    def _watcher(self, group: Group, sink: Sink, options: WatchOptions) -> Watcher:
+        opened = asyncio.get_running_loop().time()
+        collection = group.collection
+        from_now = options.initial or not options.revision
+        position = self._cache.revision if from_now else options.revision or 0
+        watcher = Watcher(
+            group,
+            sink,
+            position=position,
+            bookmarks=options.bookmarks,
+            opened=opened,
+            deadline=opened + self._duration(options),
+        )
+        if options.initial:
+            watcher.backlog = iter(list(group.lines.selection.of(collection)))
+            watcher.announce = options.announce
+        collection.history.forget_old(self._clock.monotonic())
+        return watcher
