@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.metrics.scraped import Scraped
 
-from pilothouse.node.figures import devices, processes
-from pilothouse.node.figures.pages import (
-    Used,
+from pilothouse.node.metrics import disk_stats, process_stats
+from pilothouse.node.metrics.metrics_pages import (
+    ContainerUsage,
     completed,
     container_families,
     machine_families,
@@ -26,8 +26,8 @@ DISKS = """\
 """
 
 
-def used(pod: str, container: str, **usage: float) -> Used:
-    return Used("shop", pod, container, 1_700_000_000.0, Usage(**usage))  # type: ignore[arg-type]
+def used(pod: str, container: str, **usage: float) -> ContainerUsage:
+    return ContainerUsage("shop", pod, container, 1_700_000_000.0, Usage(**usage))  # type: ignore[arg-type]
 
 
 def scraped(families: object) -> Scraped:
@@ -35,21 +35,21 @@ def scraped(families: object) -> Scraped:
 
 
 def test_a_process_with_any_name_is_read() -> None:
-    found = processes.process_of(STAT)
+    found = process_stats.process_of(STAT)
     assert found.parent == 7
     assert found.cpu_seconds == 250 / os.sysconf("SC_CLK_TCK")
     assert found.memory_bytes == 256 * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_all_below_a_process_counts() -> None:
-    def process(parent: int) -> processes.Process:
-        return processes.Process(parent, 1.0, 1000)
+    def process(parent: int) -> process_stats.Process:
+        return process_stats.Process(parent, 1.0, 1000)
 
     table = {1: process(0), 2: process(1), 3: process(2), 4: process(1), 5: process(3)}
-    assert sorted(processes.descendants(2, table)) == [2, 3, 5]
-    assert processes.descendants(9, table) == []
-    assert processes.used_by(9, table, Path("/nowhere")) == Usage()
-    found = processes.used_by(2, table, Path("/nowhere"))
+    assert sorted(process_stats.descendants(2, table)) == [2, 3, 5]
+    assert process_stats.descendants(9, table) == []
+    assert process_stats.used_by(9, table, Path("/nowhere")) == Usage()
+    found = process_stats.used_by(2, table, Path("/nowhere"))
     assert (found.cpu_seconds, found.memory_bytes, found.processes) == (3.0, 3000, 3)
 
 
@@ -59,12 +59,12 @@ def test_a_real_process_is_measured() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         try:
-            found = processes.used_by(process.pid, processes.table())
+            found = process_stats.used_by(process.pid, process_stats.table())
             assert found.memory_bytes is not None
             assert found.memory_bytes > 1_000_000
             assert found.processes in (1, 2)
         finally:
-            for pid in processes.descendants(process.pid, processes.table()):
+            for pid in process_stats.descendants(process.pid, process_stats.table()):
                 os.kill(pid, 9)
 
 
@@ -93,7 +93,7 @@ def test_a_pod_is_the_sum_of_its_containers() -> None:
 
 
 def test_how_long_disks_take() -> None:
-    page = scraped(devices.families(devices.devices(DISKS)))
+    page = scraped(disk_stats.families(disk_stats.devices(DISKS)))
     assert page.labels("node_disk_reads_completed_total") == {"device": "vda"}
     assert page.value("node_disk_written_bytes_total") == 160 * 512
     assert page.value("node_disk_write_time_seconds_total") == 1.5

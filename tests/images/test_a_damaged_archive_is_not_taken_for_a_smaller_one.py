@@ -14,9 +14,9 @@ from random import Random
 import pytest
 
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.images.bundles import Manifest
-from pilothouse.node.images.library import Library
-from pilothouse.node.images.unpacking import Limits, UnpackError, unpack
+from pilothouse.node.images.image_manifest import ImageManifest
+from pilothouse.node.images.image_store import ImageStore
+from pilothouse.node.images.unpacking import UnpackError, UnpackLimits, unpack
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "tar": bytes,
@@ -49,9 +49,9 @@ def refused(content: bytes, folder: Path) -> str:
     """Why an archive of this content is not imported. Of what was unpacked until then nothing is left."""
     source = folder / "image.archive"
     source.write_bytes(content)
-    library = Library(folder / "images", SystemClock())
+    library = ImageStore(folder / "images", SystemClock())
     with pytest.raises(UnpackError) as problem:
-        library.import_("redis:7", source, Manifest())
+        library.import_("redis:7", source, ImageManifest())
     assert library.list() == []
     left = [
         path for path in (folder / "images").rglob("*") if path.name in ("server", "server.conf", "notes")
@@ -64,7 +64,7 @@ def refused(content: bytes, folder: Path) -> str:
 def test_one_that_is_whole_is_taken(tar: bytes, form: str, tmp_path: Path) -> None:
     source = tmp_path / f"image.{form}"
     source.write_bytes(PACKED[form](tar))
-    record = Library(tmp_path / "images", SystemClock()).import_("redis:7", source, Manifest())
+    record = ImageStore(tmp_path / "images", SystemClock()).import_("redis:7", source, ImageManifest())
     assert (record.entries, record.size) == (3, 4724)
 
 
@@ -100,4 +100,4 @@ def test_what_follows_the_end_is_limited_like_the_rest(tar: bytes, tmp_path: Pat
     (tmp_path / "padded.tar.gz").write_bytes(gzip.compress(tar + bytes(100_000)))
     (tmp_path / "target").mkdir()
     with pytest.raises(UnpackError, match="more than 50000 bytes follow its end mark"):
-        unpack(tmp_path / "padded.tar.gz", tmp_path / "target", Limits(size=50_000))
+        unpack(tmp_path / "padded.tar.gz", tmp_path / "target", UnpackLimits(size=50_000))

@@ -15,37 +15,37 @@ from tests.cli.running import pilothouse
 from tests.kit.images import image_folder
 
 from pilothouse.base.clock import ManualClock
-from pilothouse.node.images.airgap import bring, pack
-from pilothouse.node.images.bundles import Manifest
-from pilothouse.node.images.library import Library, LibraryError
-from pilothouse.node.images.references import ReferenceError
-from pilothouse.node.images.unpacking import Limits, UnpackError, folder_digest
-from pilothouse.node.parts import ImageMissing
+from pilothouse.node.images.airgap_bundles import import_bundle, write_bundle
+from pilothouse.node.images.image_manifest import ImageManifest
+from pilothouse.node.images.image_references import ImageReferenceError
+from pilothouse.node.images.image_store import ImageStore, ImageStoreError
+from pilothouse.node.images.unpacking import UnpackError, UnpackLimits, folder_digest
+from pilothouse.node.interfaces import ImageMissing
 
 Member = tuple[tarfile.TarInfo, bytes]
 DIES = """
 import os, signal, sys
 from pathlib import Path
 from pilothouse.node.images.airgap import bring
-from pilothouse.node.images.library import Library
+from pilothouse.node.images.library import ImageStore
 
 class Deadly:
     \"\"\"Asked for the time when files are in place and the name is not written.\"\"\"
     def now(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
-list(bring(Path(sys.argv[1]), Library(Path(sys.argv[2]), Deadly())))
+list(bring(Path(sys.argv[1]), ImageStore(Path(sys.argv[2]), Deadly())))
 """
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
-    return Library(tmp_path / "data" / "node" / "images", ManualClock(1_700_000_000))
+def library(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "data" / "node" / "images", ManualClock(1_700_000_000))
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Library:
-    return Library(tmp_path / "far" / "node" / "images", ManualClock(1_800_000_000))
+def elsewhere(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "far" / "node" / "images", ManualClock(1_800_000_000))
 
 
 @pytest.fixture
@@ -59,17 +59,19 @@ def redis(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bundle(library: Library, redis: Path, tmp_path: Path) -> Path:
+def bundle(library: ImageStore, redis: Path, tmp_path: Path) -> Path:
     """Of two images: one from a folder, one from an archive."""
-    library.import_("quay.io/team/redis:7", redis, Manifest(entrypoint=("bin/redis-server",), user="7:8"))
+    library.import_(
+        "quay.io/team/redis:7", redis, ImageManifest(entrypoint=("bin/redis-server",), user="7:8")
+    )
     with tarfile.open(tmp_path / "zookeeper.tar.gz", "w:gz") as made:
         made.add(redis, "top/inner")
-    library.import_("zookeeper:3", tmp_path / "zookeeper.tar.gz", Manifest(env={"LANG": "C"}), strip=1)
-    pack(tmp_path / "images.tar.gz", ["zookeeper:3", "quay.io/team/redis:7"], library)
+    library.import_("zookeeper:3", tmp_path / "zookeeper.tar.gz", ImageManifest(env={"LANG": "C"}), strip=1)
+    write_bundle(tmp_path / "images.tar.gz", ["zookeeper:3", "quay.io/team/redis:7"], library)
     return tmp_path / "images.tar.gz"
 
 
-def names(library: Library) -> list[str]:
+def names(library: ImageStore) -> list[str]:
     return [record.name for record in library.list()]
 
 
@@ -109,8 +111,8 @@ def index_with(change: Callable[[dict[str, object]], object]) -> Callable[[list[
     return changed
 
 
-def test_images_arrive_as_they_were(library: Library, elsewhere: Library, bundle: Path):
-    brought = dict(bring(bundle, elsewhere))
+def test_images_arrive_as_they_were(library: ImageStore, elsewhere: ImageStore, bundle: Path):
+    brought = dict(import_bundle(bundle, elsewhere))
     assert list(brought) == ["quay.io/team/redis:7", "zookeeper:3"]
     for name in brought:
         here, there = library.resolve(name), elsewhere.resolve(name)
@@ -130,9 +132,9 @@ def test_images_arrive_as_they_were(library: Library, elsewhere: Library, bundle
 
 
 def test_a_pod_that_asks_for_a_digest_gets_what_was_checked_here(
-    library: Library, elsewhere: Library, bundle: Path
+    library: ImageStore, elsewhere: ImageStore, bundle: Path
 ):
-    list(bring(bundle, elsewhere))
+    list(import_bundle(bundle, elsewhere))
     of_folder = library.resolve("quay.io/team/redis:7").digest
     assert elsewhere.resolve(f"quay.io/team/redis:7@{of_folder}").digest == of_folder
     of_archive = library.resolve("zookeeper:3").digest
@@ -141,60 +143,60 @@ def test_a_pod_that_asks_for_a_digest_gets_what_was_checked_here(
 
 
 def test_the_same_images_make_the_same_bundle(
-    library: Library, elsewhere: Library, bundle: Path, tmp_path: Path
+    library: ImageStore, elsewhere: ImageStore, bundle: Path, tmp_path: Path
 ):
-    list(bring(bundle, elsewhere))
+    list(import_bundle(bundle, elsewhere))
     others = ["quay.io/team/redis:7", "zookeeper:3", "zookeeper:3"]
-    pack(tmp_path / "again.tar.gz", others, elsewhere)
+    write_bundle(tmp_path / "again.tar.gz", others, elsewhere)
     assert (tmp_path / "again.tar.gz").read_bytes() == bundle.read_bytes()
 
 
-def test_a_bundle_that_cannot_be_made_leaves_nothing(library: Library, redis: Path, tmp_path: Path):
+def test_a_bundle_that_cannot_be_made_leaves_nothing(library: ImageStore, redis: Path, tmp_path: Path):
     library.import_("redis:7", redis)
     out = tmp_path / "out" / "images.tar.gz"
     out.parent.mkdir()
     out.write_text("what was there")
-    with pytest.raises(LibraryError, match="there is no image redis:8; there are: redis:7"):
-        pack(out, ["redis:7", "redis:8"], library)
-    with pytest.raises(ReferenceError, match="programs of the node itself"):
-        pack(out, ["host/redis:7"], library)
+    with pytest.raises(ImageStoreError, match="there is no image redis:8; there are: redis:7"):
+        write_bundle(out, ["redis:7", "redis:8"], library)
+    with pytest.raises(ImageReferenceError, match="programs of the node itself"):
+        write_bundle(out, ["host/redis:7"], library)
     root = library.resolve("redis:7").root
     assert root is not None
     os.mkfifo(root / "pipe")
-    with pytest.raises(LibraryError, match="pipe is a device, pipe or socket"):
-        pack(out, ["redis:7"], library)
+    with pytest.raises(ImageStoreError, match="pipe is a device, pipe or socket"):
+        write_bundle(out, ["redis:7"], library)
     assert [file.name for file in out.parent.iterdir()] == ["images.tar.gz"]
     assert out.read_text() == "what was there"
 
 
-def test_what_is_here_is_passed_over(library: Library, elsewhere: Library, bundle: Path):
-    assert all(record is not None for _, record in bring(bundle, elsewhere))
+def test_what_is_here_is_passed_over(library: ImageStore, elsewhere: ImageStore, bundle: Path):
+    assert all(record is not None for _, record in import_bundle(bundle, elsewhere))
     before = elsewhere.list()
-    assert [record for _, record in bring(bundle, elsewhere)] == [None, None]
+    assert [record for _, record in import_bundle(bundle, elsewhere)] == [None, None]
     assert elsewhere.list() == before
     # Also where one of them came in an archive, and has the digest of that.
-    assert [record for _, record in bring(bundle, library)] == [None, None]
+    assert [record for _, record in import_bundle(bundle, library)] == [None, None]
 
 
 def test_replacing_gives_an_image_from_an_archive_the_digest_of_its_files(
-    library: Library, elsewhere: Library, bundle: Path
+    library: ImageStore, elsewhere: ImageStore, bundle: Path
 ):
-    list(bring(bundle, elsewhere))
+    list(import_bundle(bundle, elsewhere))
     digest = elsewhere.resolve("zookeeper:3").digest
     assert library.resolve("zookeeper:3").digest != digest
-    assert [record is None for _, record in bring(bundle, library, replace=True)] == [True, False]
+    assert [record is None for _, record in import_bundle(bundle, library, replace=True)] == [True, False]
     assert library.resolve("zookeeper:3").digest == digest
 
 
 def test_another_image_of_the_same_name_stays_unless_told(
-    elsewhere: Library, bundle: Path, redis: Path, tmp_path: Path
+    elsewhere: ImageStore, bundle: Path, redis: Path, tmp_path: Path
 ):
     (redis / "more").write_text("more")
     elsewhere.import_("zookeeper:3", redis)
-    with pytest.raises(LibraryError, match=r"another zookeeper:3 here, with the digest .* --replace"):
-        list(bring(bundle, elsewhere))
+    with pytest.raises(ImageStoreError, match=r"another zookeeper:3 here, with the digest .* --replace"):
+        list(import_bundle(bundle, elsewhere))
     assert names(elsewhere) == ["zookeeper:3"]  # Not the one before it either.
-    brought = dict(bring(bundle, elsewhere, replace=True))
+    brought = dict(import_bundle(bundle, elsewhere, replace=True))
     assert brought["zookeeper:3"] is not None
     root = elsewhere.resolve("zookeeper:3").root
     assert root is not None
@@ -202,12 +204,12 @@ def test_another_image_of_the_same_name_stays_unless_told(
 
 
 def test_the_same_files_with_another_entrypoint_are_another_image(
-    elsewhere: Library, bundle: Path, redis: Path
+    elsewhere: ImageStore, bundle: Path, redis: Path
 ):
-    elsewhere.import_("quay.io/team/redis:7", redis, Manifest(entrypoint=("bin/other",)))
-    with pytest.raises(LibraryError, match="with other entrypoint, cmd, env"):
-        list(bring(bundle, elsewhere))
-    list(bring(bundle, elsewhere, replace=True))
+    elsewhere.import_("quay.io/team/redis:7", redis, ImageManifest(entrypoint=("bin/other",)))
+    with pytest.raises(ImageStoreError, match="with other entrypoint, cmd, env"):
+        list(import_bundle(bundle, elsewhere))
+    list(import_bundle(bundle, elsewhere, replace=True))
     assert elsewhere.resolve("quay.io/team/redis:7").entrypoint == ("/opt/redis/bin/redis-server",)
 
 
@@ -308,9 +310,9 @@ UNREADABLE: dict[str, tuple[Callable[[list[Member]], object], str]] = {
 def test_a_nasty_image_is_not_brought_and_the_ones_before_it_stay(
     bundle: Path, tmp_path: Path, change: Callable[[list[Member]], object], said: str
 ):
-    few = Library(tmp_path / "few", ManualClock(0), Limits(entries=20, size=4000))
+    few = ImageStore(tmp_path / "few", ManualClock(0), UnpackLimits(entries=20, size=4000))
     with pytest.raises(UnpackError) as refused:
-        list(bring(rewritten(bundle, change), few))
+        list(import_bundle(rewritten(bundle, change), few))
     assert said in str(refused.value)
     whole = ["quay.io/team/redis:7", *(["zookeeper:3"] if "not in its index" in said else [])]
     assert names(few) == whole
@@ -320,37 +322,37 @@ def test_a_nasty_image_is_not_brought_and_the_ones_before_it_stay(
 
 @pytest.mark.parametrize(("change", "said"), UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_nothing_is_brought_by_an_index_that_is_wrong(
-    bundle: Path, elsewhere: Library, change: Callable[[list[Member]], object], said: str
+    bundle: Path, elsewhere: ImageStore, change: Callable[[list[Member]], object], said: str
 ):
     with pytest.raises(UnpackError) as refused:
-        list(bring(rewritten(bundle, change), elsewhere))
+        list(import_bundle(rewritten(bundle, change), elsewhere))
     assert said in str(refused.value)
     assert names(elsewhere) == []
 
 
 def test_a_bundle_that_was_cut_off_brings_whole_images_alone(
-    library: Library, elsewhere: Library, tmp_path: Path
+    library: ImageStore, elsewhere: ImageStore, tmp_path: Path
 ):
     for name in ("a:1", "b:1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "noise").write_bytes(os.urandom(200_000))
         library.import_(name, tmp_path / name)
-    pack(tmp_path / "images.tar.gz", ["a:1", "b:1"], library)
+    write_bundle(tmp_path / "images.tar.gz", ["a:1", "b:1"], library)
     whole = (tmp_path / "images.tar.gz").read_bytes()
     cut = tmp_path / "cut.tar.gz"
     for length, there in ((10, []), (100_000, []), (300_000, ["a:1"]), (len(whole), ["a:1", "b:1"])):
         cut.write_bytes(whole[:length])
         if there == ["a:1", "b:1"]:
-            assert [record is None for _, record in bring(cut, elsewhere)] == [True, False]
+            assert [record is None for _, record in import_bundle(cut, elsewhere)] == [True, False]
         else:
             with pytest.raises(UnpackError):
-                list(bring(cut, elsewhere))
+                list(import_bundle(cut, elsewhere))
         assert names(elsewhere) == there
         assert leftovers(tmp_path / "far" / "node" / "images") == []
 
 
 def test_an_import_that_is_killed_leaves_nothing_that_counts(
-    bundle: Path, elsewhere: Library, tmp_path: Path
+    bundle: Path, elsewhere: ImageStore, tmp_path: Path
 ):
     folder = tmp_path / "far" / "node" / "images"
     killed = subprocess.run(
@@ -359,16 +361,16 @@ def test_an_import_that_is_killed_leaves_nothing_that_counts(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(list((folder / "bundles").iterdir())) == 1
     assert names(elsewhere) == []
-    assert all(record is not None for _, record in bring(bundle, elsewhere))
+    assert all(record is not None for _, record in import_bundle(bundle, elsewhere))
     assert len(list((folder / "bundles").iterdir())) == 2
 
 
-def test_an_interrupted_import_goes_on_where_it_was(bundle: Path, elsewhere: Library):
-    first = bring(bundle, elsewhere)
+def test_an_interrupted_import_goes_on_where_it_was(bundle: Path, elsewhere: ImageStore):
+    first = import_bundle(bundle, elsewhere)
     assert next(first)[0] == "quay.io/team/redis:7"
     first.close()
     assert names(elsewhere) == ["quay.io/team/redis:7"]
-    assert [record is None for _, record in bring(bundle, elsewhere)] == [True, False]
+    assert [record is None for _, record in import_bundle(bundle, elsewhere)] == [True, False]
 
 
 def test_the_command_line_says_what_it_brought(bundle: Path, tmp_path: Path):

@@ -8,16 +8,16 @@ import pytest
 from tests.kit.images import image_folder
 
 from pilothouse.base.clock import ManualClock
-from pilothouse.node.images.bundles import Manifest, ManifestError
-from pilothouse.node.images.library import Library, LibraryError
-from pilothouse.node.images.references import ReferenceError, host_program, reference
+from pilothouse.node.images.image_manifest import ImageManifest, ManifestError
+from pilothouse.node.images.image_references import ImageReferenceError, host_program, parse_image_reference
+from pilothouse.node.images.image_store import ImageStore, ImageStoreError
 from pilothouse.node.images.unpacking import UnpackError
-from pilothouse.node.parts import ImageMissing
+from pilothouse.node.interfaces import ImageMissing
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
-    return Library(tmp_path / "images", ManualClock(1_700_000_000))
+def library(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "images", ManualClock(1_700_000_000))
 
 
 @pytest.fixture
@@ -45,15 +45,15 @@ def source(tmp_path: Path) -> Path:
     ],
 )
 def test_a_reference_has_a_name_and_a_tag(text: str, full: str, short: str):
-    assert (reference(text).full, reference(text).short) == (full, short)
+    assert (parse_image_reference(text).full, parse_image_reference(text).short) == (full, short)
 
 
 @pytest.mark.parametrize(
     "text", ["", ":7", "a b", "redis:", "redis:a/b:c/d", "../up:1", "a@sha256:12", "a" * 600]
 )
 def test_what_is_no_reference_is_told_so(text: str):
-    with pytest.raises(ReferenceError, match="no image reference"):
-        reference(text)
+    with pytest.raises(ImageReferenceError, match="no image reference"):
+        parse_image_reference(text)
 
 
 def test_programs_of_the_host_have_names_or_paths():
@@ -63,19 +63,19 @@ def test_programs_of_the_host_have_names_or_paths():
     assert host_program("redis:7") is None
     for text in ("host/", "host/:7"):
         assert host_program(text) is None
-        with pytest.raises(ReferenceError):
-            reference(text)
+        with pytest.raises(ImageReferenceError):
+            parse_image_reference(text)
 
 
-def test_an_image_resolves_exactly_else_without_registry_and_path(library: Library, source: Path):
+def test_an_image_resolves_exactly_else_without_registry_and_path(library: ImageStore, source: Path):
     library.import_("redis:7", source)
-    library.import_("quay.io/team/redis:7", source, Manifest(mount_at="/srv/redis"))
+    library.import_("quay.io/team/redis:7", source, ImageManifest(mount_at="/srv/redis"))
     assert library.resolve("quay.io/team/redis:7").mount_at == "/srv/redis"
     assert library.resolve("docker.io/library/redis:7").mount_at == "/opt/redis"
     assert library.resolve("redis:7").name == "redis:7"
 
 
-def test_what_an_image_says_of_itself_is_spelt_out(library: Library, source: Path):
+def test_what_an_image_says_of_itself_is_spelt_out(library: ImageStore, source: Path):
     library.import_("redis:7", source)
     image = library.resolve("redis:7")
     assert image.entrypoint == ("/opt/redis/bin/server",)
@@ -86,34 +86,36 @@ def test_what_an_image_says_of_itself_is_spelt_out(library: Library, source: Pat
     assert (image.root / "bin" / "server").exists()
 
 
-def test_whoever_imports_has_the_last_word(library: Library, source: Path):
-    library.import_("redis:7", source, Manifest(entrypoint=("/bin/true",), env={"A": "b"}, mount_at="/srv/x"))
+def test_whoever_imports_has_the_last_word(library: ImageStore, source: Path):
+    library.import_(
+        "redis:7", source, ImageManifest(entrypoint=("/bin/true",), env={"A": "b"}, mount_at="/srv/x")
+    )
     image = library.resolve("redis:7")
     assert (image.entrypoint, image.mount_at) == (("/bin/true",), "/srv/x")
     assert (image.env["A"], image.env["LANG"]) == ("b", "C")
 
 
-def test_a_missing_image_names_the_command_that_would_bring_it(library: Library):
+def test_a_missing_image_names_the_command_that_would_bring_it(library: ImageStore):
     with pytest.raises(ImageMissing) as caught:
         library.resolve("quay.io/team/redis:7")
     assert caught.value.reason == "ErrImageNeverPull"
     assert "pilothouse image import redis:7 FILE.tar.gz" in caught.value.message
 
 
-def test_nonsense_is_an_invalid_name(library: Library):
+def test_nonsense_is_an_invalid_name(library: ImageStore):
     with pytest.raises(ImageMissing) as caught:
         library.resolve("not an image")
     assert caught.value.reason == "InvalidImageName"
 
 
-def test_a_digest_is_kept(library: Library, source: Path):
+def test_a_digest_is_kept(library: ImageStore, source: Path):
     record = library.import_("redis:7", source)
     assert library.resolve(f"redis:7@{record.digest}").digest == record.digest
     with pytest.raises(ImageMissing, match="with the digest"):
         library.resolve(f"redis:7@sha256:{'0' * 64}")
 
 
-def test_a_program_of_the_host_is_found_or_said_to_be_missing(library: Library):
+def test_a_program_of_the_host_is_found_or_said_to_be_missing(library: ImageStore):
     assert library.resolve("host/sh").entrypoint[0].endswith("/sh")
     assert library.resolve("host/sh").root is None
     assert library.resolve("host/bin/sh").entrypoint == ("/bin/sh",)
@@ -128,7 +130,7 @@ def test_whether_a_program_is_there_that_containers_dont_see_is_not_told(tmp_pat
         folder.mkdir()
         (folder / "tool").write_text("#!/bin/sh\n")
         (folder / "tool").chmod(0o755)
-    library = Library(tmp_path / "images", ManualClock(1_700_000_000), seen=(str(exposed),))
+    library = ImageStore(tmp_path / "images", ManualClock(1_700_000_000), seen=(str(exposed),))
     assert library.resolve(f"host{exposed}/tool").entrypoint == (f"{exposed}/tool",)
 
     def said(path: str) -> str:
@@ -146,7 +148,7 @@ def test_whether_a_program_is_there_that_containers_dont_see_is_not_told(tmp_pat
     assert said(f"{exposed}/none") == said(f"{hidden}/tool")
 
 
-def test_a_name_that_is_imported_again_means_the_new_files(library: Library, source: Path, tmp_path: Path):
+def test_a_name_that_is_imported_again_means_the_new_files(library: ImageStore, source: Path, tmp_path: Path):
     library.import_("redis:7", source)
     former = library.resolve("redis:7").root
     (source / "bin" / "server").write_text("#!/bin/bash\n")
@@ -162,28 +164,28 @@ def test_a_name_that_is_imported_again_means_the_new_files(library: Library, sou
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (Manifest(mount_at="relative"), "no absolute path"),
-        (Manifest(mount_at="/opt/../etc"), "no absolute path"),
-        (Manifest(mount_at="/usr"), "would hide the node's own files"),
-        (Manifest(mount_at="/"), "the image's /bin would hide what every pod has there"),
-        (Manifest(working_dir="data"), "workingDir"),
+        (ImageManifest(mount_at="relative"), "no absolute path"),
+        (ImageManifest(mount_at="/opt/../etc"), "no absolute path"),
+        (ImageManifest(mount_at="/usr"), "would hide the node's own files"),
+        (ImageManifest(mount_at="/"), "the image's /bin would hide what every pod has there"),
+        (ImageManifest(working_dir="data"), "workingDir"),
     ],
 )
 def test_places_that_can_not_be_are_refused_and_leave_nothing(
-    library: Library, source: Path, given: Manifest, said: str
+    library: ImageStore, source: Path, given: ImageManifest, said: str
 ):
     with pytest.raises(ManifestError, match=said):
         library.import_("redis:7", source, given)
     assert library.list() == []
 
 
-def test_a_manifest_with_unknown_fields_is_refused(library: Library, source: Path):
+def test_a_manifest_with_unknown_fields_is_refused(library: ImageStore, source: Path):
     (source / "image.json").write_text('{"entrypont": []}')
     with pytest.raises(ManifestError, match="entrypont"):
         library.import_("redis:7", source)
 
 
-def test_an_import_that_fails_leaves_what_was_there(library: Library, source: Path, tmp_path: Path):
+def test_an_import_that_fails_leaves_what_was_there(library: ImageStore, source: Path, tmp_path: Path):
     library.import_("redis:7", source)
     with tarfile.open(tmp_path / "bad.tar", "w") as archive:
         info = tarfile.TarInfo("link")
@@ -197,7 +199,9 @@ def test_an_import_that_fails_leaves_what_was_there(library: Library, source: Pa
     assert os.listdir(tmp_path / "images" / "incoming") == []
 
 
-def test_an_import_that_was_cut_short_is_swept_up_by_the_next(library: Library, source: Path, tmp_path: Path):
+def test_an_import_that_was_cut_short_is_swept_up_by_the_next(
+    library: ImageStore, source: Path, tmp_path: Path
+):
     left = tmp_path / "images" / "incoming" / "11111111-2222"
     left.mkdir(parents=True)
     (left / "half").write_text("x")
@@ -208,16 +212,16 @@ def test_an_import_that_was_cut_short_is_swept_up_by_the_next(library: Library, 
     assert not nameless.exists()
 
 
-def test_an_image_that_is_removed_is_missing(library: Library, source: Path):
+def test_an_image_that_is_removed_is_missing(library: ImageStore, source: Path):
     library.import_("redis:7", source)
     library.remove("redis:7")
     with pytest.raises(ImageMissing):
         library.resolve("redis:7")
-    with pytest.raises(LibraryError, match="there are: none"):
+    with pytest.raises(ImageStoreError, match="there are: none"):
         library.remove("redis:7")
 
 
-def test_an_image_folder_that_can_not_be_read_says_so(library: Library, source: Path, tmp_path: Path):
+def test_an_image_folder_that_can_not_be_read_says_so(library: ImageStore, source: Path, tmp_path: Path):
     library.import_("redis:7", source)
     (tmp_path / "images" / "names" / "redis%3A7.json").write_text("not json")
     with pytest.raises(ImageMissing, match="the image folder can't be read"):

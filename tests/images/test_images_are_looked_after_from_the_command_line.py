@@ -11,8 +11,8 @@ from tests.cli.running import pilothouse
 from tests.kit.images import image_folder
 
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.images.library import Library
-from pilothouse.node.parts import ImageMissing
+from pilothouse.node.images.image_store import ImageStore
+from pilothouse.node.interfaces import ImageMissing
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_the_command_that_a_missing_image_names_brings_it(
     archive: Path, tmp_path: Path, flags: tuple[str, ...]
 ):
     data = tmp_path / "a folder; of my own"
-    library = Library(data / "node" / "images", SystemClock())
+    library = ImageStore(data / "node" / "images", SystemClock())
     with pytest.raises(ImageMissing) as caught:
         library.resolve("quay.io/team/redis:7.2")
     command = caught.value.message.partition("Bring it: ")[2].partition(" (with")[0]

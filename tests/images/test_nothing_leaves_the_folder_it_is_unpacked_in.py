@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.node.images.unpacking import Limits, UnpackError, unpack
+from pilothouse.node.images.unpacking import UnpackError, UnpackLimits, unpack
 
-FEW = Limits(entries=5, size=1000)
+FEW = UnpackLimits(entries=5, size=1000)
 
 
 def tar(path: Path, *members: tuple[str, dict[str, object], bytes]) -> Path:
@@ -208,7 +208,7 @@ def test_an_archive_that_is_damaged_inside_is_told_so(tmp_path: Path):
     archive.write_bytes(gzip.compress(half) + gzip.compress(b"")[:10] + b"\xff" * 100)
     (tmp_path / "out").mkdir()
     with pytest.raises(UnpackError, match=r"a.tar.gz is no tar or zip archive that can be read"):
-        unpack(archive, tmp_path / "out", Limits())
+        unpack(archive, tmp_path / "out", UnpackLimits())
 
 
 def test_a_link_with_a_zero_byte_is_told_so(tmp_path: Path):
@@ -218,7 +218,7 @@ def test_a_link_with_a_zero_byte_is_told_so(tmp_path: Path):
         archive.writestr(info, b"a\0b")
     (tmp_path / "out").mkdir()
     with pytest.raises(UnpackError, match=r"a.zip is no tar or zip archive that can be read"):
-        unpack(tmp_path / "a.zip", tmp_path / "out", Limits())
+        unpack(tmp_path / "a.zip", tmp_path / "out", UnpackLimits())
 
 
 def test_a_folder_that_may_not_be_read_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -234,7 +234,7 @@ def test_a_folder_that_may_not_be_read_is_not_left_out(tmp_path: Path, monkeypat
         os.seteuid(65534)  # Root may read anything.
     try:
         with pytest.raises(PermissionError, match="source/closed"):
-            unpack(Path("source"), Path("out"), Limits())
+            unpack(Path("source"), Path("out"), UnpackLimits())
     finally:
         os.seteuid(me)
         (tmp_path / "source" / "closed").chmod(0o700)

@@ -21,8 +21,8 @@ from pilothouse.client.join_token import JoinToken, JoinTokenError
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.identity import NodeIdentity
-from pilothouse.node.renewing import Renewing
+from pilothouse.node.certificate_renewal import NodeCertificateRenewal
+from pilothouse.node.node_credentials import NodeCredentials
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.inspecting import certificates_in
 
@@ -38,7 +38,7 @@ async def test_it_gets_a_certificate_of_its_own(plane: Plane, tmp_path: Path) ->
     code, out, err = joined(plane.token(), tmp_path / "data", "m1")
     assert code == 0, err
     assert f"pilothouse node --data {tmp_path / 'data'}" in out
-    identity = NodeIdentity(tmp_path / "data")
+    identity = NodeCredentials(tmp_path / "data")
     [certificate] = certificates_in(identity.credential_file.read_bytes())
     assert certificate.subject == "CN=system:node:m1,O=system:nodes"
     assert stat.S_IMODE(identity.credential_file.stat().st_mode) == 0o600
@@ -112,11 +112,13 @@ def test_the_token_is_shown_to_the_right_server_only(plane: Plane, tmp_path: Pat
 
 async def test_the_certificate_is_renewed_with_itself(plane: Plane, tmp_path: Path) -> None:
     assert joined(plane.token(), tmp_path / "data", "m6")[0] == 0
-    identity = NodeIdentity(tmp_path / "data")
+    identity = NodeCredentials(tmp_path / "data")
     before = identity.credential_file.read_bytes()
     clock = ManualClock(SystemClock().now())
     async with HttpTransport.open(load(identity.kubeconfig_file), SystemClock(), agent="test") as transport:
-        renewing = Renewing(Api(transport, random.Random(), manager="test"), "m6", identity, clock)
+        renewing = NodeCertificateRenewal(
+            Api(transport, random.Random(), manager="test"), "m6", identity, clock
+        )
         assert not await renewing.look()
         clock.advance(300 * DAY)
         assert await renewing.look()
@@ -128,13 +130,13 @@ async def test_the_certificate_is_renewed_with_itself(plane: Plane, tmp_path: Pa
 
 async def test_an_authority_that_is_gone_is_trusted_no_longer(plane: Plane, tmp_path: Path) -> None:
     assert joined(plane.token(), tmp_path / "data", "m7")[0] == 0
-    identity = NodeIdentity(tmp_path / "data")
+    identity = NodeCredentials(tmp_path / "data")
     trusted = identity.authorities_file.read_bytes()
     # As after an exchange of the authority that was finished while this machine was away.
     stranger = Authority.make("stranger", datetime.datetime.now(datetime.UTC))
     identity.write_authorities(trusted + stranger.certificate)
     async with HttpTransport.open(load(identity.kubeconfig_file), SystemClock(), agent="test") as transport:
-        renewing = Renewing(
+        renewing = NodeCertificateRenewal(
             Api(transport, random.Random(), manager="test"), "m7", identity, ManualClock(SystemClock().now())
         )
         await renewing.look()

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.footprints import Footprint
-from pilothouse.node.parts import ImageMissing, NotYet, Prepared, StoredImage, VolumeNotReady
-from pilothouse.node.volumes.removing import remove
+from pilothouse.node.directory_usage import DirectoryUsage
+from pilothouse.node.interfaces import ImageMissing, NotReady, PreparedVolume, StoredImage, VolumeNotReady
+from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise.launching import Mount
 from pilothouse.supervise.limiting import Limits, Throttle, Usage
 from pilothouse.supervise.surveying import Allowance, Survey
@@ -66,7 +66,7 @@ class PlainVolumes:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.problem: NotYet | None = None
+        self.problem: NotReady | None = None
         self.takes = 0.0
         """Seconds until they are there."""
         self.prepared: list[str] = []
@@ -74,7 +74,7 @@ class PlainVolumes:
         self.excesses: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
         self.files: dict[str, int] = {}
-        self.busy: NotYet | None = None
+        self.busy: NotReady | None = None
         """Why volumes can't be let go of."""
         self.throttled: dict[str, tuple[Throttle, ...]] = {}
 
@@ -94,14 +94,14 @@ class PlainVolumes:
     def excess(self, pod_uid: str) -> str:
         return self.excesses.get(pod_uid, "")
 
-    async def disk_usage(self, pod_uid: str) -> Footprint:
-        return Footprint(self.sizes.get(pod_uid, 0), self.files.get(pod_uid, 0))
+    async def disk_usage(self, pod_uid: str) -> DirectoryUsage:
+        return DirectoryUsage(self.sizes.get(pod_uid, 0), self.files.get(pod_uid, 0))
 
     def throttles(self, pod_uid: str) -> tuple[Throttle, ...]:
         return self.throttled.get(pod_uid, ())
 
     def mounts(
-        self, pod: Object, container: Tree, prepared: Mapping[str, Prepared], env: Mapping[str, str]
+        self, pod: Object, container: Tree, prepared: Mapping[str, PreparedVolume], env: Mapping[str, str]
     ) -> Sequence[Mount]:
         return [
             Mount(str(prepared[each["name"]].path), each["mountPath"], mapped=True)

@@ -26,13 +26,13 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client import kubeconfig
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.rest import Api
-from pilothouse.node.serving.callers import Callers
-from pilothouse.node.serving.certificate import ServingCertificate
-from pilothouse.node.serving.pages import Pages
-from pilothouse.node.serving.programs import ContainerPrograms
-from pilothouse.node.serving.server import MOST_STREAMS, Rooms, listening, serving
-from pilothouse.node.serving.sessions import Sessions
-from pilothouse.node.whereabouts import LOG, Instances, Whereabouts
+from pilothouse.node.container_index import LOG, ContainerIndex, Instances
+from pilothouse.node.server.caller_authorization import CallerAuthorizer
+from pilothouse.node.server.container_programs import ContainerPrograms
+from pilothouse.node.server.exec_sessions import ExecSessions
+from pilothouse.node.server.http_server import MOST_STREAMS, ServerBackends, listening, serving
+from pilothouse.node.server.pod_pages import PodPages
+from pilothouse.node.server.serving_certificate import ServingCertificate
 from pilothouse.supervise import containers
 from pilothouse.supervise.containers import Container
 from pilothouse.supervise.launching import Launch, LogPolicy
@@ -72,7 +72,7 @@ class StreamNode:
     api: Api
     folder: Path
     certificate: ServingCertificate
-    whereabouts: Whereabouts = field(default_factory=Whereabouts)
+    whereabouts: ContainerIndex = field(default_factory=ContainerIndex)
     port: int = 0
     _running: list[Container] = field(default_factory=list)
 
@@ -96,9 +96,9 @@ class StreamNode:
                 keys, NAME, ["127.0.0.1"], api, clock, authorities=access.authority or b""
             )
             node = cls(admin, folder, certificate)
-            pages = Pages(node.whereabouts, clock)
-            sessions = Sessions(pages, ContainerPrograms())
-            rooms = Rooms(pages, sessions, Callers(api, NAME, clock), {}, most_streams)
+            pages = PodPages(node.whereabouts, clock)
+            sessions = ExecSessions(pages, ContainerPrograms())
+            rooms = ServerBackends(pages, sessions, CallerAuthorizer(api, NAME, clock), {}, most_streams)
             door = listening("127.0.0.1", 0)
             node.port = door.getsockname()[1]
             async with serving(door, certificate.context(), rooms):

@@ -9,8 +9,8 @@ from tests.logs.writing import Log, record, told
 
 from pilothouse.api.kubernetes.pods.log_options import LogOptions
 from pilothouse.base.times import parse_time
-from pilothouse.node.logs.reading import read
-from pilothouse.node.logs.records import Telling
+from pilothouse.node.logs.log_reader import read_log
+from pilothouse.node.logs.log_records import LogFormatter
 
 TEN = parse_time("2026-11-15T10:00:00Z")
 
@@ -21,7 +21,7 @@ async def ended() -> None:
 
 async def text(path: Path, **options: object) -> bytes:
     chosen = LogOptions(**options)  # type: ignore[arg-type]
-    return b"".join([piece async for piece in read(path, chosen, ended)])
+    return b"".join([piece async for piece in read_log(path, chosen, ended)])
 
 
 @pytest.fixture
@@ -120,5 +120,5 @@ async def test_long_lines_are_found_from_the_end(tmp_path: Path) -> None:
 )
 def test_a_limit_cuts_what_would_be_told_without_it(records: list[tuple[str, str]], limit: int) -> None:
     block = b"".join(record(content, tag=tag) for tag, content in records)
-    whole = Telling(LogOptions()).tell(block)
-    assert Telling(LogOptions(limit=limit)).tell(block) == whole[:limit]
+    whole = LogFormatter(LogOptions()).tell(block)
+    assert LogFormatter(LogOptions(limit=limit)).tell(block) == whole[:limit]

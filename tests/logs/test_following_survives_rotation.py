@@ -8,7 +8,7 @@ import pytest
 from tests.logs.writing import Log, record, told
 
 from pilothouse.api.kubernetes.pods.log_options import LogOptions
-from pilothouse.node.logs.reading import read
+from pilothouse.node.logs.log_reader import read_log
 
 PATIENCE = 20.0
 
@@ -25,7 +25,7 @@ class Follower:
         self._task = asyncio.ensure_future(self._follow())
 
     async def _follow(self) -> None:
-        async with aclosing(read(self._path, self._options, self._over.wait)) as pieces:
+        async with aclosing(read_log(self._path, self._options, self._over.wait)) as pieces:
             async for piece in pieces:
                 self.text += piece
                 self._grown.set()

@@ -21,8 +21,8 @@ from pilothouse.api.nouns import CoreEvent, EndpointSlice, Node, Pod, Service
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
-from pilothouse.node.addresses.network import Network
-from pilothouse.node.parts import AddressNotReady
+from pilothouse.node.addresses.pod_network import PodNetwork
+from pilothouse.node.interfaces import AddressNotReady
 from pilothouse.node.settings import NodeSettings
 
 
@@ -35,8 +35,8 @@ async def api() -> AsyncIterator[Api]:
 
 
 @contextlib.asynccontextmanager
-async def networking(api: Api, folder: Path) -> AsyncIterator[Network]:
-    network = Network.open(NodeSettings(name="m1", data=folder), api, SystemClock(), Random(1))
+async def networking(api: Api, folder: Path) -> AsyncIterator[PodNetwork]:
+    network = PodNetwork.open(NodeSettings(name="m1", data=folder), api, SystemClock(), Random(1))
     running = asyncio.create_task(network.run())
     try:
         yield network
@@ -147,7 +147,7 @@ async def test_an_agent_that_knows_nothing_yet_leaves_names_as_they_were(api: Ap
     async with networking(api, tmp_path) as network:
         network.mounts(one, await network.assign(one))
         assert addressed(tmp_path, one)["db"] == {"127.96.9.9"}
-    network = Network.open(
+    network = PodNetwork.open(
         NodeSettings(name="m1", data=tmp_path), api, SystemClock(), Random(1)
     )  # Which never runs.
     try:

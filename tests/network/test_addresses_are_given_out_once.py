@@ -7,8 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.node.addresses.ledger import BadLedger, Entry, Ledger, Port
-from pilothouse.node.addresses.ranges import BLOCK, LOOPBACK, BadRange, LoopbackBlock, next_free, pod_range
+from pilothouse.node.addresses.address_records import (
+    AddressRecord,
+    AddressRecords,
+    AddressRecordsError,
+    HostPort,
+)
+from pilothouse.node.addresses.pod_ranges import (
+    BLOCK,
+    LOOPBACK,
+    BadRange,
+    LoopbackBlock,
+    next_free,
+    pod_range,
+)
 
 
 def test_two_agents_on_one_machine_have_blocks_of_their_own(tmp_path: Path) -> None:
@@ -83,12 +95,12 @@ def test_a_range_that_pods_cant_have_is_refused_with_an_example(text: str, why: 
 
 def test_the_ledger_is_as_it_was_for_the_next_agent(tmp_path: Path) -> None:
     path = tmp_path / "node" / "addresses.json"
-    assert Ledger.read(path) == Ledger()
-    ledger = Ledger(network="127.70.4.0/22", last="127.70.4.2")
-    ledger = ledger.with_entry("u1", Entry("127.70.4.1", "shop/db-0"))
-    ledger = ledger.with_entry("u2", Entry("127.70.4.2", "shop/db-1", (Port(8080, "TCP", ""),)))
+    assert AddressRecords.read(path) == AddressRecords()
+    ledger = AddressRecords(network="127.70.4.0/22", last="127.70.4.2")
+    ledger = ledger.with_entry("u1", AddressRecord("127.70.4.1", "shop/db-0"))
+    ledger = ledger.with_entry("u2", AddressRecord("127.70.4.2", "shop/db-1", (HostPort(8080, "TCP", ""),)))
     ledger.write(path)
-    assert Ledger.read(path) == ledger
+    assert AddressRecords.read(path) == ledger
     assert ledger.taken == {"127.70.4.1", "127.70.4.2"}
     assert ledger.without("u1").without("u1").taken == {"127.70.4.2"}
 
@@ -96,5 +108,5 @@ def test_the_ledger_is_as_it_was_for_the_next_agent(tmp_path: Path) -> None:
 def test_a_ledger_that_cant_be_read_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "addresses.json"
     path.write_text('{"entries": 7')
-    with pytest.raises(BadLedger, match=r"remove the file"):
-        Ledger.read(path)
+    with pytest.raises(AddressRecordsError, match=r"remove the file"):
+        AddressRecords.read(path)

@@ -13,24 +13,24 @@ from tests.kit.processes import free_port
 from tests.kit.waiting import eventually
 
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.services.backends import At, Backend, Endpoint, Owner
-from pilothouse.node.services.budget import Budget
-from pilothouse.node.services.proxy import Proxy
+from pilothouse.node.services.backends import Backend, ListenAddress, PortOwner, ServiceEndpoint
+from pilothouse.node.services.connection_budget import ConnectionBudget
+from pilothouse.node.services.service_proxy import ServiceProxy
 from pilothouse.node.services.socket_store import SocketStore
 
-OWNER = Owner("Service", "shop", "db")
+OWNER = PortOwner("Service", "shop", "db")
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @pytest.fixture
-async def proxy() -> AsyncIterator[Proxy]:
-    proxy = Proxy(SystemClock(), Random(7), Budget.of_this_process())
+async def proxy() -> AsyncIterator[ServiceProxy]:
+    proxy = ServiceProxy(SystemClock(), Random(7), ConnectionBudget.of_this_process())
     yield proxy
     await proxy.close()
 
 
 @contextlib.asynccontextmanager
-async def serving(handler: Handler, address: str = "127.71.0.1") -> AsyncIterator[Endpoint]:
+async def serving(handler: Handler, address: str = "127.71.0.1") -> AsyncIterator[ServiceEndpoint]:
     async def handled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await handler(reader, writer)
@@ -39,7 +39,7 @@ async def serving(handler: Handler, address: str = "127.71.0.1") -> AsyncIterato
 
     server = await asyncio.start_server(handled, address, 0)
     async with server:
-        yield Endpoint(*server.sockets[0].getsockname())
+        yield ServiceEndpoint(*server.sockets[0].getsockname())
 
 
 def saying(name: bytes) -> Handler:
@@ -50,7 +50,7 @@ def saying(name: bytes) -> Handler:
     return say
 
 
-async def heard(at: At) -> bytes:
+async def heard(at: ListenAddress) -> bytes:
     reader, writer = await asyncio.open_connection(*at)
     try:
         async with asyncio.timeout(60):
@@ -59,12 +59,12 @@ async def heard(at: At) -> bytes:
         writer.close()
 
 
-def place() -> At:
+def place() -> ListenAddress:
     """A place of services that is free."""
-    return At("127.96.250.1", free_port())
+    return ListenAddress("127.96.250.1", free_port())
 
 
-async def test_all_endpoints_are_reached_and_changes_count_at_once(proxy: Proxy) -> None:
+async def test_all_endpoints_are_reached_and_changes_count_at_once(proxy: ServiceProxy) -> None:
     at = place()
     async with serving(saying(b"one")) as one, serving(saying(b"two"), "127.71.0.2") as two:
         await proxy.settle({at: Backend(OWNER, "s", (one, two))})
@@ -79,7 +79,9 @@ async def test_a_place_is_nobody_elses_between_two_agents() -> None:
     with ends[0], ends[1]:
         async with serving(saying(b"one")) as one:
             backend = Backend(OWNER, "s", (one,))
-            first = Proxy(SystemClock(), Random(7), Budget.of_this_process(), SocketStore(*ends))
+            first = ServiceProxy(
+                SystemClock(), Random(7), ConnectionBudget.of_this_process(), SocketStore(*ends)
+            )
             await first.settle({at: backend, gone: backend})
             await first.settle({at: backend})
             with pytest.raises(ConnectionRefusedError):
@@ -92,20 +94,24 @@ async def test_a_place_is_nobody_elses_between_two_agents() -> None:
                     with pytest.raises(OSError, match="in use"):
                         squatter.bind((host, at.port))
             waiting = asyncio.create_task(heard(at))
-            second = Proxy(SystemClock(), Random(7), Budget.of_this_process(), SocketStore(*ends))
+            second = ServiceProxy(
+                SystemClock(), Random(7), ConnectionBudget.of_this_process(), SocketStore(*ends)
+            )
             await second.settle({at: backend})
             assert await waiting == b"one"
             assert second.problems == {}
             await second.close()
             # Of a service that went while no agent ran, nothing is left.
-            third = Proxy(SystemClock(), Random(7), Budget.of_this_process(), SocketStore(*ends))
+            third = ServiceProxy(
+                SystemClock(), Random(7), ConnectionBudget.of_this_process(), SocketStore(*ends)
+            )
             await third.settle({})
             with pytest.raises(ConnectionRefusedError):
                 await heard(at)
             await third.close()
 
 
-async def test_who_calls_a_service_without_endpoints_is_refused(proxy: Proxy) -> None:
+async def test_who_calls_a_service_without_endpoints_is_refused(proxy: ServiceProxy) -> None:
     at = place()
     async with serving(saying(b"one")) as one:
         await proxy.settle({at: Backend(OWNER, "s", (one,))})
@@ -114,22 +120,22 @@ async def test_who_calls_a_service_without_endpoints_is_refused(proxy: Proxy) ->
             await asyncio.open_connection(*at)
 
 
-async def test_an_endpoint_that_does_not_answer_is_passed_by(proxy: Proxy) -> None:
+async def test_an_endpoint_that_does_not_answer_is_passed_by(proxy: ServiceProxy) -> None:
     at = place()
     async with serving(saying(b"one")) as one:
-        dead = Endpoint("127.71.0.9", free_port())
+        dead = ServiceEndpoint("127.71.0.9", free_port())
         await proxy.settle({at: Backend(OWNER, "s", (dead, one))})
         assert [await heard(at) for _ in range(10)] == [b"one"] * 10
 
 
-async def test_when_no_endpoint_answers_the_connection_is_reset(proxy: Proxy) -> None:
+async def test_when_no_endpoint_answers_the_connection_is_reset(proxy: ServiceProxy) -> None:
     at = place()
-    await proxy.settle({at: Backend(OWNER, "s", (Endpoint("127.71.0.9", free_port()),))})
+    await proxy.settle({at: Backend(OWNER, "s", (ServiceEndpoint("127.71.0.9", free_port()),))})
     with pytest.raises(ConnectionResetError):
         await heard(at)
 
 
-async def test_who_has_sent_everything_still_gets_the_answer(proxy: Proxy) -> None:
+async def test_who_has_sent_everything_still_gets_the_answer(proxy: ServiceProxy) -> None:
     async def counting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         got = await reader.read()
         writer.write(str(len(got)).encode())
@@ -151,7 +157,7 @@ async def test_who_has_sent_everything_still_gets_the_answer(proxy: Proxy) -> No
         await eventually(over)
 
 
-async def test_a_reader_that_takes_its_time_holds_the_sender_back(proxy: Proxy) -> None:
+async def test_a_reader_that_takes_its_time_holds_the_sender_back(proxy: ServiceProxy) -> None:
     sent = 0
     begun = asyncio.Event()
 
@@ -178,7 +184,7 @@ async def test_a_reader_that_takes_its_time_holds_the_sender_back(proxy: Proxy) 
             assert sent < 400 * 262_144 / 2
 
 
-async def test_a_connection_that_breaks_breaks_the_other(proxy: Proxy) -> None:
+async def test_a_connection_that_breaks_breaks_the_other(proxy: ServiceProxy) -> None:
     lost = asyncio.Event()
 
     async def waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -197,7 +203,7 @@ async def test_a_connection_that_breaks_breaks_the_other(proxy: Proxy) -> None:
             await lost.wait()
 
 
-async def test_open_connections_stay_when_their_service_goes(proxy: Proxy) -> None:
+async def test_open_connections_stay_when_their_service_goes(proxy: ServiceProxy) -> None:
     async def echoing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             writer.write(line)
@@ -215,7 +221,7 @@ async def test_open_connections_stay_when_their_service_goes(proxy: Proxy) -> No
         writer.close()
 
 
-async def test_a_place_that_is_taken_is_told_and_had_once_it_is_free(proxy: Proxy) -> None:
+async def test_a_place_that_is_taken_is_told_and_had_once_it_is_free(proxy: ServiceProxy) -> None:
     at = place()
     async with serving(saying(b"one")) as one:
         with socket.socket() as other:
@@ -229,16 +235,16 @@ async def test_a_place_that_is_taken_is_told_and_had_once_it_is_free(proxy: Prox
         assert await heard(at) == b"one"
 
 
-async def test_an_address_of_another_machine_is_told(proxy: Proxy) -> None:
-    at = At("192.0.2.77", free_port())
-    await proxy.settle({at: Backend(OWNER, "s", (Endpoint("127.71.0.1", 1),))})
+async def test_an_address_of_another_machine_is_told(proxy: ServiceProxy) -> None:
+    at = ListenAddress("192.0.2.77", free_port())
+    await proxy.settle({at: Backend(OWNER, "s", (ServiceEndpoint("127.71.0.1", 1),))})
     assert "the address is not one of this machine" in proxy.problems[at].message
     await proxy.settle({})
     assert proxy.problems == {}
 
 
 async def test_nothing_is_open_after_the_end() -> None:
-    proxy = Proxy(SystemClock(), Random(7), Budget.of_this_process())
+    proxy = ServiceProxy(SystemClock(), Random(7), ConnectionBudget.of_this_process())
     at = place()
 
     async def waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

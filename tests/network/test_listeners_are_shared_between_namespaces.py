@@ -19,18 +19,20 @@ from tests.network.objects import endpoint, node, service, slice_of
 from pilothouse.api.nouns import CoreEvent, EndpointSlice, Namespace, Node, Service
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
-from pilothouse.node.addresses.network import Network
-from pilothouse.node.services.backends import At, Backend, Endpoint, Owner
-from pilothouse.node.services.budget import Budget, within_budget
-from pilothouse.node.services.proxy import Proxy
+from pilothouse.node.addresses.pod_network import PodNetwork
+from pilothouse.node.services.backends import Backend, ListenAddress, PortOwner, ServiceEndpoint
+from pilothouse.node.services.connection_budget import ConnectionBudget, within_budget
+from pilothouse.node.services.service_proxy import ServiceProxy
 from pilothouse.node.settings import NodeSettings
 
 
-def wants(namespace: str, count: int, *, name: str = "s", created: float = 0.0) -> dict[At, Backend]:
+def wants(
+    namespace: str, count: int, *, name: str = "s", created: float = 0.0
+) -> dict[ListenAddress, Backend]:
     """So many places of one service."""
-    owner = Owner("Service", namespace, name)
+    owner = PortOwner("Service", namespace, name)
     key = f"{namespace}-{name}"
-    return {At(key, n): Backend(owner, key, (), created=created) for n in range(count)}
+    return {ListenAddress(key, n): Backend(owner, key, (), created=created) for n in range(count)}
 
 
 def test_the_namespace_with_most_ports_loses_and_the_others_have_all_of_theirs() -> None:
@@ -59,7 +61,7 @@ def test_within_a_namespace_what_is_listened_at_stays_and_the_newest_service_los
 
 
 @contextlib.asynccontextmanager
-async def greeting() -> AsyncIterator[Endpoint]:
+async def greeting() -> AsyncIterator[ServiceEndpoint]:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
         with contextlib.suppress(OSError):
@@ -68,17 +70,17 @@ async def greeting() -> AsyncIterator[Endpoint]:
 
     server = await asyncio.start_server(greet, "127.71.0.1", 0)
     async with server:
-        yield Endpoint(*server.sockets[0].getsockname())
+        yield ServiceEndpoint(*server.sockets[0].getsockname())
 
 
 async def test_a_namespace_that_holds_all_connections_loses_them_to_others() -> None:
-    proxy = Proxy(SystemClock(), Random(7), Budget(listeners=10, connections=8))
-    greedy, shop = At("127.71.3.1", 7001), At("127.71.3.1", 7002)
+    proxy = ServiceProxy(SystemClock(), Random(7), ConnectionBudget(listeners=10, connections=8))
+    greedy, shop = ListenAddress("127.71.3.1", 7001), ListenAddress("127.71.3.1", 7002)
     async with greeting() as one:
         await proxy.settle(
             {
-                greedy: Backend(Owner("Service", "greedy", "s"), "s", (one,)),
-                shop: Backend(Owner("Service", "shop", "s"), "s", (one,)),
+                greedy: Backend(PortOwner("Service", "greedy", "s"), "s", (one,)),
+                shop: Backend(PortOwner("Service", "shop", "s"), "s", (one,)),
             }
         )
         held = [await asyncio.open_connection(*greedy) for _ in range(8)]
@@ -112,7 +114,7 @@ async def test_services_beyond_the_limit_are_reported_and_all_others_are_served(
                 await api.create(EndpointSlice, made.tree)
         used = len(os.listdir("/proc/self/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + 400, hard))
-        network = Network.open(NodeSettings(name="m1", data=tmp_path), api, SystemClock(), Random(1))
+        network = PodNetwork.open(NodeSettings(name="m1", data=tmp_path), api, SystemClock(), Random(1))
         running = asyncio.create_task(network.run())
         try:
             address = (await api.get(Service, "web", "shop")).spec["clusterIP"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.network.objects import endpoint, pod, service, slice_of
 
+from pilothouse.node.addresses.dns_names import DNSName, names_of, spellings
 from pilothouse.node.addresses.hosts_file import name_lines, own_lines
-from pilothouse.node.addresses.names import Name, names_of, spelt
-from pilothouse.node.addresses.resolver import resolver_text
+from pilothouse.node.addresses.resolv_conf import resolver_text
 
 
 def test_a_service_is_found_at_its_address() -> None:
     slices = [slice_of("db", endpoint("127.70.4.1", hostname="db-0"))]
-    assert names_of([service("db")], slices) == {Name("shop", "db", "127.96.0.7")}
+    assert names_of([service("db")], slices) == {DNSName("shop", "db", "127.96.0.7")}
 
 
 def test_a_headless_service_is_found_at_its_ready_pods_and_each_by_its_host_name() -> None:
@@ -22,17 +22,17 @@ def test_a_headless_service_is_found_at_its_ready_pods_and_each_by_its_host_name
         ),
     ]
     assert names_of([service("db", address="None")], slices) == {
-        Name("shop", "db", "127.70.4.1"),
-        Name("shop", "db", "127.70.4.2"),
-        Name("shop", "db", "127.70.4.4"),
-        Name("shop", "db-0.db", "127.70.4.1"),
-        Name("shop", "db-1.db", "127.70.4.2"),
+        DNSName("shop", "db", "127.70.4.1"),
+        DNSName("shop", "db", "127.70.4.2"),
+        DNSName("shop", "db", "127.70.4.4"),
+        DNSName("shop", "db-0.db", "127.70.4.1"),
+        DNSName("shop", "db-1.db", "127.70.4.2"),
     }
 
 
 def test_readiness_that_is_not_known_counts_as_ready() -> None:
     slices = [slice_of("db", {"addresses": ["127.70.4.1"]})]
-    assert names_of([service("db", address="None")], slices) == {Name("shop", "db", "127.70.4.1")}
+    assert names_of([service("db", address="None")], slices) == {DNSName("shop", "db", "127.70.4.1")}
 
 
 def test_slices_without_a_service_and_services_elsewhere_have_no_names() -> None:
@@ -41,14 +41,14 @@ def test_slices_without_a_service_and_services_elsewhere_have_no_names() -> None
 
 
 def test_the_namespace_may_be_left_out_within_it() -> None:
-    name = Name("shop", "db-0.db", "127.70.4.1")
+    name = DNSName("shop", "db-0.db", "127.70.4.1")
     full = "db-0.db.shop.svc.cluster.local db-0.db.shop.svc db-0.db.shop"
-    assert spelt(name, within="shop") == f"{full} db-0.db"
-    assert spelt(name, within="other") == full
+    assert spellings(name, within="shop") == f"{full} db-0.db"
+    assert spellings(name, within="other") == full
 
 
 def test_a_service_called_localhost_takes_nobodys_own_machine_away() -> None:
-    assert "localhost" not in spelt(Name("shop", "localhost", "127.96.0.9"), within="shop").split()
+    assert "localhost" not in spellings(DNSName("shop", "localhost", "127.96.0.9"), within="shop").split()
 
 
 def test_a_pod_finds_itself_its_aliases_and_everyone() -> None:
@@ -58,7 +58,7 @@ def test_a_pod_finds_itself_its_aliases_and_everyone() -> None:
         subdomain="db",
         hostAliases=[{"ip": "10.1.2.3", "hostnames": ["old-db", "older-db"]}, {"ip": "10.9.9.9"}],
     )
-    lines = own_lines(one, "127.70.4.1") + name_lines([Name("shop", "web", "127.96.0.7")], within="shop")
+    lines = own_lines(one, "127.70.4.1") + name_lines([DNSName("shop", "web", "127.96.0.7")], within="shop")
     assert "127.0.0.1 localhost" in lines
     assert "127.70.4.1 db-0.db.shop.svc.cluster.local db-0" in lines
     assert "10.1.2.3\told-db\tolder-db" in lines

@@ -7,15 +7,17 @@ from ipaddress import IPv4Network
 import pytest
 from tests.network.objects import node
 
-from pilothouse.node.addresses.iproute import PROTOCOL, changes
-from pilothouse.node.addresses.ranges import is_ipv4
-from pilothouse.node.addresses.routes import Plan, planned
+from pilothouse.node.addresses.iproute import PROTOCOL, route_changes
+from pilothouse.node.addresses.pod_ranges import is_ipv4
+from pilothouse.node.addresses.route_plan import RoutePlan, plan_routes
 
 OWN = IPv4Network("10.44.1.0/24")
 
 
-def plan(*nodes: object, own: IPv4Network | None = OWN, address: str = "10.0.0.1", **more: object) -> Plan:
-    return planned(nodes, me="m1", address=address, own=own, **more)  # type: ignore[arg-type]
+def plan(
+    *nodes: object, own: IPv4Network | None = OWN, address: str = "10.0.0.1", **more: object
+) -> RoutePlan:
+    return plan_routes(nodes, me="m1", address=address, own=own, **more)  # type: ignore[arg-type]
 
 
 def test_each_range_is_behind_its_nodes_address() -> None:
@@ -46,10 +48,10 @@ def test_nothing_answers_here_because_another_node_says_that_it_is_here(where: s
     found = plan(node("m1", where), twin, address=where)
     assert found.local == {"10.44.1.0/24"}
     assert found.routes == {}
-    assert changes(found, {}, {"10.44.1.0/24": "", "10.44.9.0/24": ""}) == []
+    assert route_changes(found, {}, {"10.44.1.0/24": "", "10.44.9.0/24": ""}) == []
 
 
-def warned(found: Plan) -> dict[str, str]:
+def warned(found: RoutePlan) -> dict[str, str]:
     """Warnings by the nodes that they are about. None of them is a problem of this node."""
     assert found.problem == ""
     return dict(found.warnings)
@@ -89,7 +91,7 @@ def test_a_node_that_says_it_is_at_loopback_is_told() -> None:
 
 
 def test_loopback_does_for_one_machine_and_not_for_two() -> None:
-    assert plan(node("m2", "127.0.0.1"), own=None, address="127.0.0.1") == Plan()
+    assert plan(node("m2", "127.0.0.1"), own=None, address="127.0.0.1") == RoutePlan()
     found = plan(node("m2", "10.0.0.2", "10.44.2.0/24"), own=None)
     assert "start this node with --pod-cidr" in warned(found)["m1"]
     assert found.routes == {"10.44.2.0/24": "10.0.0.2"}
@@ -130,9 +132,11 @@ def test_what_another_node_cant_have_is_not_routed_whatever_the_api_server_took(
 
 
 def test_only_what_differs_is_changed() -> None:
-    wanted = Plan({"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}, frozenset({"10.44.1.0/24"}))
-    assert changes(wanted, wanted.routes, {"10.44.1.0/24": ""}) == []
-    made = changes(wanted, {"10.44.2.0/24": "10.0.0.9", "10.44.8.0/24": "10.0.0.8"}, {"10.96.0.1/32": ""})
+    wanted = RoutePlan({"10.44.2.0/24": "10.0.0.2", "10.44.3.0/24": "10.0.0.3"}, frozenset({"10.44.1.0/24"}))
+    assert route_changes(wanted, wanted.routes, {"10.44.1.0/24": ""}) == []
+    made = route_changes(
+        wanted, {"10.44.2.0/24": "10.0.0.9", "10.44.8.0/24": "10.0.0.8"}, {"10.96.0.1/32": ""}
+    )
     found = [each.words for each in made]
     tail = ("dev", "lo", "table", "local", "proto", PROTOCOL)
     assert found == [
@@ -149,11 +153,11 @@ def test_a_range_outside_of_the_clusters_is_routed_by_nobody() -> None:
     good = node("m2", "10.0.0.2", "10.44.2.0/24")
     cluster = [IPv4Network("10.44.0.0/16")]
     for own in (IPv4Network("10.44.1.0/24"), None):
-        found = planned([eve, good], me="m1", address="10.0.0.1", own=own, cluster=cluster)
+        found = plan_routes([eve, good], me="m1", address="10.0.0.1", own=own, cluster=cluster)
         assert found.routes == {"10.44.2.0/24": "10.0.0.2"}
         assert (
             "192.168.0.0/16 of node eve is not routed: it is not within the cluster's range"
             in warned(found)["eve"]
         )
     # At a Kubernetes, which does not say where they lie, they are given by its controllers.
-    assert "192.168.0.0/16" in planned([eve], me="m1", address="10.0.0.1", own=None).routes
+    assert "192.168.0.0/16" in plan_routes([eve], me="m1", address="10.0.0.1", own=None).routes

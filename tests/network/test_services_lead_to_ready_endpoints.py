@@ -12,23 +12,23 @@ from tests.network.objects import endpoint, pod, service, slice_of
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.node.services.backends import (
-    At,
     Backend,
-    Endpoint,
-    Owner,
+    ListenAddress,
+    PortOwner,
+    ServiceEndpoint,
     backends,
     misplaced,
     reachable,
     unserved,
 )
-from pilothouse.node.services.balancing import Balance
+from pilothouse.node.services.load_balancer import LoadBalancer
 
-DB = Owner("Service", "shop", "db")
-HERE = At("127.96.0.7", 5432)
-FIRST, SECOND = Endpoint("127.70.4.1", 5433), Endpoint("127.70.4.2", 5433)
+DB = PortOwner("Service", "shop", "db")
+HERE = ListenAddress("127.96.0.7", 5432)
+FIRST, SECOND = ServiceEndpoint("127.70.4.1", 5433), ServiceEndpoint("127.70.4.2", 5433)
 
 
-def table(services: list[Object], slices: list[Object], pods: Any = None) -> dict[At, Backend]:
+def table(services: list[Object], slices: list[Object], pods: Any = None) -> dict[ListenAddress, Backend]:
     return backends(services, slices, pods or {}, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
 
 
@@ -80,7 +80,7 @@ def test_a_service_without_an_address_is_not_forwarded(spec: Any) -> None:
 def test_node_ports_are_open_at_the_nodes_addresses() -> None:
     ports = [{"name": "sql", "port": 5432, "nodePort": 30432}]
     found = table([service("db", type="NodePort", ports=ports)], [slice_of("db", endpoint("127.70.4.1"))])
-    assert set(found) == {HERE, At("10.0.0.1", 30432), At("127.0.0.1", 30432)}
+    assert set(found) == {HERE, ListenAddress("10.0.0.1", 30432), ListenAddress("127.0.0.1", 30432)}
 
 
 def test_a_policy_keeps_to_this_node() -> None:
@@ -89,7 +89,7 @@ def test_a_policy_keeps_to_this_node() -> None:
     ports = [{"name": "sql", "port": 5432, "nodePort": 30432}]
     outside = service("db", type="NodePort", ports=ports, externalTrafficPolicy="Local")
     found = table([outside], slices)
-    assert found[At("10.0.0.1", 30432)].endpoints == (FIRST,)
+    assert found[ListenAddress("10.0.0.1", 30432)].endpoints == (FIRST,)
     assert found[HERE].endpoints == (FIRST, SECOND)
 
 
@@ -102,9 +102,9 @@ def test_a_host_port_leads_to_its_pod() -> None:
     ]
     found = table([], [], {"127.70.4.1": pod("p", ports=ports)})
     assert {at: backend.endpoints for at, backend in found.items()} == {
-        At("10.0.0.1", 8080): (Endpoint("127.70.4.1", 80),),
-        At("127.0.0.1", 8080): (Endpoint("127.70.4.1", 80),),
-        At("10.0.0.1", 8081): (Endpoint("127.70.4.1", 81),),
+        ListenAddress("10.0.0.1", 8080): (ServiceEndpoint("127.70.4.1", 80),),
+        ListenAddress("127.0.0.1", 8080): (ServiceEndpoint("127.70.4.1", 80),),
+        ListenAddress("10.0.0.1", 8081): (ServiceEndpoint("127.70.4.1", 81),),
     }
     assert table([], [], {"10.0.0.1": pod("p", ports=ports, hostNetwork=True)}) == {}
 
@@ -159,8 +159,8 @@ def test_the_range_of_services_is_kept_to_where_it_is_known() -> None:
 
 
 def test_every_endpoint_gets_its_share() -> None:
-    balance = Balance(ManualClock(), Random(7))
-    backend = Backend(DB, "b", tuple(Endpoint("127.70.4.1", n) for n in range(4)))
+    balance = LoadBalancer(ManualClock(), Random(7))
+    backend = Backend(DB, "b", tuple(ServiceEndpoint("127.70.4.1", n) for n in range(4)))
     firsts = [balance.order(backend, "127.0.0.1")[0] for _ in range(400)]
     assert all(60 < firsts.count(each) < 140 for each in backend.endpoints)
     assert sorted(balance.order(backend, "127.0.0.1")) == list(backend.endpoints)
@@ -168,8 +168,8 @@ def test_every_endpoint_gets_its_share() -> None:
 
 def test_with_affinity_a_client_stays_where_it_was_for_so_long() -> None:
     clock = ManualClock()
-    balance = Balance(clock, Random(7))
-    endpoints = tuple(Endpoint("127.70.4.1", n) for n in range(50))
+    balance = LoadBalancer(clock, Random(7))
+    endpoints = tuple(ServiceEndpoint("127.70.4.1", n) for n in range(50))
     backend = Backend(DB, "b", endpoints, affinity=60)
     balance.settled(backend, "10.0.0.9", endpoints[3])
     clock.advance(59)
@@ -181,7 +181,7 @@ def test_with_affinity_a_client_stays_where_it_was_for_so_long() -> None:
 
 
 def test_affinity_ends_with_its_endpoint() -> None:
-    balance = Balance(ManualClock(), Random(7))
+    balance = LoadBalancer(ManualClock(), Random(7))
     balance.settled(Backend(DB, "b", (FIRST, SECOND), 60), "c", FIRST)
     assert balance.order(Backend(DB, "b", (SECOND,), 60), "c") == [SECOND]
 

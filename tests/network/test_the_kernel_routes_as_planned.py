@@ -19,9 +19,9 @@ from pilothouse.api.nouns import CoreEvent, Node
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
 from pilothouse.node.addresses.iproute import IpRoute
-from pilothouse.node.addresses.network import Network
-from pilothouse.node.addresses.ranges import answers
-from pilothouse.node.addresses.routes import Plan
+from pilothouse.node.addresses.pod_network import PodNetwork
+from pilothouse.node.addresses.pod_ranges import answers
+from pilothouse.node.addresses.route_plan import RoutePlan
 from pilothouse.node.settings import NodeSettings
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -39,12 +39,12 @@ def somebody_elses(network: str, via: str) -> None:
 async def test_every_address_of_a_local_range_answers_and_is_gone_with_the_plan() -> None:
     with own_network():
         assert not answers("10.44.1.7")
-        assert await IpRoute().settle(Plan(local=frozenset({"10.44.1.0/24", "10.96.0.10/32"}))) == []
+        assert await IpRoute().settle(RoutePlan(local=frozenset({"10.44.1.0/24", "10.96.0.10/32"}))) == []
         assert answers("10.44.1.7")
         assert answers("10.44.1.200")
         assert answers("10.96.0.10")
         assert not answers("10.44.2.7")
-        assert await IpRoute().settle(Plan(local=frozenset({"10.44.1.0/24"}))) == []
+        assert await IpRoute().settle(RoutePlan(local=frozenset({"10.44.1.0/24"}))) == []
         assert not answers("10.96.0.10")
         assert answers("10.44.1.7")
         assert await IpRoute().clear() == []
@@ -55,9 +55,9 @@ async def test_routes_follow_the_plan_and_nothing_else_is_touched() -> None:
     with machines(1) as lan:
         somebody_elses("10.99.0.0/24", lan[0].address)
         there = lan[0].address
-        assert await IpRoute().settle(Plan({"10.44.2.0/24": there, "10.44.3.0/24": there})) == []
+        assert await IpRoute().settle(RoutePlan({"10.44.2.0/24": there, "10.44.3.0/24": there})) == []
         assert {"10.44.2.0/24", "10.44.3.0/24", "10.99.0.0/24"} <= shown().keys()
-        assert await IpRoute().settle(Plan({"10.44.2.0/24": "10.77.0.99"})) == []
+        assert await IpRoute().settle(RoutePlan({"10.44.2.0/24": "10.77.0.99"})) == []
         assert shown()["10.44.2.0/24"] == "10.77.0.99"
         assert "10.44.3.0/24" not in shown()
         assert await IpRoute().clear() == []
@@ -67,7 +67,7 @@ async def test_routes_follow_the_plan_and_nothing_else_is_touched() -> None:
 
 async def test_a_node_that_is_not_in_reach_is_told_and_the_others_are_routed() -> None:
     with machines(1) as lan:
-        wanted = Plan({"10.44.2.0/24": "172.31.0.5", "10.44.3.0/24": lan[0].address})
+        wanted = RoutePlan({"10.44.2.0/24": "172.31.0.5", "10.44.3.0/24": lan[0].address})
         (problem,) = await IpRoute().settle(wanted)
         assert problem.network == "10.44.2.0/24"
         assert "10.44.2.0/24 via 172.31.0.5" in problem.message
@@ -102,7 +102,7 @@ async def test_a_node_with_a_range_gives_out_addresses_that_answer_and_routes_to
             await api.create(Node, node("m1", lan.address, "10.44.1.0/24"))
             await api.create(Node, node("m2", lan[0].address, "10.44.2.0/24"))
             settings = NodeSettings(name="m1", data=tmp_path, address=lan.address, pod_cidr="10.44.1.0/24")
-            network = Network.open(settings, api, SystemClock(), Random(1))
+            network = PodNetwork.open(settings, api, SystemClock(), Random(1))
             # Before anything else is known, a pod can listen at its address.
             address = await network.assign(pod("p"))
             assert address == "10.44.1.1"
@@ -145,7 +145,7 @@ async def test_what_another_node_claims_never_makes_this_one_take_no_pods(
             await api.create(Node, node("m1", lan.address, "10.44.1.0/24"))
             await api.create(Node, node("evil", claimed, "10.44.9.0/24"))
             settings = NodeSettings(name="m1", data=tmp_path, address=lan.address, pod_cidr="10.44.1.0/24")
-            network = Network.open(settings, api, SystemClock(), Random(1))
+            network = PodNetwork.open(settings, api, SystemClock(), Random(1))
             running = asyncio.create_task(network.run())
             try:
 
@@ -175,7 +175,7 @@ from tests.kit.loopback import loopback
 from tests.network.objects import pod
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
-from pilothouse.node.addresses.network import Network
+from pilothouse.node.addresses.network import PodNetwork
 from pilothouse.node.parts import AddressNotReady
 from pilothouse.node.settings import NodeSettings
 
@@ -183,7 +183,7 @@ async def main():
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
         settings = NodeSettings(name="m1", data=Path(sys.argv[1]), pod_cidr="10.44.1.0/24")
-        network = Network.open(settings, api, SystemClock(), Random(1))
+        network = PodNetwork.open(settings, api, SystemClock(), Random(1))
         for _ in range(2):
             try:
                 await network.assign(pod("p"))

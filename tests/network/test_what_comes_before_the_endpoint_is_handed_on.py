@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.kit.waiting import eventually
 
-from pilothouse.node.services.forwarding import Incoming, Side
+from pilothouse.node.services.forwarding import ClientSide, ForwardingSide
 
 
 def _ignored(transport: asyncio.Transport) -> None:
@@ -21,7 +21,7 @@ def _ignored(transport: asyncio.Transport) -> None:
 class Wire(asyncio.Transport):
     """One connection, whose far end is the test."""
 
-    def __init__(self, side: Side, room: int = 1_000_000) -> None:
+    def __init__(self, side: ForwardingSide, room: int = 1_000_000) -> None:
         super().__init__()
         self.heard = b""
         self.end_heard = self.closed = self.broken = False
@@ -92,13 +92,13 @@ class Call:
     """A client that is connected, and an endpoint that it will be led to."""
 
     def __init__(self, room: int = 1_000_000) -> None:
-        self._led: asyncio.Future[Side] = asyncio.get_running_loop().create_future()
+        self._led: asyncio.Future[ForwardingSide] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._outgoing = Side()
-        self.client = Wire(Incoming(self._lead, self._tasks, _ignored, _ignored))
+        self._outgoing = ForwardingSide()
+        self.client = Wire(ClientSide(self._lead, self._tasks, _ignored, _ignored))
         self.endpoint = Wire(self._outgoing, room)
 
-    async def _lead(self, client: str) -> Side:
+    async def _lead(self, client: str) -> ForwardingSide:
         return await self._led
 
     async def joined(self) -> None:
@@ -191,8 +191,8 @@ async def test_real_connections_keep_what_comes_early() -> None:
     loop = asyncio.get_running_loop()
     endpoint = await asyncio.start_server(greet, "127.0.0.1", 0)
 
-    async def lead(client: str) -> Side:
-        transport, side = await loop.create_connection(Side, *endpoint.sockets[0].getsockname())
+    async def lead(client: str) -> ForwardingSide:
+        transport, side = await loop.create_connection(ForwardingSide, *endpoint.sockets[0].getsockname())
 
         async def read() -> bool:
             return not transport.is_reading()
@@ -201,7 +201,7 @@ async def test_real_connections_keep_what_comes_early() -> None:
         return side
 
     tasks: set[asyncio.Task[None]] = set()
-    service = await loop.create_server(lambda: Incoming(lead, tasks, _ignored, _ignored), "127.0.0.1", 0)
+    service = await loop.create_server(lambda: ClientSide(lead, tasks, _ignored, _ignored), "127.0.0.1", 0)
     async with endpoint, service, asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(*service.sockets[0].getsockname())
         assert await reader.read() == b"greeting"

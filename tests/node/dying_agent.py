@@ -26,13 +26,13 @@ from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
-from pilothouse.node.addresses.network import Network
+from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.agent import Agent
-from pilothouse.node.folder_removal import FolderRemoval
-from pilothouse.node.images.library import Library
-from pilothouse.node.parts import Parts
+from pilothouse.node.directory_removal import DirectoryRemoval
+from pilothouse.node.images.image_store import ImageStore
+from pilothouse.node.interfaces import NodeParts
 from pilothouse.node.settings import NodeSettings
-from pilothouse.node.volumes.opening import open_volumes
+from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.surveying import Allowance, Survey
 
@@ -143,13 +143,13 @@ async def run(kubeconfig: Path, data: Path, name: str, fate: Fate) -> None:
         api = Api(DoomedTransport(transport, fate), rng, manager="pilothouse-node")
         yes = Allowance(True)
         volumes = open_volumes(api, node=name, data=data, clock=clock, rng=rng, allocatable={})
-        parts = Parts(
-            images=Library(data / "images", clock),
+        parts = NodeParts(
+            images=ImageStore(data / "images", clock),
             volumes=Doomed(volumes, "volumes", fate),
-            addresses=Doomed(Network.open(settings, api, clock, rng), "addresses", fate),
+            addresses=Doomed(PodNetwork.open(settings, api, clock, rng), "addresses", fate),
             containers=Doomed(containers, "containers", fate),
             groups=Doomed(cgroups.find(f"pilothouse-test/{name}"), "groups", fate),
-            removal=Doomed(FolderRemoval(), "removal", fate),
+            removal=Doomed(DirectoryRemoval(), "removal", fate),
             survey=Survey(view=yes, ids=yes, users=yes, limits={}),
         )
         watch_system(data, fate)

@@ -29,8 +29,8 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Transport
 from pilothouse.node.agent import Agent
-from pilothouse.node.folder_removal import FolderRemoval
-from pilothouse.node.parts import Parts
+from pilothouse.node.directory_removal import DirectoryRemoval
+from pilothouse.node.interfaces import NodeParts
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.containers import Container
@@ -56,13 +56,13 @@ class RealNode:
         self._task: asyncio.Task[None] | None = None
 
     def start_agent(self) -> Agent:
-        parts = Parts(
+        parts = NodeParts(
             images=self.images,
             volumes=self.volumes,
             addresses=self.addresses,
             containers=containers,
             groups=self.groups,
-            removal=FolderRemoval(),
+            removal=DirectoryRemoval(),
             survey=self.survey,
         )
         api = Api(self._transport, random.Random(), manager="node")

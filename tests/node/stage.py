@@ -29,7 +29,7 @@ from tests.kit.played_machine import PlayedMachine
 from pilothouse.api.nouns import CoreEvent, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.agent import Agent
-from pilothouse.node.parts import Parts
+from pilothouse.node.interfaces import NodeParts
 from pilothouse.node.settings import NodeSettings
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.server import Server
@@ -75,7 +75,7 @@ class Stage:
     def new_agent(self) -> Agent:
         """One that does not run yet."""
         self.agents += 1
-        parts = Parts(
+        parts = NodeParts(
             images=self.images,
             volumes=self.volumes,
             addresses=self.addresses,

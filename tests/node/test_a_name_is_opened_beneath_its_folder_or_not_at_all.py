@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pilothouse.node.directory_handles import open_beneath, open_by_steps, open_directory, remove_tree, walk
-from pilothouse.node.volumes.machine import BIND, mount, unmount
+from pilothouse.node.volumes.mount_table import BIND, mount, unmount
 
 EITHER = pytest.mark.parametrize("opening", [open_beneath, open_by_steps])
 

@@ -9,7 +9,7 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.publishing import Publisher
+from pilothouse.node.pod_status_writer import PodStatusWriter
 
 
 def pod(revision: int, ready: str) -> Object:
@@ -36,7 +36,7 @@ class Server:
 
 async def test_what_came_while_a_write_was_under_way_is_not_overlooked() -> None:
     server = Server()
-    publisher = Publisher(server, pod(10, "False"))  # type: ignore[arg-type]
+    publisher = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]
     running = asyncio.create_task(publisher.run())
     try:
         publisher.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
@@ -57,7 +57,7 @@ async def test_what_came_while_a_write_was_under_way_is_not_overlooked() -> None
 
 async def test_who_begins_again_writes_what_was_not_written() -> None:
     server = Server()
-    publisher = Publisher(server, pod(10, "False"))  # type: ignore[arg-type]
+    publisher = PodStatusWriter(server, pod(10, "False"))  # type: ignore[arg-type]
     publisher.put({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
     first = asyncio.create_task(publisher.run())
 

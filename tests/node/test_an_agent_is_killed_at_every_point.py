@@ -28,7 +28,7 @@ from pilothouse.base.ids import new_uid
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
-from pilothouse.node.volumes.removing import remove
+from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise import containers
 
 ROUNDS = 50 if os.environ.get("PILOTHOUSE_SOAK") else 5

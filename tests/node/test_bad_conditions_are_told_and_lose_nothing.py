@@ -19,8 +19,8 @@ from tests.node.stage import container, is_ready, phase, reason
 from pilothouse.api.nouns import Node
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.addresses.network import Network
-from pilothouse.node.images.library import Library
+from pilothouse.node.addresses.pod_network import PodNetwork
+from pilothouse.node.images.image_store import ImageStore
 from pilothouse.supervise.cgroups import Cgroups
 
 
@@ -95,7 +95,7 @@ async def test_an_image_folder_that_cant_be_read_names_the_folder(tmp_path: Path
         images = tmp_path / "images"
         images.mkdir()
         (images / "names").write_text("no folder")
-        node.images = Library(images, SystemClock())  # type: ignore[assignment]
+        node.images = ImageStore(images, SystemClock())  # type: ignore[assignment]
         node.start_agent()
         await node.pod({"containers": [{"name": "app", "image": "redis:7"}]})
         pod = await node.until(lambda pod: reason(pod) not in ("", "ContainerCreating"))
@@ -104,7 +104,7 @@ async def test_an_image_folder_that_cant_be_read_names_the_folder(tmp_path: Path
 
 async def test_a_missing_image_names_the_command_and_is_used_once_it_is_there(tmp_path: Path) -> None:
     async with real_node(tmp_path, agent=False) as node:
-        library = Library(tmp_path / "images", SystemClock())
+        library = ImageStore(tmp_path / "images", SystemClock())
         node.images = library  # type: ignore[assignment]
         node.start_agent()
         await node.pod(
@@ -124,7 +124,7 @@ async def test_a_missing_image_names_the_command_and_is_used_once_it_is_there(tm
 async def test_a_port_that_is_taken_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
     async with real_node(tmp_path, agent=False) as node:
-        network = Network.open(node.settings, node.api, SystemClock(), random.Random(1))
+        network = PodNetwork.open(node.settings, node.api, SystemClock(), random.Random(1))
         node.addresses = network  # type: ignore[assignment]
         node.start_agent()
         with socket.create_server(("127.0.0.1", port)):

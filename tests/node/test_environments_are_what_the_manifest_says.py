@@ -12,15 +12,15 @@ from tests.kit.node_parts import PlainImage
 
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
-from pilothouse.node.composing import Setting, compose, oom_score, qos_class, stop_signal
+from pilothouse.node.container_launch import PodSetting, compose_launch, oom_score, qos_class, stop_signal
 from pilothouse.node.environment import environment, expanded, wanted
-from pilothouse.node.folders import ContainerFolder
-from pilothouse.node.parts import NotYet
-from pilothouse.node.security import Self, capabilities, no_new_privileges, user
+from pilothouse.node.interfaces import NotReady
+from pilothouse.node.pod_directories import ContainerDirectory
+from pilothouse.node.security_context import AgentIdentity, capabilities, no_new_privileges, user
 from pilothouse.supervise.launching import IdRange, Launch, User
 from pilothouse.supervise.shim.becoming import CAPABILITIES
 
-ROOT, NOBODY = Self(0, 0), Self(65534, 65534)
+ROOT, NOBODY = AgentIdentity(0, 0), AgentIdentity(65534, 65534)
 
 
 def pod(**spec: Any) -> Object:
@@ -200,7 +200,7 @@ def test_optional_sources_may_be_missing() -> None:
 
 def test_a_missing_key_is_named() -> None:
     reference = {"name": "c", "key": "mode"}
-    with pytest.raises(NotYet, match="couldn't find key mode in ConfigMap prod/c"):
+    with pytest.raises(NotReady, match="couldn't find key mode in ConfigMap prod/c"):
         env_of(
             {"env": [{"name": "MODE", "valueFrom": {"configMapKeyRef": reference}}]},
             {("ConfigMap", "c"): config_map(other="x")},
@@ -251,10 +251,10 @@ def test_variables_refer_to_earlier_ones_alone() -> None:
 
 
 def launched(container: dict[str, Any], image: PlainImage = PlainImage(), **spec: Any) -> Launch:
-    folder = ContainerFolder(Path("/nodes/pods/u-1/containers/app"))
+    folder = ContainerDirectory(Path("/nodes/pods/u-1/containers/app"))
     spec_of = {"name": "app", "image": "x", **container}
-    return compose(
-        pod(containers=[spec_of], **spec), spec_of, image, {"N": "7"}, Setting(agent=ROOT), folder, 3
+    return compose_launch(
+        pod(containers=[spec_of], **spec), spec_of, image, {"N": "7"}, PodSetting(agent=ROOT), folder, 3
     )
 
 
@@ -277,13 +277,13 @@ def test_commands_and_arguments(
 
 
 def test_a_container_without_a_command_says_so() -> None:
-    with pytest.raises(NotYet, match='container "app" has no command'):
+    with pytest.raises(NotReady, match='container "app" has no command'):
         launched({}, PlainImage(entrypoint=()))
 
 
 def test_a_program_of_the_machine_that_containers_do_not_see_says_what_would_show_it() -> None:
     image = PlainImage(entrypoint=("/opt/java/bin/java",))
-    with pytest.raises(NotYet, match="start the node with --expose-path /opt/java/bin"):
+    with pytest.raises(NotReady, match="start the node with --expose-path /opt/java/bin"):
         launched({}, image)
     assert launched({"command": ["sh"]}, image).argv == ("sh",)
 
@@ -345,7 +345,7 @@ def test_groups_of_volumes_are_added() -> None:
 
 def test_who_must_not_be_root_is_not() -> None:
     asked = pod(securityContext={"runAsNonRoot": True})
-    with pytest.raises(NotYet, match="runAsNonRoot"):
+    with pytest.raises(NotReady, match="runAsNonRoot"):
         user(asked, {"name": "app"}, "", ROOT)
     assert user(asked, {"name": "app", "securityContext": {"runAsUser": 7}}, "", ROOT) is not None
 
@@ -357,7 +357,7 @@ def test_an_ordinary_users_pod_is_shown_the_number_that_it_asks_for() -> None:
     assert user(asked, {"name": "app"}, "", NOBODY) == User(54321, 0)
     assert user(pod(securityContext={"runAsGroup": 50}), {"name": "app"}, "", NOBODY) == User(65534, 50)
     assert user(pod(securityContext={"runAsNonRoot": True}), {"name": "app"}, "", NOBODY) is None
-    with pytest.raises(NotYet, match="runAsNonRoot"):
+    with pytest.raises(NotReady, match="runAsNonRoot"):
         user(pod(securityContext={"runAsNonRoot": True, "runAsUser": 0}), {"name": "app"}, "", NOBODY)
 
 
@@ -419,10 +419,10 @@ def test_the_machines_own_figures_are_masked(asked: dict[str, Any], masked: bool
 
 
 def test_owners_are_mapped_in_all_but_the_image() -> None:
-    folder = ContainerFolder(Path("/nodes/pods/u-1/containers/app"))
+    folder = ContainerDirectory(Path("/nodes/pods/u-1/containers/app"))
     image = PlainImage(root=Path("/images/x"), mount_at="/opt/x")
-    setting = Setting(agent=ROOT, ids=IdRange(1 << 20), machine=("/opt/java",))
-    launch = compose(pod(), {"name": "app"}, image, {}, setting, folder, 0)
+    setting = PodSetting(agent=ROOT, ids=IdRange(1 << 20), machine=("/opt/java",))
+    launch = compose_launch(pod(), {"name": "app"}, image, {}, setting, folder, 0)
     assert launch.ids == IdRange(1 << 20)
     assert launch.view is not None
     assert launch.view.machine == ("/opt/java",)
@@ -458,9 +458,9 @@ def test_the_stop_signal_is_sigterm_unless_told() -> None:
 def test_references_that_double_each_other_are_refused_before_they_fill_the_memory() -> None:
     doubling = [{"name": "A0", "value": "x" * 1000}]
     doubling += [{"name": f"A{n}", "value": f"$(A{n - 1})$(A{n - 1})"} for n in range(1, 40)]
-    with pytest.raises(NotYet, match="longer than 131072 characters"):
+    with pytest.raises(NotReady, match="longer than 131072 characters"):
         env_of({"env": doubling})
     many = [{"name": "A0", "value": "x" * 100_000}]
     many += [{"name": f"B{n}", "value": "$(A0)"} for n in range(1000)]
-    with pytest.raises(NotYet, match="larger than 4194304 characters in all"):
+    with pytest.raises(NotReady, match="larger than 4194304 characters in all"):
         env_of({"env": many})

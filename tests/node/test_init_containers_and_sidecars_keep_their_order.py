@@ -9,7 +9,7 @@ from tests.kit.played_machine import Answer, Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
 from pilothouse.api.objects import Object
-from pilothouse.node.whereabouts import NotFound
+from pilothouse.node.container_index import ContainerNotFound
 
 EXEC = {"exec": {"command": ["check"]}}
 
@@ -81,7 +81,7 @@ def test_whoever_asks_for_the_log_meanwhile_is_told_the_same(stage: Stage) -> No
         await stage.pod({"initContainers": [app("one")], "containers": [app()]})
         pod = await stage.until(lambda pod: state(pod, "one") == "running")
         assert stage.agent is not None
-        with pytest.raises(NotFound, match="is waiting to start: PodInitializing"):
+        with pytest.raises(ContainerNotFound, match="is waiting to start: PodInitializing"):
             stage.agent.whereabouts.find(pod.namespace, pod.name, "app")
 
     stage.play(scene)

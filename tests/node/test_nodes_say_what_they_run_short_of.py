@@ -11,16 +11,27 @@ from tests.kit.node_parts import EVERYTHING, PlainGroup
 from tests.node.stage import Stage, app, is_ready, phase
 
 from pilothouse.api.nouns import Node
-from pilothouse.node.evicting import Candidate, victim
-from pilothouse.node.health import Shortage, conditions, limits_condition, problems, shortages
-from pilothouse.node.machine import Room, look, room, without
-from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.eviction import EvictionCandidate, choose_victim
+from pilothouse.node.interfaces import VolumeNotReady
+from pilothouse.node.machine_info import (
+    AvailableResources,
+    allocatable,
+    read_available_resources,
+    read_machine_info,
+)
+from pilothouse.node.node_conditions import (
+    ResourcePressure,
+    conditions,
+    limits_condition,
+    problems,
+    resource_pressures,
+)
 from pilothouse.node.settings import NodeSettings
 from pilothouse.supervise.limiting import Throttle, Usage
 from pilothouse.supervise.surveying import Allowance
 
 MIB = 2**20
-PLENTY = Room(
+PLENTY = AvailableResources(
     memory=2**33,
     disk=2**38,
     disk_size=2**39,
@@ -31,10 +42,10 @@ PLENTY = Room(
 )
 
 
-LITTLE = Shortage("memory", MIB, "little memory is left")
+LITTLE = ResourcePressure("memory", MIB, "little memory is left")
 
 
-def replaced(**changes: int) -> Room:
+def replaced(**changes: int) -> AvailableResources:
     return msgspec.structs.replace(PLENTY, **changes)
 
 
@@ -52,8 +63,8 @@ def replaced(**changes: int) -> Room:
         (replaced(memory=0, disk=0, processes=0), {"MemoryPressure", "DiskPressure", "PIDPressure"}),
     ],
 )
-def test_shortages(short: Room, expected: set[str]) -> None:
-    assert set(shortages(short)) == expected
+def test_shortages(short: AvailableResources, expected: set[str]) -> None:
+    assert set(resource_pressures(short)) == expected
     told = {each["type"]: each["status"] for each in conditions(short, "")}
     assert {kind for kind, status in told.items() if status == "True"} == {"Ready", *expected}
 
@@ -79,7 +90,7 @@ def test_limits_that_the_machine_does_not_enforce_are_told() -> None:
 
 
 def test_this_machine_has_something(tmp_path: Path) -> None:
-    now = room(tmp_path / "not" / "there" / "yet")
+    now = read_available_resources(tmp_path / "not" / "there" / "yet")
     assert now.memory > 0
     assert 0 < now.disk <= now.disk_size
     assert 0 < now.processes < now.processes_size
@@ -93,7 +104,7 @@ def test_what_is_told_of_the_machine(tmp_path: Path) -> None:
         capacity={"pods": "20", "cpu": "4"},
         reserved={"cpu": "500m", "memory": "1Gi"},
     )
-    machine = look(settings)
+    machine = read_machine_info(settings)
     assert machine.labels["kubernetes.io/hostname"] == "m1"
     assert machine.labels["kubernetes.io/os"] == "linux"
     assert machine.labels["disk"] == "ssd"
@@ -102,7 +113,7 @@ def test_what_is_told_of_the_machine(tmp_path: Path) -> None:
 
 
 def test_no_more_is_reserved_than_there_is() -> None:
-    assert without({"cpu": "1"}, {"cpu": "2", "gpu": "1"}) == {"cpu": "0"}
+    assert allocatable({"cpu": "1"}, {"cpu": "2", "gpu": "1"}) == {"cpu": "0"}
 
 
 @pytest.mark.parametrize(
@@ -119,36 +130,38 @@ def test_no_more_is_reserved_than_there_is() -> None:
 def test_who_uses_most_beyond_what_it_asked_for_goes(
     pods: list[tuple[str, int, int]], who: str | None
 ) -> None:
-    chosen = victim((Candidate(uid, asked * MIB, used * MIB) for uid, asked, used in pods), LITTLE)
+    chosen = choose_victim(
+        (EvictionCandidate(uid, asked * MIB, used * MIB) for uid, asked, used in pods), LITTLE
+    )
     assert (chosen.uid if chosen else None) == who
 
 
 def test_who_has_more_than_can_be_counted_goes_first() -> None:
-    hiding = Candidate("a", 0, 0, unmeasured=True)
-    assert victim([Candidate("b", 0, 900 * MIB), hiding], LITTLE) == hiding
+    hiding = EvictionCandidate("a", 0, 0, unmeasured=True)
+    assert choose_victim([EvictionCandidate("b", 0, 900 * MIB), hiding], LITTLE) == hiding
 
 
 @pytest.mark.parametrize(
     ("shortage", "used", "goes"),
     [
-        (Shortage("ephemeral-storage", 1000 * MIB, ""), 99 * MIB, False),
-        (Shortage("ephemeral-storage", 1000 * MIB, ""), 100 * MIB, True),
-        (Shortage("ephemeral-storage", 1, ""), MIB - 1, False),
-        (Shortage("memory", 50 * MIB, ""), 4 * MIB, False),
-        (Shortage("memory", 50 * MIB, ""), 5 * MIB, True),
-        (Shortage("inodes", 100_000, ""), 9_999, False),
-        (Shortage("inodes", 100_000, ""), 10_000, True),
-        (Shortage("inodes", 1, ""), 999, False),
+        (ResourcePressure("ephemeral-storage", 1000 * MIB, ""), 99 * MIB, False),
+        (ResourcePressure("ephemeral-storage", 1000 * MIB, ""), 100 * MIB, True),
+        (ResourcePressure("ephemeral-storage", 1, ""), MIB - 1, False),
+        (ResourcePressure("memory", 50 * MIB, ""), 4 * MIB, False),
+        (ResourcePressure("memory", 50 * MIB, ""), 5 * MIB, True),
+        (ResourcePressure("inodes", 100_000, ""), 9_999, False),
+        (ResourcePressure("inodes", 100_000, ""), 10_000, True),
+        (ResourcePressure("inodes", 1, ""), 999, False),
     ],
 )
-def test_nobody_goes_whose_end_would_not_help(shortage: Shortage, used: int, goes: bool) -> None:
-    assert (victim([Candidate("a", 0, used)], shortage) is not None) == goes
+def test_nobody_goes_whose_end_would_not_help(shortage: ResourcePressure, used: int, goes: bool) -> None:
+    assert (choose_victim([EvictionCandidate("a", 0, used)], shortage) is not None) == goes
 
 
 def test_what_is_missing_is_known() -> None:
-    assert shortages(replaced(memory=60 * MIB))["MemoryPressure"].missing == 40 * MIB
-    assert shortages(replaced(disk=2**29))["DiskPressure"].missing == 2**29
-    assert shortages(replaced(files=10_000))["DiskPressure"].missing == 90_000
+    assert resource_pressures(replaced(memory=60 * MIB))["MemoryPressure"].missing == 40 * MIB
+    assert resource_pressures(replaced(disk=2**29))["DiskPressure"].missing == 2**29
+    assert resource_pressures(replaced(files=10_000))["DiskPressure"].missing == 90_000
 
 
 def test_memory_that_runs_short_costs_one_pod_at_a_time(
@@ -240,7 +253,7 @@ def test_nobody_else_goes_before_it_is_seen_what_the_end_of_one_has_brought(
         large = (await stage.get("large")).uid
         stage.volumes.busy = VolumeNotReady("Busy", "the volume is being emptied")
 
-        def left(folder: Path) -> Room:
+        def left(folder: Path) -> AvailableResources:
             return PLENTY if large in stage.volumes.released else replaced(disk=MIB)
 
         monkeypatch.setattr("pilothouse.node.agent.room", left)

@@ -17,7 +17,7 @@ from tests.node.stage import phase
 
 from pilothouse.api.objects import Object
 from pilothouse.node.id_ranges import SIZE
-from pilothouse.node.installation import installation
+from pilothouse.node.pilot_installation import installation
 from pilothouse.node.seccomp import is_enforced
 from pilothouse.node.settings import DEFAULT_RANGE
 from pilothouse.supervise.surveying import Allowance

@@ -13,10 +13,10 @@ from tests.node.stage import Stage, app, is_ready
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.addresses.ledger import Entry, Ledger
-from pilothouse.node.folders import PodFolder
-from pilothouse.node.leaving import end_pods
-from pilothouse.node.volumes.machine import mount, mounts, under, unmount_below
+from pilothouse.node.addresses.address_records import AddressRecord, AddressRecords
+from pilothouse.node.pod_directories import PodDirectory
+from pilothouse.node.shutdown import end_pods
+from pilothouse.node.volumes.mount_table import mount, mounts, under, unmount_below
 from pilothouse.supervise.containers import StillRunning
 from pilothouse.supervise.launching import Launch, LogPolicy
 
@@ -109,9 +109,11 @@ def test_a_hook_without_host_is_asked_at_the_pods_address(tmp_path: Path) -> Non
                 "metadata": {"name": "web", "namespace": "default", "uid": "u"},
                 "spec": {"terminationGracePeriodSeconds": 20, "containers": [app("web", lifecycle=hook)]},
             }
-            folder = PodFolder(tmp_path / "pods" / "u")
+            folder = PodDirectory(tmp_path / "pods" / "u")
             folder.remember(Object(Pod, pod))
-            Ledger(entries={"u": Entry(address, "default/web")}).write(tmp_path / "addresses.json")
+            AddressRecords(entries={"u": AddressRecord(address, "default/web")}).write(
+                tmp_path / "addresses.json"
+            )
             machine = PlayedMachine(SystemClock())
             await machine.start(
                 folder.container("web").begin(0), Launch(argv=("run",), log=LogPolicy(path="log"))

@@ -10,8 +10,8 @@ from tests.kit.played_machine import Answer, Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
 from pilothouse.api.nouns import Pod
-from pilothouse.node.lifecycle.ending import hook_time, left, turns
-from pilothouse.node.lifecycle.roles import parts
+from pilothouse.node.lifecycle.container_roles import containers_of
+from pilothouse.node.lifecycle.termination import hook_time, remaining_grace, stop_order
 
 HOOK = {"preStop": {"exec": {"command": ["goodbye"]}}}
 
@@ -26,7 +26,7 @@ def signals(stage: Stage, name: str = "app") -> list[tuple[int, float]]:
     ("grace", "passed", "rest"), [(30, 0, 30), (30, 10, 20), (30, 29, 2), (30, 40, 2), (1, 0, 2), (0, 0, 2)]
 )
 def test_two_seconds_remain_whatever_was_spent(grace: float, passed: float, rest: float) -> None:
-    assert left(grace, since=100.0, now=100.0 + passed) == rest
+    assert remaining_grace(grace, since=100.0, now=100.0 + passed) == rest
 
 
 def test_a_hook_has_what_is_left_of_the_grace() -> None:
@@ -43,7 +43,7 @@ def test_turns_are_main_containers_then_sidecars_backwards() -> None:
         ],
         "containers": [{"name": "m"}],
     }
-    assert turns(parts(spec)) == {"i": (), "m": (), "b": ("i", "m"), "a": ("i", "m", "b")}
+    assert stop_order(containers_of(spec)) == {"i": (), "m": (), "b": ("i", "m"), "a": ("i", "m", "b")}
 
 
 def test_a_container_that_takes_no_notice_is_killed_when_its_grace_is_over(stage: Stage) -> None:

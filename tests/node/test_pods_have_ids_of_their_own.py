@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import needs_root
 
-from pilothouse.node.folders import PodFolder
-from pilothouse.node.health import users_condition
 from pilothouse.node.id_ranges import SIZE, IdRanges
-from pilothouse.node.parts import NotYet
-from pilothouse.node.volumes.removing import remove
+from pilothouse.node.interfaces import NotReady
+from pilothouse.node.node_conditions import users_condition
+from pilothouse.node.pod_directories import PodDirectory
+from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise.launching import IdRange
 from pilothouse.supervise.shim.namespaces import OWNERS
 from pilothouse.supervise.surveying import Allowance, Survey
@@ -39,8 +39,8 @@ class Place:
     def pods(self, name: str = "a") -> Path:
         return self._folder / name / "pods"
 
-    def pod(self, uid: str, agent: str = "a") -> PodFolder:
-        folder = PodFolder(self.pods(agent) / uid)
+    def pod(self, uid: str, agent: str = "a") -> PodDirectory:
+        folder = PodDirectory(self.pods(agent) / uid)
         folder.path.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -50,7 +50,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def clear(folder: PodFolder) -> None:
+def clear(folder: PodDirectory) -> None:
     """Remove it."""
     for each in folder.discard():
         remove(each)
@@ -110,7 +110,7 @@ def test_the_ids_that_own_pods_namespaces_are_in_no_pod(place: Place) -> None:
     agent = place.agent(among=among)
     given = [agent.claim(place.pod(str(number))).first for number in range(2)]
     assert all(first + SIZE <= OWNERS or first >= OWNERS + SIZE for first in given)
-    with pytest.raises(NotYet):
+    with pytest.raises(NotReady):
         agent.claim(place.pod("2"))
 
 
@@ -131,7 +131,7 @@ def test_what_a_killed_agent_could_not_free_is_freed_by_the_next(place: Place) -
 def test_when_all_are_taken_a_pod_waits_and_says_so(place: Place) -> None:
     agent = place.agent()
     given = [agent.claim(place.pod(str(number))) for number in range(4)]
-    with pytest.raises(NotYet, match="--user-namespace-ids") as told:
+    with pytest.raises(NotReady, match="--user-namespace-ids") as told:
         agent.claim(place.pod("4"))
     assert told.value.reason == "UserNamespaceUnavailable"
     assert agent.claim(place.pod("3")) == given[3]
@@ -165,7 +165,7 @@ def test_ids_that_something_still_runs_with_are_not_given_again(place: Place) ->
     try:
         while Path(f"/proc/{child}").stat().st_uid == 0 and os.waitpid(child, os.WNOHANG) == (0, 0):
             os.sched_yield()
-        with pytest.raises(NotYet):
+        with pytest.raises(NotReady):
             place.agent(among=IdRange(FIRST, SIZE)).claim(place.pod("2"))
     finally:
         os.close(writer)
@@ -201,7 +201,7 @@ def test_claims_that_others_could_change_are_not_believed(place: Place, attack: 
         case "a-link":
             place.claims.rename(place.claims.with_name("elsewhere"))
             place.claims.symlink_to("elsewhere")
-    with pytest.raises((NotYet, OSError)):
+    with pytest.raises((NotReady, OSError)):
         place.agent().claim(place.pod("1"))
 
 

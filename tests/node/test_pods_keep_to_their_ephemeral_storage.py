@@ -10,8 +10,14 @@ import pytest
 
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
-from pilothouse.node.footprints import Footprint
-from pilothouse.node.storing import Kept, is_limited, measured, overrun, request
+from pilothouse.node.directory_usage import DirectoryUsage
+from pilothouse.node.ephemeral_storage import (
+    StorageUsage,
+    is_limited,
+    limit_violation,
+    measure_storage,
+    request,
+)
 
 MIB = 2**20
 
@@ -31,25 +37,25 @@ def container(name: str, limit: str = "", asked: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kept", "told"),
     [
-        (Kept({"web": 1 * MIB, "log": 0}, Footprint(3 * MIB, 9)), ""),
+        (StorageUsage({"web": 1 * MIB, "log": 0}, DirectoryUsage(3 * MIB, 9)), ""),
         (
-            Kept({"web": 1 * MIB, "log": 0}, Footprint(4 * MIB, 9)),
+            StorageUsage({"web": 1 * MIB, "log": 0}, DirectoryUsage(4 * MIB, 9)),
             "Pod ephemeral local storage usage exceeds the total limit of containers 3Mi.",
         ),
         (
-            Kept({"web": 0, "log": 2 * MIB}, Footprint(2 * MIB, 9)),
+            StorageUsage({"web": 0, "log": 2 * MIB}, DirectoryUsage(2 * MIB, 9)),
             'Container log exceeded its local ephemeral storage limit "1Mi".',
         ),
     ],
 )
-def test_who_keeps_too_much_is_told_as_kubelet_tells_it(kept: Kept, told: str) -> None:
-    assert overrun(pod(container("web", "2Mi"), container("log", "1Mi")), kept) == told
+def test_who_keeps_too_much_is_told_as_kubelet_tells_it(kept: StorageUsage, told: str) -> None:
+    assert limit_violation(pod(container("web", "2Mi"), container("log", "1Mi")), kept) == told
 
 
 def test_who_sets_no_limit_has_none() -> None:
     free = pod(container("web"))
     assert not is_limited(free)
-    assert overrun(free, Kept({"web": 2**40}, Footprint(2**40, 9))) == ""
+    assert limit_violation(free, StorageUsage({"web": 2**40}, DirectoryUsage(2**40, 9))) == ""
 
 
 @pytest.mark.parametrize(
@@ -65,7 +71,7 @@ def test_what_a_pod_asks_for(one: Object, amount: int) -> None:
 
 
 def test_volumes_and_logs_count(tmp_path: Path) -> None:
-    assert measured(tmp_path) == Kept({}, Footprint(0, 0))
+    assert measure_storage(tmp_path) == StorageUsage({}, DirectoryUsage(0, 0))
     for place, size in (
         ("volumes/tmp/deep/file", 2),
         ("containers/web/0/log", 1),
@@ -73,7 +79,7 @@ def test_volumes_and_logs_count(tmp_path: Path) -> None:
     ):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_bytes(os.urandom(size * MIB))
-    kept = measured(tmp_path)
+    kept = measure_storage(tmp_path)
     # Folders take some room too, which depends on the filesystem.
     assert {name: size // MIB for name, size in kept.containers.items()} == {"web": 1, "log": 3}
     assert kept.total.size // MIB == 6

@@ -9,7 +9,7 @@ import pytest
 from tests.kit.played_machine import Answer
 from tests.node.stage import Stage, app, container, is_ready
 
-from pilothouse.node.lifecycle.judging import FAILED, PASSED, UNKNOWN, Score, judged
+from pilothouse.node.lifecycle.probe_results import FAILED, PASSED, UNKNOWN, ProbeScore, with_result
 
 EXEC: dict[str, Any] = {"exec": {"command": ["check"]}}
 READY: dict[str, Any] = {"exec": {"command": ["ready"]}}
@@ -42,11 +42,11 @@ def asked(stage: Stage, argv: str = "check", name: str = "app") -> list[float]:
     ],
 )
 def test_a_verdict_needs_as_many_in_a_row(
-    before: Score, results: list[bool], probe: dict[str, Any], verdict: bool | None
+    before: ProbeScore, results: list[bool], probe: dict[str, Any], verdict: bool | None
 ) -> None:
     score = before
     for result in results:
-        score = judged(score, result, probe)
+        score = with_result(score, result, probe)
     assert score.verdict is verdict
 
 

@@ -19,10 +19,10 @@ from tests.kit.certificates import Authority
 from tests.kit.open_files import no_more_files
 from tests.node.stage import Stage, app, is_ready
 
-from pilothouse.node.folders import PodFolder
-from pilothouse.node.hooks import Outcome, Target, handle
-from pilothouse.node.leaving import end_pods
-from pilothouse.node.parts import Container
+from pilothouse.node.handlers import HandlerResult, HandlerTarget, run_handler
+from pilothouse.node.interfaces import RunningContainer
+from pilothouse.node.pod_directories import PodDirectory
+from pilothouse.node.shutdown import end_pods
 
 LONG = 600.0
 """Seconds that a pod may have its probes wait."""
@@ -59,13 +59,13 @@ class Server:
         writer.close()
 
 
-async def carried_out(handler: dict[str, Any], seconds: float = LONG) -> Outcome:
-    target = Target(cast("Container", None), {"name": "app"}, "127.0.0.1")
+async def carried_out(handler: dict[str, Any], seconds: float = LONG) -> HandlerResult:
+    target = HandlerTarget(cast("RunningContainer", None), {"name": "app"}, "127.0.0.1")
     async with asyncio.timeout(ENOUGH):
-        return await handle(handler, target, seconds)
+        return await run_handler(handler, target, seconds)
 
 
-async def asked(server: Server, **get: Any) -> Outcome:
+async def asked(server: Server, **get: Any) -> HandlerResult:
     return await carried_out({"httpGet": {"port": server.port, **get}})
 
 
@@ -89,7 +89,7 @@ async def test_an_answer_without_end_fails_soon(name: str) -> None:
 
 async def test_of_a_body_without_end_the_beginning_is_read() -> None:
     async with Server(b"HTTP/1.1 200 OK\r\n\r\n", b"x").listening() as server:
-        assert await asked(server) == Outcome(True, "x" * 10240)
+        assert await asked(server) == HandlerResult(True, "x" * 10240)
         assert server.sent < MANY
 
 
@@ -259,7 +259,7 @@ def test_hooks_know_the_pods_address_without_an_agent(stage: Stage) -> None:
     async def scene() -> None:
         await stage.pod({"containers": [app()]})
         pod = await stage.until(is_ready)
-        remembered = PodFolder(stage.settings.pods / pod.uid).recall()
+        remembered = PodDirectory(stage.settings.pods / pod.uid).recall()
         assert remembered is not None
         assert remembered.status["podIP"] == pod.status["podIP"] != ""
 

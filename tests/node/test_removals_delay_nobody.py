@@ -11,8 +11,8 @@ from tests.kit.played_machine import Play
 from tests.node.stage import Stage, app, container, phase
 
 from pilothouse.node.agent import Agent
-from pilothouse.node.folder_removal import FolderRemoval
-from pilothouse.node.folders import KEPT, PodFolder
+from pilothouse.node.directory_removal import DirectoryRemoval
+from pilothouse.node.pod_directories import KEPT, PodDirectory
 
 
 class HeldRemoval(PlainRemoval):
@@ -88,7 +88,7 @@ def test_a_container_starts_again_while_files_of_earlier_instances_are_removed(
         assert [each.name for each in removal.begun] == ["0"]
         removal.let.set()
         await stage.until(lambda pod: container(pod).get("restartCount", 0) >= KEPT + 2, seconds=600)
-        folder = PodFolder(stage.settings.pods / pod.uid).container("app")
+        folder = PodDirectory(stage.settings.pods / pod.uid).container("app")
         assert len(folder.attempts()) <= KEPT + 1
 
     stage.play(scene)
@@ -98,7 +98,7 @@ def test_what_an_ended_pod_wrote_outside_of_volumes_goes_and_its_log_stays(stage
     async def scene() -> None:
         await runs(stage, "hog")
         uid = (await stage.get("hog")).uid
-        instance = PodFolder(stage.settings.pods / uid).container("app").attempt(0)
+        instance = PodDirectory(stage.settings.pods / uid).container("app").attempt(0)
         (instance / "own" / "tmp").mkdir(parents=True)
         (instance / "log").write_text("kept")
         stage.volumes.excesses[uid] = "too much"
@@ -120,7 +120,7 @@ async def test_the_loop_goes_on_while_a_folder_is_removed(tmp_path: Path) -> Non
     folder.mkdir()
     for number in range(2000):
         (folder / str(number)).touch()
-    removing = asyncio.ensure_future(FolderRemoval().remove(folder))
+    removing = asyncio.ensure_future(DirectoryRemoval().remove(folder))
     turns = 0
     while not removing.done():
         turns += 1

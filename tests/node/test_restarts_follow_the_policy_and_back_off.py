@@ -9,54 +9,59 @@ from tests.kit.played_machine import Play
 from tests.node.stage import Stage, app, container, is_ready, phase, reason, state
 
 from pilothouse.api.nouns import Secret
-from pilothouse.node.lifecycle.instances import Ended
-from pilothouse.node.lifecycle.restarting import Pause, next_pause, rest, wanted_again
-from pilothouse.node.lifecycle.roles import Part, Role
+from pilothouse.node.lifecycle.container_instances import EndedInstance
+from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContainer
+from pilothouse.node.lifecycle.restart_policy import (
+    RestartBackoff,
+    backoff_left,
+    next_backoff,
+    should_restart,
+)
 
 
 @pytest.mark.parametrize(
     ("role", "policy", "code", "again"),
     [
-        (Role.MAIN, "Always", 0, True),
-        (Role.MAIN, "Always", 1, True),
-        (Role.MAIN, "OnFailure", 0, False),
-        (Role.MAIN, "OnFailure", 1, True),
-        (Role.MAIN, "Never", 0, False),
-        (Role.MAIN, "Never", 1, False),
-        (Role.INIT, "Always", 0, False),
-        (Role.INIT, "Always", 1, True),
-        (Role.INIT, "OnFailure", 1, True),
-        (Role.INIT, "Never", 1, False),
-        (Role.SIDECAR, "Never", 0, True),
-        (Role.SIDECAR, "Never", 1, True),
+        (ContainerRole.MAIN, "Always", 0, True),
+        (ContainerRole.MAIN, "Always", 1, True),
+        (ContainerRole.MAIN, "OnFailure", 0, False),
+        (ContainerRole.MAIN, "OnFailure", 1, True),
+        (ContainerRole.MAIN, "Never", 0, False),
+        (ContainerRole.MAIN, "Never", 1, False),
+        (ContainerRole.INIT, "Always", 0, False),
+        (ContainerRole.INIT, "Always", 1, True),
+        (ContainerRole.INIT, "OnFailure", 1, True),
+        (ContainerRole.INIT, "Never", 1, False),
+        (ContainerRole.SIDECAR, "Never", 0, True),
+        (ContainerRole.SIDECAR, "Never", 1, True),
     ],
 )
-def test_who_runs_again(role: Role, policy: str, code: int, again: bool) -> None:
-    ended = Ended(0, code, started=0.0, finished=1.0)
-    assert wanted_again(Part("c", role, {}), ended, policy) is again
+def test_who_runs_again(role: ContainerRole, policy: str, code: int, again: bool) -> None:
+    ended = EndedInstance(0, code, started=0.0, finished=1.0)
+    assert should_restart(PodContainer("c", role, {}), ended, policy) is again
 
 
 def test_pauses_double_up_to_five_minutes() -> None:
-    pause: Pause | None = None
+    pause: RestartBackoff | None = None
     now, pauses = 0.0, []
     for _ in range(8):
-        pauses.append(rest(pause, now, now))
+        pauses.append(backoff_left(pause, now, now))
         now += pauses[-1]
-        pause = next_pause(pause, now, now)
+        pause = next_backoff(pause, now, now)
     assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
 def test_ten_minutes_of_running_wipe_the_slate_clean() -> None:
-    pause = Pause(160.0, since=1000.0)
-    assert rest(pause, 1601.0, 1601.0) == 0
-    assert next_pause(pause, 1601.0, 1601.0).seconds == 10
-    assert rest(pause, 1599.0, 1599.0) == 160
+    pause = RestartBackoff(160.0, since=1000.0)
+    assert backoff_left(pause, 1601.0, 1601.0) == 0
+    assert next_backoff(pause, 1601.0, 1601.0).seconds == 10
+    assert backoff_left(pause, 1599.0, 1599.0) == 160
 
 
 def test_a_restart_that_was_decided_on_and_not_carried_out_waits_no_longer() -> None:
-    pause = Pause(40.0, since=1000.5)
-    assert rest(pause, finished=1000.0, now=1001.0) == 0
-    assert next_pause(pause, finished=1000.0, now=1001.0) == pause
+    pause = RestartBackoff(40.0, since=1000.5)
+    assert backoff_left(pause, finished=1000.0, now=1001.0) == 0
+    assert next_backoff(pause, finished=1000.0, now=1001.0) == pause
 
 
 def test_a_container_that_fails_at_once_is_started_at_these_times(stage: Stage) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
-from pilothouse.node.parts import NotYet
+from pilothouse.node.interfaces import NotReady
 from pilothouse.node.seccomp import is_enforced, seccomp_filter
 
 pytestmark = pytest.mark.skipif(not is_enforced(), reason="there are no filters for this architecture")
@@ -44,16 +44,16 @@ def test_a_profile_of_the_machine_is_read(tmp_path: Path) -> None:
 
 
 def test_a_profile_that_is_missing_or_none_is_told_of(tmp_path: Path) -> None:
-    with pytest.raises(NotYet, match=r"cannot load seccomp profile .*db/strict.json.*No such file") as told:
+    with pytest.raises(NotReady, match=r"cannot load seccomp profile .*db/strict.json.*No such file") as told:
         found(tmp_path, LOCAL)
     assert told.value.reason == "CreateContainerError"
     (tmp_path / "db").mkdir()
     (tmp_path / "db/strict.json").write_text("{}")
-    with pytest.raises(NotYet, match="is no seccomp profile"):
+    with pytest.raises(NotReady, match="is no seccomp profile"):
         found(tmp_path, LOCAL)
 
 
 @pytest.mark.parametrize("name", ["../secret.json", "/etc/passwd", "a/../../b", ""])
 def test_a_profile_is_below_its_folder(tmp_path: Path, name: str) -> None:
-    with pytest.raises(NotYet, match="no path below"):
+    with pytest.raises(NotReady, match="no path below"):
         found(tmp_path, {"type": "Localhost", "localhostProfile": name})

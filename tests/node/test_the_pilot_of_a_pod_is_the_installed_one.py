@@ -6,8 +6,8 @@ import pytest
 
 from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.lifecycle.roles import parts
-from pilothouse.node.outfitting import image_name
+from pilothouse.node.container_config import image_name
+from pilothouse.node.lifecycle.container_roles import containers_of
 
 INSTALL: Tree = {
     "name": "install-pilot",
@@ -31,7 +31,7 @@ def images(*, labelled: bool, init: Tree = INSTALL) -> list[str]:
             "spec": {"initContainers": [init], "containers": [DATABASE]},
         }
     )
-    return [image_name(pod, part) for part in parts(pod.spec)]
+    return [image_name(pod, part) for part in containers_of(pod.spec)]
 
 
 def test_any_pilot_image_stands_for_the_installed_pilot() -> None:

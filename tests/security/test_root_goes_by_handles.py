@@ -54,7 +54,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/images/unpacking": {
             "_listed": ("os.listdir",),
         },
-        "node/volumes/atomic_folder": {
+        "node/volumes/atomic_directory": {
             "_link": ("os.listdir",),
             "replace": ("os.listdir",),
         },
@@ -77,10 +77,10 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "data": {
-        "node/addresses/ledger": {
+        "node/addresses/address_records": {
             "Ledger.write": ("Path.mkdir",),
         },
-        "node/leaving": {
+        "node/shutdown": {
             "_pod_folders": ("Path.iterdir",),
         },
         "node/agent": {
@@ -89,7 +89,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
             ),
         },
-        "node/volumes/memory": {
+        "node/volumes/memory_directories": {
             "Memory._rename": (
                 "Path.mkdir",
                 "Path.replace",
@@ -108,7 +108,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
             ),
         },
-        "node/folders": {
+        "node/pod_directories": {
             "ContainerFolder.attempts": ("Path.iterdir",),
             "ContainerFolder.begin": (
                 "Path.mkdir",
@@ -130,22 +130,22 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "Path.write_bytes",
             ),
         },
-        "node/logs/rotation": {
+        "node/logs/log_rotation": {
             "numbered": ("Path.glob",),
         },
-        "node/storing": {
+        "node/ephemeral_storage": {
             "measured": ("Path.iterdir",),
         },
-        "node/volumes/atomic_folder": {
+        "node/volumes/atomic_directory": {
             "replace": ("Path.mkdir",),
         },
-        "node/volumes/mounting": {
+        "node/volumes/container_mounts": {
             "_held": (
                 "Path.mkdir",
                 "Path.touch",
             ),
         },
-        "node/volumes/preparing": {
+        "node/volumes/pod_volumes": {
             "Volumes._empty_dir": ("Path.mkdir",),
         },
         "supervise/attaching": {
@@ -187,13 +187,13 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "images": {
-        "node/composing": {
+        "node/container_launch": {
             "_image_mounts": ("os.listdir",),
         },
-        "node/images/airgap": {
+        "node/images/airgap_bundles": {
             "_is_here": ("os.listdir",),
         },
-        "node/images/library": {
+        "node/images/image_store": {
             "Library._sweep": ("Path.glob",),
             "Library.only_folder": ("Path.iterdir",),
             "Library._write": (
@@ -220,14 +220,14 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "tier": {
-        "node/volumes/keeping": {
+        "node/volumes/volume_backend": {
             "write_record": (
                 "Path.open",
                 "Path.rename",
                 "os.open",
             ),
         },
-        "node/volumes/loops": {
+        "node/volumes/loop_backend": {
             "Loops._mounted_now": ("Path.mkdir",),
             "Loops.make": (
                 "Path.rename",
@@ -236,7 +236,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "_extend": ("os.open",),
             "_made": ("Path.mkdir",),
         },
-        "node/volumes/sweeping": {
+        "node/volumes/orphaned_volumes": {
             "folders": ("Path.iterdir",),
             "mark": ("Path.touch",),
         },
@@ -245,10 +245,10 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "memory": {
-        "node/outfitting": {
+        "node/container_config": {
             "Outfitter._shared_memory": ("Path.glob",),
         },
-        "node/volumes/memory": {
+        "node/volumes/memory_directories": {
             "Memory._made": ("Path.mkdir",),
             "Memory._make_own": ("Path.mkdir",),
             "Memory.folder": ("Path.mkdir",),
@@ -257,19 +257,19 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "kernel": {
-        "node/figures/processes": {
+        "node/metrics/process_stats": {
             "table": ("os.listdir",),
         },
         "node/id_ranges": {
             "_running_ids": ("os.listdir",),
         },
-        "node/images/library": {
+        "node/images/image_store": {
             "mounted_by": ("Path.iterdir",),
         },
-        "node/machine": {
+        "node/machine_info": {
             "room": ("os.listdir",),
         },
-        "node/volumes/loops": {
+        "node/volumes/loop_backend": {
             "_node": ("os.mknod",),
         },
         "node/volumes/mount_users": {
@@ -322,7 +322,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "operator": {
-        "node/images/airgap": {
+        "node/images/airgap_bundles": {
             "pack": (
                 "Path.open",
                 "Path.rename",

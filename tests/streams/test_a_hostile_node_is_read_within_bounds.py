@@ -22,7 +22,7 @@ from pilothouse.apiserver.registry.node_client import NodeCalls
 from pilothouse.apiserver.server.messages import Chunk, Response, Streaming, Tunnel
 from pilothouse.base.clock import SystemClock
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.serving.certificate import ServingCertificate
+from pilothouse.node.server.serving_certificate import ServingCertificate
 from pilothouse.pki.signers import serving_name
 
 ENOUGH = 25.0

@@ -14,7 +14,7 @@ from yarl import URL
 from pilothouse.api.kubernetes.kubelet_paths import opens_session, subresource_of
 from pilothouse.api.nouns import ClusterRole, ClusterRoleBinding
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.serving.callers import Caller, Callers
+from pilothouse.node.server.caller_authorization import Caller, CallerAuthorizer
 
 RBAC = "rbac.authorization.k8s.io"
 TOKENS = {"alice": "alice-token", "bob": "bob-token"}
@@ -109,7 +109,7 @@ async def test_who_may_get_nodes_proxy_runs_nothing_at_the_node(web: StreamNode,
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE"])
 async def test_no_http_method_is_a_way_around(web: StreamNode, method: str) -> None:
-    callers = Callers(web.api, NAME, SystemClock())
+    callers = CallerAuthorizer(web.api, NAME, SystemClock())
     alice = Caller("alice", groups=("system:authenticated",))
     assert "may not create nodes/proxy" in await callers.why_not(alice, method, "/exec/default/web/main")
     assert await callers.why_not(Caller("bob"), method, "/exec/default/web/main") == ""

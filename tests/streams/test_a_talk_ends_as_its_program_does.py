@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from pilothouse.api.kubernetes.pods.stream_options import StreamOptions
-from pilothouse.node.serving.channels import ERROR, RESIZE, STDIN, STDOUT
-from pilothouse.node.serving.programs import Pieces
-from pilothouse.node.serving.talking import talk
+from pilothouse.node.server.container_programs import OutputQueue
+from pilothouse.node.server.stream_channels import ERROR, RESIZE, STDIN, STDOUT
+from pilothouse.node.server.stream_session import run_session
 
 TYPED = bytes([STDIN]) + b"hello"
 RESIZED = bytes([RESIZE]) + b'{"Width": 80, "Height": 24}'
@@ -53,7 +53,7 @@ class Deaf:
     def __init__(self, problem: Exception) -> None:
         self._problem = problem
         self._asked = asyncio.Event()
-        self.stdout = Pieces()
+        self.stdout = OutputQueue()
 
     async def type(self, data: bytes) -> None:
         self._fail()
@@ -82,7 +82,7 @@ OPTIONS = StreamOptions.parse("command=cat&stdin=1&stdout=1&tty=1", runs=True)
 @pytest.mark.parametrize("problem", [BrokenPipeError("gone"), OSError(5, "Input/output error")])
 async def test_a_program_that_takes_no_input_still_tells_its_end(says: bytes, problem: OSError) -> None:
     client = Client(says)
-    assert await talk(client, Deaf(problem), OPTIONS)
+    assert await run_session(client, Deaf(problem), OPTIONS)
     assert client.printed == b"last words"
     assert [each["reason"] for each in client.told] == ["NonZeroExitCode"]
 
@@ -90,7 +90,7 @@ async def test_a_program_that_takes_no_input_still_tells_its_end(says: bytes, pr
 async def test_what_breaks_here_is_told_and_raised() -> None:
     client = Client(TYPED)
     with pytest.raises(ZeroDivisionError):
-        await talk(client, Deaf(ZeroDivisionError("a bug")), OPTIONS)
+        await run_session(client, Deaf(ZeroDivisionError("a bug")), OPTIONS)
     assert [each["reason"] for each in client.told] == ["InternalError"]
     assert "a bug" in client.told[0]["message"]
 
@@ -99,4 +99,4 @@ async def test_a_client_that_goes_amid_the_output_is_just_gone() -> None:
     program = Deaf(BrokenPipeError("gone"))
     with pytest.raises(BrokenPipeError):
         await program.type(b"so that it ends")
-    assert not await talk(Client(leaves=1), program, OPTIONS)
+    assert not await run_session(Client(leaves=1), program, OPTIONS)

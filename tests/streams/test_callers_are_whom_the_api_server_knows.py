@@ -10,11 +10,11 @@ from pilothouse.api.nouns import ClusterRole, ClusterRoleBinding
 from pilothouse.api.objects import Tree
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.rest import Api
-from pilothouse.node.serving.callers import (
+from pilothouse.node.server.caller_authorization import (
     ALLOWED_SECONDS,
     REFUSED_SECONDS,
     Caller,
-    Callers,
+    CallerAuthorizer,
     named_in,
 )
 
@@ -59,7 +59,7 @@ async def test_an_answer_is_good_for_a_while() -> None:
     clock = ManualClock(now=1_700_000_000)
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
-        callers = Callers(api, "n1", clock)
+        callers = CallerAuthorizer(api, "n1", clock)
         assert await callers.why_not(VERA, "GET", "/pods") == "vera may not get nodes/proxy of n1"
         await api.create(ClusterRoleBinding, BINDING)
         assert await callers.why_not(VERA, "GET", "/pods") != ""
@@ -82,7 +82,7 @@ async def test_one_right_is_not_another() -> None:
         await api.create(
             ClusterRoleBinding, {**BINDING, "roleRef": {**BINDING["roleRef"], "name": "figures"}}
         )
-        callers = Callers(api, "n1", ManualClock(now=1_700_000_000))
+        callers = CallerAuthorizer(api, "n1", ManualClock(now=1_700_000_000))
         assert await callers.why_not(VERA, "GET", "/metrics") == ""
         assert await callers.why_not(VERA, "POST", "/metrics") != ""
         assert await callers.why_not(VERA, "GET", "/containerLogs/a/b/c") != ""
@@ -90,7 +90,9 @@ async def test_one_right_is_not_another() -> None:
 
 async def test_whom_nobody_knows_is_nobody() -> None:
     async with loopback() as transport:
-        callers = Callers(Api(transport, Random(1), manager="test"), "n1", ManualClock(now=1_700_000_000))
+        callers = CallerAuthorizer(
+            Api(transport, Random(1), manager="test"), "n1", ManualClock(now=1_700_000_000)
+        )
         assert await callers.identify(None, "") is None
         assert await callers.identify(None, "Basic eDp5") is None
         assert await callers.identify(None, "Bearer made-up") is None

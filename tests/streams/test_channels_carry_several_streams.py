@@ -4,25 +4,25 @@ import json
 
 import pytest
 
-from pilothouse.node.serving import channels
-from pilothouse.node.serving.channels import NoMore, Resized, Typed
+from pilothouse.node.server import stream_channels
+from pilothouse.node.server.stream_channels import StdinClosed, StdinData, TerminalResized
 
 
 @pytest.mark.parametrize(
     ("message", "meaning"),
     [
-        (b"\x00ls\n", Typed(b"ls\n")),
+        (b"\x00ls\n", StdinData(b"ls\n")),
         (b"\x00", None),
         (b"", None),
-        (b'\x04{"Width":80,"Height":24}', Resized(80, 24)),
+        (b'\x04{"Width":80,"Height":24}', TerminalResized(80, 24)),
         (b'\x04{"Width":0,"Height":0}', None),
         (b'\x04{"Width":80,"Height":70000}', None),
-        (b"\xff\x00", NoMore()),
+        (b"\xff\x00", StdinClosed()),
         (b"\xff\x01", None),
     ],
 )
 def test_what_clients_say(message: bytes, meaning: object) -> None:
-    assert channels.understand(message) == meaning
+    assert stream_channels.parse_message(message) == meaning
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ def test_what_clients_say(message: bytes, meaning: object) -> None:
 )
 def test_what_no_client_says(message: bytes) -> None:
     with pytest.raises(ValueError, match=r"channel|terminal"):
-        channels.understand(message)
+        stream_channels.parse_message(message)
 
 
 def test_how_a_program_ended() -> None:
-    assert json.loads(channels.outcome(0))["status"] == "Success"
-    failed = json.loads(channels.outcome(137))
+    assert json.loads(stream_channels.outcome(0))["status"] == "Success"
+    failed = json.loads(stream_channels.outcome(137))
     assert (failed["status"], failed["reason"]) == ("Failure", "NonZeroExitCode")
     assert failed["details"]["causes"] == [{"reason": "ExitCode", "message": "137"}]

@@ -14,7 +14,7 @@ from tests.kit.waiting import eventually
 from pilothouse.api.nouns import Node, Pod
 from pilothouse.apiserver.registry.node_client import harmless
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.serving.certificate import ServingCertificate
+from pilothouse.node.server.serving_certificate import ServingCertificate
 
 
 @pytest.fixture

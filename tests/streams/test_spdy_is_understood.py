@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.api.kubernetes.pods.stream_options import StreamOptions
-from pilothouse.node.serving.spdy import DICTIONARY, Data, Frames, Opened, Ping, Reset, SpdyError
-from pilothouse.node.serving.spdy_socket import MOST_HELD, SpdySocket
+from pilothouse.node.server.spdy import (
+    DICTIONARY,
+    Ping,
+    SpdyError,
+    SpdyFrames,
+    StreamData,
+    StreamOpened,
+    StreamReset,
+)
+from pilothouse.node.server.spdy_socket import MOST_HELD, SpdySocket
 
 
 class Client:
@@ -49,16 +57,16 @@ def test_frames_are_read_however_they_are_cut() -> None:
         + control(4, bytes(4))
     )
     expected = [
-        Opened(1, {"streamtype": "error"}),
-        Opened(3, {"streamtype": "stdin", "port": "1"}),
-        Data(3, b"hello", False),
+        StreamOpened(1, {"streamtype": "error"}),
+        StreamOpened(3, {"streamtype": "stdin", "port": "1"}),
+        StreamData(3, b"hello", False),
         Ping(control(6, b"\0\0\0\1")),
-        Data(3, b"", True),
-        Reset(1),
-        Reset(0),
+        StreamData(3, b"", True),
+        StreamReset(1),
+        StreamReset(0),
     ]
-    assert list(Frames().feed(sent)) == expected
-    frames = Frames()
+    assert list(SpdyFrames().feed(sent)) == expected
+    frames = SpdyFrames()
     assert [frame for byte in sent for frame in frames.feed(bytes([byte]))] == expected
 
 
@@ -74,17 +82,17 @@ def test_frames_are_read_however_they_are_cut() -> None:
 )
 def test_what_is_none_is_refused(sent: bytes) -> None:
     with pytest.raises(SpdyError):
-        list(Frames().feed(sent))
+        list(SpdyFrames().feed(sent))
 
 
 @given(st.lists(st.binary(max_size=60), max_size=5))
 def test_any_bytes_are_survived(pieces: list[bytes]) -> None:
-    frames = Frames()
+    frames = SpdyFrames()
     found: list[object] = []
     with contextlib.suppress(SpdyError):
         for piece in pieces:
             found += frames.feed(piece)
-    assert all(isinstance(frame, Opened | Data | Ping | Reset) for frame in found)
+    assert all(isinstance(frame, StreamOpened | StreamData | Ping | StreamReset) for frame in found)
 
 
 class Line:

@@ -15,7 +15,7 @@ from tests.kit.stream_node import Plane, StreamNode
 from tests.kit.waiting import eventually
 
 from pilothouse.client import kubeconfig
-from pilothouse.node.serving.listener import MOST_UNAUTHENTICATED
+from pilothouse.node.server.listener import MOST_UNAUTHENTICATED
 
 MANY = 3 * MOST_UNAUTHENTICATED
 

@@ -14,9 +14,9 @@ from pilothouse.api.nouns import ConfigMap, Namespace, Pod, Secret, ServiceAccou
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.rest import Api
-from pilothouse.node.volumes.machine import unmount_below
-from pilothouse.node.volumes.opening import open_volumes
-from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.volumes.assembly import open_volumes
+from pilothouse.node.volumes.mount_table import unmount_below
+from pilothouse.node.volumes.pod_volumes import PodVolumes
 
 Tree = dict[str, Any]
 
@@ -46,7 +46,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def volumes(api: Api, data: Path, clock: ManualClock) -> Volumes:
+def volumes(api: Api, data: Path, clock: ManualClock) -> PodVolumes:
     return open_volumes(
         api, node="n1", data=data, clock=clock, rng=Random(1), allocatable={"cpu": "4", "memory": "8Gi"}
     )

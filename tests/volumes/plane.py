@@ -34,9 +34,9 @@ from pilothouse.base.times import format_time
 from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Transport
-from pilothouse.node.volumes.machine import unmount_below
-from pilothouse.node.volumes.opening import open_volumes
-from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.volumes.assembly import open_volumes
+from pilothouse.node.volumes.mount_table import unmount_below
+from pilothouse.node.volumes.pod_volumes import PodVolumes
 from pilothouse.runtime.leading import Alone
 from pilothouse.runtime.managing import Manager
 
@@ -50,7 +50,7 @@ class Plane:
         self.api = Api(transport, Random(1), manager="test")
         self.data = data
         self._tiers = tiers
-        self.volumes: Volumes
+        self.volumes: PodVolumes
         self._keeping: asyncio.Task[None] | None = None
 
     def start_node(self) -> None:

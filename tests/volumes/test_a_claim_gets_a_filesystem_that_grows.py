@@ -12,9 +12,9 @@ from tests.volumes.plane import Plane, plane
 from pilothouse.aio.commands import run
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.node.volumes.filesystems import BTRFS, EXT4, KNOWN, XFS, FilesystemError, chosen
-from pilothouse.node.volumes.keeping import KeepingError
-from pilothouse.node.volumes.loops import Loops
-from pilothouse.node.volumes.machine import at, mounts
+from pilothouse.node.volumes.loop_backend import LoopBackend
+from pilothouse.node.volumes.mount_table import at, mounts
+from pilothouse.node.volumes.volume_backend import VolumeBackendError
 
 LOOP = "pilothouse.io/loop"
 MI = 1 << 20
@@ -71,7 +71,7 @@ def test_what_would_help_is_said_if_none_will_do(asked: str, megabytes: int, has
 
 
 async def test_who_stops_between_a_device_and_its_mount_leaves_none(mkfs: None, tmp_path: Path) -> None:
-    loops, disk = Loops(root=True), tmp_path / "disk"
+    loops, disk = LoopBackend(root=True), tmp_path / "disk"
     await loops.make(tmp_path, 128 * MI, {"fsType": "btrfs"})
     await loops.put_away(tmp_path)
     for _ in range(5):
@@ -214,8 +214,8 @@ async def test_a_class_may_ask_for_no_more_than_is_written(mkfs: None, tmp_path:
 
 
 async def test_an_ordinary_user_is_told_what_to_do_instead(tmp_path: Path):
-    loops = Loops(root=False)
-    with pytest.raises(KeepingError, match="use a class of pilothouse"):
+    loops = LoopBackend(root=False)
+    with pytest.raises(VolumeBackendError, match="use a class of pilothouse"):
         await loops.make(tmp_path / "volume", 320 * MI, {})
 
 

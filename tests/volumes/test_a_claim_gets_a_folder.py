@@ -11,8 +11,8 @@ from tests.volumes.plane import NODE, Plane, plane
 
 from pilothouse.api.local_volumes import FINALIZER
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, Pod
-from pilothouse.node.parts import VolumeNotReady
-from pilothouse.node.volumes.usage import metrics
+from pilothouse.node.interfaces import VolumeNotReady
+from pilothouse.node.volumes.volume_usage import metrics
 
 DIRECTORY = "pilothouse.io/directory"
 

@@ -19,7 +19,7 @@ from tests.volumes.plane import NODE, Plane, plane
 from pilothouse.api.local_volumes import FINALIZER
 from pilothouse.api.nouns import CoreEvent, Namespace, PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
-from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.interfaces import VolumeNotReady
 
 DIRECTORY = "pilothouse.io/directory"
 OURS = {"pv.kubernetes.io/provisioned-by": DIRECTORY, "pilothouse.io/node": NODE}

@@ -15,16 +15,16 @@ from tests.volumes.conftest import World
 from pilothouse.api.nouns import Pod, ServiceAccount
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.images.library import Library, LibraryError
-from pilothouse.node.volumes.machine import unmount_below
-from pilothouse.node.volumes.opening import open_volumes
+from pilothouse.node.images.image_store import ImageStore, ImageStoreError
+from pilothouse.node.volumes.assembly import open_volumes
+from pilothouse.node.volumes.mount_table import unmount_below
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[RealNode]:
     async with real_node(tmp_path, agent=False) as one:
         clock, data = SystemClock(), one.settings.data
-        one.images = Library(data / "images", clock)  # type: ignore[assignment]
+        one.images = ImageStore(data / "images", clock)  # type: ignore[assignment]
         one.volumes = open_volumes(  # type: ignore[assignment]
             one.api, node=one.settings.name, data=data, clock=clock, rng=random.Random(1), refresh=0.2
         )
@@ -171,7 +171,7 @@ async def test_an_image_is_run_as_it_says(node: RealNode, tmp_path: Path):
         env={"GREETING": "hello"},
         workingDir="/opt",
     )
-    library = Library(node.settings.data / "images", SystemClock())
+    library = ImageStore(node.settings.data / "images", SystemClock())
     body = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -193,12 +193,12 @@ async def test_an_image_is_run_as_it_says(node: RealNode, tmp_path: Path):
 
 async def test_an_image_that_runs_is_not_removed(node: RealNode, tmp_path: Path):
     source = image_folder(tmp_path / "sleeper", "wait", "while :; do sleep 0.1; done")
-    library = Library(node.settings.data / "images", SystemClock())
+    library = ImageStore(node.settings.data / "images", SystemClock())
     library.import_("sleeper:1", source)
     container = {"name": "app", "image": "sleeper:1", "command": ["/opt/sleeper/wait"]}
     await node.pod({"automountServiceAccountToken": False, "containers": [container]})
     await node.until(lambda pod: pod.status.get("phase") == "Running")
-    with pytest.raises(LibraryError, match="in use by running containers"):
+    with pytest.raises(ImageStoreError, match="in use by running containers"):
         library.remove("sleeper:1")
     # A new import means the new files for the next start, and leaves the running container those that it has.
     former = library.resolve("sleeper:1").root

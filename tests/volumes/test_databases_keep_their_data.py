@@ -16,7 +16,7 @@ from tests.kit.planes import UpPlane
 from tests.kit.waiting import eventually
 from tests.volumes.conftest import needed
 
-from pilothouse.node.volumes.machine import mounts, under
+from pilothouse.node.volumes.mount_table import mounts, under
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -10,16 +10,16 @@ from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.volumes.claims import Claims
-from pilothouse.node.volumes.directories import Directories
-from pilothouse.node.volumes.errands import Reclaim
-from pilothouse.node.volumes.running_errands import Runner
+from pilothouse.node.volumes.claim_volumes import ClaimVolumes
+from pilothouse.node.volumes.directory_backend import DirectoryBackend
 from pilothouse.node.volumes.volume_owners import VolumeOwners
+from pilothouse.node.volumes.volume_plan import DeleteVolume
+from pilothouse.node.volumes.volume_plan_executor import VolumePlanExecutor
 
 NAME = "pvc-one"
 
 
-class Slow(Directories):
+class Slow(DirectoryBackend):
     """Takes so long to put a volume away that somebody else deletes its object, or writes to it, meanwhile."""
 
     def __init__(self, api: Api, fields: dict[str, Any]) -> None:
@@ -32,15 +32,15 @@ class Slow(Directories):
             await self._api.delete(PersistentVolume, NAME)
 
 
-def runner(api: Api, tier: Path, told: list[str], fields: dict[str, Any]) -> Runner:
+def runner(api: Api, tier: Path, told: list[str], fields: dict[str, Any]) -> VolumePlanExecutor:
     keepers = {DIRECTORY: Slow(api, fields)}
     tiers = {"default": tier}
-    claims = Claims(api, "n1", keepers, tiers, VolumeOwners("n1", tier), root=os.geteuid() == 0)
+    claims = ClaimVolumes(api, "n1", keepers, tiers, VolumeOwners("n1", tier), root=os.geteuid() == 0)
 
     def tell(about: Object, reason: str, message: str, warning: bool) -> None:
         told.append(f"{reason}: {message}")
 
-    return Runner(api, "n1", keepers, tiers, claims, tell, SystemClock())
+    return VolumePlanExecutor(api, "n1", keepers, tiers, claims, tell, SystemClock())
 
 
 async def released(api: Api, tier: Path) -> Object:
@@ -75,7 +75,7 @@ async def test_one_that_somebody_else_deleted_meanwhile_is_deleted(api: Api, tmp
     told: list[str] = []
     volume = await released(api, tmp_path)
     working = runner(api, tmp_path, told, {"metadata": {"finalizers": None}})
-    assert await working.run(Reclaim(volume)) == []
+    assert await working.run(DeleteVolume(volume)) == []
     assert not (tmp_path / NAME).exists()
     assert told == []
 
@@ -85,7 +85,7 @@ async def test_a_write_of_somebody_else_is_no_failure_of_ours(api: Api, tmp_path
     volume = await released(api, tmp_path)
     working = runner(api, tmp_path, told, {"metadata": {"labels": {"a": "b"}}})
     conflict = StatusError(409, "Conflict", "the object has been modified")
-    assert await working.complain(Reclaim(volume), conflict) == []
+    assert await working.complain(DeleteVolume(volume), conflict) == []
     assert told == []
-    await working.complain(Reclaim(volume), OSError(16, "Device or resource busy"))
+    await working.complain(DeleteVolume(volume), OSError(16, "Device or resource busy"))
     assert told == ["VolumeFailedDelete: [Errno 16] Device or resource busy"]

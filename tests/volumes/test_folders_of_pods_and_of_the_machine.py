@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from tests.volumes.conftest import World
 
-from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes import ownership
-from pilothouse.node.volumes.machine import BIND, at, mount, mounts
-from pilothouse.node.volumes.memory import memory_of
-from pilothouse.node.volumes.preparing import Volumes
-from pilothouse.node.volumes.removing import remove
+from pilothouse.node.volumes.memory_directories import memory_directories
+from pilothouse.node.volumes.mount_table import BIND, at, mount, mounts
+from pilothouse.node.volumes.pod_volumes import PodVolumes
+from pilothouse.node.volumes.removal import remove
 
 
 async def test_an_empty_dir_is_for_everyone_in_the_pod_and_outlives_containers(
-    world: World, volumes: Volumes
+    world: World, volumes: PodVolumes
 ):
     pod = await world.pod({"name": "e", "emptyDir": {}})
     path = (await volumes.prepare(pod))["e"].path
@@ -27,7 +27,7 @@ async def test_an_empty_dir_is_for_everyone_in_the_pod_and_outlives_containers(
     assert (path / "kept").read_text() == "x"
 
 
-async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volumes: Volumes):
+async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volumes: PodVolumes):
     pod = await world.pod({"name": "e", "emptyDir": {"sizeLimit": "1Mi"}})
     path = (await volumes.prepare(pod))["e"].path
     await volumes.measure()
@@ -38,7 +38,7 @@ async def test_an_empty_dir_that_outgrows_its_limit_is_told(world: World, volume
 
 
 async def test_all_that_a_pod_has_on_the_disk_is_its_usage_and_volumes_go_with_their_release(
-    world: World, volumes: Volumes
+    world: World, volumes: PodVolumes
 ):
     pod = await world.pod({"name": "e", "emptyDir": {}})
     path = (await volumes.prepare(pod))["e"].path
@@ -52,7 +52,7 @@ async def test_all_that_a_pod_has_on_the_disk_is_its_usage_and_volumes_go_with_t
     assert (await volumes.disk_usage(pod.uid)).size >> 20 == 8
 
 
-async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, volumes: Volumes):
+async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, volumes: PodVolumes):
     limited = {"resources": {"limits": {"ephemeral-storage": "2Mi"}}}
     pod = await world.pod({"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}, container=limited)
     prepared = await volumes.prepare(pod)
@@ -69,7 +69,7 @@ async def test_a_pod_that_outgrows_its_ephemeral_storage_is_told(world: World, v
 
 
 async def test_an_empty_dir_in_memory_holds_no_more_than_its_limit(
-    root: None, world: World, volumes: Volumes
+    root: None, world: World, volumes: PodVolumes
 ):
     pod = await world.pod({"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
     path = (await volumes.prepare(pod))["m"].path
@@ -81,7 +81,7 @@ async def test_an_empty_dir_in_memory_holds_no_more_than_its_limit(
 
 
 def test_an_agent_that_may_not_mount_uses_the_machines_own_memory(tmp_path: Path):
-    memory = memory_of(tmp_path, root=False)
+    memory = memory_directories(tmp_path, root=False)
     path = memory.sized("uid-1", "m", 1 << 20)
     assert str(path).startswith("/dev/shm/pilothouse-")
     memory.sized("uid-2", "m", None)
@@ -116,7 +116,7 @@ def machine(tmp_path: Path) -> Path:
     ],
 )
 async def test_a_host_path_of_the_right_type_is_taken(
-    world: World, volumes: Volumes, machine: Path, name: str, kind: str
+    world: World, volumes: PodVolumes, machine: Path, name: str, kind: str
 ):
     source = {"path": str(machine / name), "type": kind}
     prepared = await volumes.prepare(await world.pod({"name": "h", "hostPath": source}))
@@ -139,7 +139,9 @@ async def test_a_host_path_of_the_right_type_is_taken(
         ("file/below", "DirectoryOrCreate", "Not a directory"),
     ],
 )
-async def test_another_is_not(world: World, volumes: Volumes, machine: Path, name: str, kind: str, said: str):
+async def test_another_is_not(
+    world: World, volumes: PodVolumes, machine: Path, name: str, kind: str, said: str
+):
     source = {"path": str(machine / name), "type": kind}
     with pytest.raises(VolumeNotReady) as caught:
         await volumes.prepare(await world.pod({"name": "h", "hostPath": source}))
@@ -148,7 +150,7 @@ async def test_another_is_not(world: World, volumes: Volumes, machine: Path, nam
 
 
 async def test_a_group_owns_what_is_in_a_volume_and_what_comes_into_it(
-    root: None, world: World, volumes: Volumes
+    root: None, world: World, volumes: PodVolumes
 ):
     pod = await world.pod({"name": "e", "emptyDir": {}}, securityContext={"fsGroup": 4242})
     path = (await volumes.prepare(pod))["e"].path

@@ -15,7 +15,7 @@ from tests.kit.planes import UpPlane
 from tests.kit.waiting import eventually
 
 from pilothouse.aio.commands import run
-from pilothouse.node.volumes.machine import at, mounts
+from pilothouse.node.volumes.mount_table import at, mounts
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

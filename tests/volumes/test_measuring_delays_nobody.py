@@ -16,10 +16,10 @@ from tests.kit.other_users import as_user
 from tests.volumes.conftest import World
 
 from pilothouse.aio.daemon_threads import DaemonThreads
-from pilothouse.node.footprints import Footprint, footprint
-from pilothouse.node.storing import measured
+from pilothouse.node.directory_usage import DirectoryUsage, measure_disk_usage
+from pilothouse.node.ephemeral_storage import measure_storage
 from pilothouse.node.volumes.pod_usage import PodUsage
-from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.volumes.pod_volumes import PodVolumes
 from pilothouse.node.walk_limits import Meter, WalkLimit
 
 LONG = 120.0
@@ -82,7 +82,7 @@ def in_memory() -> Iterator[Path]:
 
 
 async def test_a_tree_that_is_moved_about_delays_neither_files_nor_the_measuring_of_others(
-    world: World, volumes: Volumes
+    world: World, volumes: PodVolumes
 ) -> None:
     await world.config("app", {"a": "1"})
     limited = {"resources": {"limits": {"ephemeral-storage": "1Mi"}}}
@@ -119,9 +119,9 @@ def test_a_walk_has_a_limit_of_depth_entries_and_time(in_memory: Path, limit: Wa
     (in_memory / "a" / "b" / "c").mkdir(parents=True)
     for number in range(300):
         (in_memory / f"file{number}").touch()
-    found = footprint(in_memory, Meter(limit))
+    found = measure_disk_usage(in_memory, Meter(limit))
     assert (found.unmeasured, found.timed_out) == (why, "within" in why)
-    assert footprint(in_memory) == Footprint(0, 303)
+    assert measure_disk_usage(in_memory) == DirectoryUsage(0, 303)
 
 
 def test_all_folders_of_a_pod_have_the_limit_together(in_memory: Path) -> None:
@@ -129,8 +129,8 @@ def test_all_folders_of_a_pod_have_the_limit_together(in_memory: Path) -> None:
         (in_memory / name).mkdir(parents=True)
         for number in range(40):
             (in_memory / name / str(number)).touch()
-    assert measured(in_memory, WalkLimit(depth=9, entries=120)).total == Footprint(0, 120)
-    assert measured(in_memory, WalkLimit(depth=9, entries=100)).total.unmeasured == (
+    assert measure_storage(in_memory, WalkLimit(depth=9, entries=120)).total == DirectoryUsage(0, 120)
+    assert measure_storage(in_memory, WalkLimit(depth=9, entries=100)).total.unmeasured == (
         "more than 100 files and folders"
     )
 
@@ -174,7 +174,7 @@ def test_what_a_pod_has_closed_to_its_own_user_counts(others: Path, mode: int, c
         (volume / "hidden" / "large").write_bytes(bytes(4 << 20))
         (volume / "beside").write_bytes(bytes(1 << 20))
         (volume / closed).chmod(mode)
-        found, kept = footprint(volume), measured(others)
+        found, kept = measure_disk_usage(volume), measure_storage(others)
         return f"{found.size >> 20} {found.unmeasured}{kept.total.size >> 20} {kept.total.unmeasured}"
 
     assert as_user(OTHER, act) == "5 5 "
@@ -182,7 +182,7 @@ def test_what_a_pod_has_closed_to_its_own_user_counts(others: Path, mode: int, c
 
 def test_what_belongs_to_somebody_else_and_is_closed_counts_as_unmeasured(others: Path) -> None:
     (others / "closed").mkdir(mode=0o700)
-    assert as_user(OTHER, lambda: footprint(others).unmeasured) == "closed can't be listed"
+    assert as_user(OTHER, lambda: measure_disk_usage(others).unmeasured) == "closed can't be listed"
 
 
 async def test_work_of_a_caller_that_has_left_keeps_its_place(in_memory: Path) -> None:

@@ -11,9 +11,9 @@ from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.rest import Api
-from pilothouse.node.parts import VolumeNotReady
-from pilothouse.node.volumes.machine import BIND, mount, unmount
-from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.interfaces import VolumeNotReady
+from pilothouse.node.volumes.mount_table import BIND, mount, unmount
+from pilothouse.node.volumes.pod_volumes import PodVolumes
 
 
 def one(path: Path, **mount: str) -> tuple[dict[str, object], dict[str, object]]:
@@ -24,7 +24,7 @@ def one(path: Path, **mount: str) -> tuple[dict[str, object], dict[str, object]]
 
 @pytest.mark.parametrize("below", ["", "pods", "images/sha256", "not/yet/there"])
 async def test_a_path_in_the_data_folder_is_refused(
-    world: World, volumes: Volumes, data: Path, below: str
+    world: World, volumes: PodVolumes, data: Path, below: str
 ) -> None:
     (data / "pods").mkdir()
     volume, container = one(data / below)
@@ -34,7 +34,7 @@ async def test_a_path_in_the_data_folder_is_refused(
     assert not (data / "not").exists()
 
 
-async def test_a_link_is_no_way_around(world: World, volumes: Volumes, data: Path, tmp_path: Path) -> None:
+async def test_a_link_is_no_way_around(world: World, volumes: PodVolumes, data: Path, tmp_path: Path) -> None:
     (tmp_path / "innocent").symlink_to(data)
     volume, container = one(tmp_path / "innocent")
     with pytest.raises(VolumeNotReady, match="the node itself"):
@@ -42,7 +42,7 @@ async def test_a_link_is_no_way_around(world: World, volumes: Volumes, data: Pat
 
 
 async def test_a_second_mount_is_no_way_around(
-    root: None, world: World, volumes: Volumes, data: Path, tmp_path: Path
+    root: None, world: World, volumes: PodVolumes, data: Path, tmp_path: Path
 ) -> None:
     (data / "pki").mkdir()
     alias = tmp_path / "alias"
@@ -57,7 +57,7 @@ async def test_a_second_mount_is_no_way_around(
 
 
 async def test_a_link_that_comes_later_is_no_way_around(
-    world: World, volumes: Volumes, data: Path, tmp_path: Path
+    world: World, volumes: PodVolumes, data: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "innocent").mkdir()
     volume, container = one(tmp_path / "innocent")
@@ -69,7 +69,7 @@ async def test_a_link_that_comes_later_is_no_way_around(
         volumes.mounts(pod, _container(pod), prepared)
 
 
-async def test_a_part_of_a_path_is_no_way_around(world: World, volumes: Volumes, data: Path) -> None:
+async def test_a_part_of_a_path_is_no_way_around(world: World, volumes: PodVolumes, data: Path) -> None:
     (data / "pods").mkdir()
     volume, container = one(data.parent, subPath="node/pods")
     pod = await world.pod(volume, container=container)
@@ -80,7 +80,7 @@ async def test_a_part_of_a_path_is_no_way_around(world: World, volumes: Volumes,
 
 @pytest.mark.parametrize("above", [1, 2])
 async def test_in_a_folder_that_holds_it_the_data_folder_is_covered(
-    world: World, volumes: Volumes, data: Path, above: int
+    world: World, volumes: PodVolumes, data: Path, above: int
 ) -> None:
     folder = data.parents[above - 1]
     volume, container = one(folder)
@@ -92,7 +92,7 @@ async def test_in_a_folder_that_holds_it_the_data_folder_is_covered(
 
 
 async def test_a_volume_of_the_cluster_with_such_a_path_is_no_way_around(
-    world: World, api: Api, volumes: Volumes, data: Path, clock: ManualClock
+    world: World, api: Api, volumes: PodVolumes, data: Path, clock: ManualClock
 ) -> None:
     (data / "pki").mkdir()
     claim = await api.create(

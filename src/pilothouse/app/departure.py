@@ -40,9 +40,9 @@ from pilothouse.client.rest import Api
 from pilothouse.client.subresources import evict
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.identity import NodeIdentity
-from pilothouse.node.leaving import end_pods
-from pilothouse.node.volumes.removing import remove
+from pilothouse.node.node_credentials import NodeCredentials
+from pilothouse.node.shutdown import end_pods
+from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise import containers
 from pilothouse.supervise.identifying import Gone, Handle
 from pilothouse.supervise.launching import LaunchError
@@ -74,7 +74,7 @@ class DepartureOptions:
 
 async def leave(options: DepartureOptions, *, say: Say) -> None:
     """Do all of it. Raises ``StartError``; what was done until then stays done."""
-    identity = NodeIdentity(options.data)
+    identity = NodeCredentials(options.data)
     name = _name(identity)
     clock = SystemClock()
     running = _running_agent(options.data)
@@ -104,7 +104,7 @@ async def leave(options: DepartureOptions, *, say: Say) -> None:
         say(f"its Node is still there; an administrator deletes it: kubectl delete node {name}")
 
 
-def _name(identity: NodeIdentity) -> str:
+def _name(identity: NodeCredentials) -> str:
     """The node's name. Raises ``StartError`` where no machine has joined."""
     folder = DataFolder(identity.folder)
     if folder.admin_kubeconfig.exists():
@@ -149,7 +149,7 @@ def _without_agent(data: Path) -> Iterator[None]:
 
 
 async def _drain(
-    identity: NodeIdentity, name: str, options: DepartureOptions, clock: Clock, say: Say
+    identity: NodeCredentials, name: str, options: DepartureOptions, clock: Clock, say: Say
 ) -> None:
     """Raises ``StartError`` if pods are left, unless that is of no matter."""
     try:
@@ -231,7 +231,7 @@ async def _end_pods(data: Path, patience: float) -> None:
         raise StartError(str(problem)) from None
 
 
-def _remove_files(options: DepartureOptions, identity: NodeIdentity, say: Say) -> None:
+def _remove_files(options: DepartureOptions, identity: NodeCredentials, say: Say) -> None:
     node = DataFolder(options.data).node
     kept = [
         each

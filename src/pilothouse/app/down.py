@@ -20,7 +20,7 @@ from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.stop_progress import StopProgress
 from pilothouse.app.up_folder import Holder
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.leaving import end_pods
+from pilothouse.node.shutdown import end_pods
 from pilothouse.supervise import containers
 from pilothouse.supervise.identifying import Gone, Handle, Identity
 from pilothouse.supervise.launching import LaunchError

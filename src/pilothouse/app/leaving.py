@@ -11,7 +11,7 @@ from pathlib import Path
 from pilothouse.app.options import StartError
 from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import SystemClock
-from pilothouse.node.leaving import end_pods
+from pilothouse.node.shutdown import end_pods
 from pilothouse.supervise import containers
 from pilothouse.supervise.launching import LaunchError
 

@@ -35,29 +35,29 @@ from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.rest import Api
-from pilothouse.node.addresses.ledger import BadLedger
-from pilothouse.node.addresses.network import Network
-from pilothouse.node.addresses.ranges import BadRange, NoBlock
+from pilothouse.node.addresses.address_records import AddressRecordsError
+from pilothouse.node.addresses.pod_network import PodNetwork
+from pilothouse.node.addresses.pod_ranges import BadRange, NoBlock
 from pilothouse.node.agent import Agent, DataInUse
-from pilothouse.node.figures.pages import Figures
-from pilothouse.node.folder_removal import FolderRemoval
-from pilothouse.node.identity import NodeIdentity
-from pilothouse.node.images.library import Library
-from pilothouse.node.installation import installation
-from pilothouse.node.machine import look
-from pilothouse.node.parts import Parts
-from pilothouse.node.renewing import Renewing
+from pilothouse.node.certificate_renewal import NodeCertificateRenewal
+from pilothouse.node.directory_removal import DirectoryRemoval
+from pilothouse.node.images.image_store import ImageStore
+from pilothouse.node.interfaces import NodeParts
+from pilothouse.node.machine_info import read_machine_info
+from pilothouse.node.metrics.metrics_pages import MetricsPages
+from pilothouse.node.node_credentials import NodeCredentials
+from pilothouse.node.pilot_installation import installation
+from pilothouse.node.server.caller_authorization import CallerAuthorizer
+from pilothouse.node.server.container_programs import ContainerPrograms
+from pilothouse.node.server.exec_sessions import ExecSessions
+from pilothouse.node.server.http_server import ServerBackends, listening, serving
+from pilothouse.node.server.listener import Listener
+from pilothouse.node.server.pod_pages import PodPages
+from pilothouse.node.server.serving_certificate import ServingCertificate
 from pilothouse.node.services.socket_store import SocketStore
-from pilothouse.node.serving.callers import Callers
-from pilothouse.node.serving.certificate import ServingCertificate
-from pilothouse.node.serving.listener import Listener
-from pilothouse.node.serving.pages import Pages
-from pilothouse.node.serving.programs import ContainerPrograms
-from pilothouse.node.serving.server import Rooms, listening, serving
-from pilothouse.node.serving.sessions import Sessions
 from pilothouse.node.settings import NodeSettings
-from pilothouse.node.volumes.opening import open_volumes
-from pilothouse.node.volumes.preparing import Volumes
+from pilothouse.node.volumes.assembly import open_volumes
+from pilothouse.node.volumes.pod_volumes import PodVolumes
 from pilothouse.node.volumes.tiers import tier_problem
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.surveying import survey_machine
@@ -77,7 +77,7 @@ class NodeOptions:
     """Where the node's own server listens."""
     client_authorities: bytes = b""
     """Whose certificates callers of that server may show, PEM, beside those of whoever stands behind the API server."""
-    joined: NodeIdentity | None = None
+    joined: NodeCredentials | None = None
     """The files of a machine that joined, which the node itself renews."""
     lifeline: int | None = None
     listen_fd: int | None = None
@@ -129,7 +129,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
         agent = Agent(
             api, settings, parts, clock, random.Random(), serving_problem=lambda: certificate.problem
         )
-        figures = Figures(settings.name, agent.whereabouts, parts.groups, volumes)
+        figures = MetricsPages(settings.name, agent.whereabouts, parts.groups, volumes)
         rooms = _rooms(agent, settings, api, clock, figures)
         async with serving(door, certificate.context(), rooms) as listener:
             listeners.append(listener)
@@ -139,7 +139,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
                 "announcing": _announce(agent, certificate, settings, announce),
             }
             if options.joined is not None:
-                work["renewing"] = Renewing(api, settings.name, options.joined, clock).run()
+                work["renewing"] = NodeCertificateRenewal(api, settings.name, options.joined, clock).run()
             try:
                 await unless(together(work), stop.asked.wait())
             except DataInUse as problem:
@@ -163,13 +163,15 @@ def _door(options: NodeOptions) -> socket.socket:
         ) from None
 
 
-def _rooms(agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures: Figures) -> Rooms:
+def _rooms(
+    agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures: MetricsPages
+) -> ServerBackends:
     """What the node's own server has to tell."""
-    pages = Pages(agent.whereabouts, clock)
-    return Rooms(
+    pages = PodPages(agent.whereabouts, clock)
+    return ServerBackends(
         pages,
-        Sessions(pages, ContainerPrograms()),
-        Callers(api, settings.name, clock),
+        ExecSessions(pages, ContainerPrograms()),
+        CallerAuthorizer(api, settings.name, clock),
         {
             "/metrics": figures.all,
             "/metrics/resource": figures.resource,
@@ -178,7 +180,7 @@ def _rooms(agent: Agent, settings: NodeSettings, api: Api, clock: Clock, figures
     )
 
 
-def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
+def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> PodVolumes:
     """Raises ``StartError``, if a tier is not safe from other users."""
     for name, folder in settings.tiers.items():
         if problem := tier_problem(folder):
@@ -191,7 +193,7 @@ def _volumes(settings: NodeSettings, api: Api, clock: Clock) -> Volumes:
         rng=random.Random(),
         tiers=settings.tiers,
         private=map(Path, settings.hidden),
-        allocatable=look(settings).allocatable,
+        allocatable=read_machine_info(settings).allocatable,
     )
 
 
@@ -206,8 +208,8 @@ def _group(settings: NodeSettings) -> str:
 
 
 async def _parts(
-    settings: NodeSettings, api: Api, clock: Clock, volumes: Volumes, store: SocketStore | None
-) -> Parts:
+    settings: NodeSettings, api: Api, clock: Clock, volumes: PodVolumes, store: SocketStore | None
+) -> NodeParts:
     """All that the agent is made of."""
     group = _group(settings)
     groups = cgroups.find(group)
@@ -215,13 +217,15 @@ async def _parts(
         groups.weigh(os.cpu_count() or 1)
     except OSError as problem:
         log.warning("pods together weigh as little as any one process: %s", problem)
-    return Parts(
-        images=Library(settings.data / "images", clock, seen=(*installation(), *map(str, settings.exposed))),
+    return NodeParts(
+        images=ImageStore(
+            settings.data / "images", clock, seen=(*installation(), *map(str, settings.exposed))
+        ),
         volumes=volumes,
         addresses=_network(settings, api, clock, random.Random(), store),
         containers=containers,
         groups=groups,
-        removal=FolderRemoval(),
+        removal=DirectoryRemoval(),
         survey=await survey_machine(settings.data / "survey", group),
     )
 
@@ -235,10 +239,10 @@ def _socket_store(descriptors: tuple[int, ...]) -> SocketStore | None:
 
 def _network(
     settings: NodeSettings, api: Api, clock: Clock, rng: random.Random, store: SocketStore | None
-) -> Network:
+) -> PodNetwork:
     try:
-        return Network.open(settings, api, clock, rng, store)
-    except (BadRange, BadLedger, NoBlock) as problem:
+        return PodNetwork.open(settings, api, clock, rng, store)
+    except (BadRange, AddressRecordsError, NoBlock) as problem:
         raise StartError(str(problem)) from None
     except OSError as problem:
         raise StartError(f"{settings.data} can't be written: {explain(problem)}") from None

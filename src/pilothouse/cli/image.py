@@ -13,7 +13,7 @@ from pilothouse.app.plane_discovery import NODE, runs_on
 from pilothouse.cli.plane import plane_flag
 
 if TYPE_CHECKING:
-    from pilothouse.node.images.library import Library, Record
+    from pilothouse.node.images.image_store import ImageRecord, ImageStore
 
 _PLAIN_FOLDERS = frozenset({"", "bin", "etc", "lib", "opt", "sbin", "share", "usr"})
 """What an image may well have alone at its top."""
@@ -78,9 +78,9 @@ def import_(
     What the image says of itself is in a file image.json at its top; the flags go before it. An image of the same name is
     replaced; containers that run keep the files that they have.
     """
-    from pilothouse.node.images.bundles import Manifest, ManifestError
-    from pilothouse.node.images.library import LibraryError
-    from pilothouse.node.images.references import ReferenceError
+    from pilothouse.node.images.image_manifest import ImageManifest, ManifestError
+    from pilothouse.node.images.image_references import ImageReferenceError
+    from pilothouse.node.images.image_store import ImageStoreError
     from pilothouse.node.images.unpacking import UnpackError
 
     variables = {}
@@ -89,11 +89,11 @@ def import_(
         if not equals or not variable:
             raise click.BadParameter(f"{one!r} is not NAME=VALUE", param_hint="--env")
         variables[variable] = value
-    given = Manifest(entrypoint, cmd, variables, user, working_dir, mount_at)
+    given = ImageManifest(entrypoint, cmd, variables, user, working_dir, mount_at)
     try:
         library = _library(data)
         record = library.import_(name, source, given, strip=strip)
-    except (LibraryError, ManifestError, ReferenceError, UnpackError) as problem:
+    except (ImageStoreError, ManifestError, ImageReferenceError, UnpackError) as problem:
         raise click.ClickException(f"{source} is not imported: {problem}") from None
     except OSError as problem:
         raise click.ClickException(
@@ -118,14 +118,14 @@ def bundle(target: Path, names: tuple[str, ...], data: Path) -> None:
 
     There, `pilothouse image import-bundle` takes it. With the same zlib, the same images make the same file to the byte.
     """
-    from pilothouse.node.images.airgap import pack
-    from pilothouse.node.images.library import LibraryError
-    from pilothouse.node.images.references import ReferenceError
-    from pilothouse.node.parts import ImageMissing
+    from pilothouse.node.images.airgap_bundles import write_bundle
+    from pilothouse.node.images.image_references import ImageReferenceError
+    from pilothouse.node.images.image_store import ImageStoreError
+    from pilothouse.node.interfaces import ImageMissing
 
     try:
-        index = pack(target, names, _library(data))
-    except (LibraryError, ReferenceError, ImageMissing) as problem:
+        index = write_bundle(target, names, _library(data))
+    except (ImageStoreError, ImageReferenceError, ImageMissing) as problem:
         raise click.ClickException(f"{target} is not made: {problem}") from None
     except OSError as problem:
         raise click.ClickException(
@@ -149,17 +149,17 @@ def import_bundle(source: Path, data: Path, replace: bool) -> None:
     What is here already is passed over. If there is another image of the same name, nothing is brought, unless --replace; containers
     that run keep the files that they have.
     """
-    from pilothouse.node.images.airgap import bring
-    from pilothouse.node.images.library import LibraryError
+    from pilothouse.node.images.airgap_bundles import import_bundle as bring
+    from pilothouse.node.images.image_store import ImageStoreError
     from pilothouse.node.images.unpacking import UnpackError
-    from pilothouse.node.parts import ImageMissing
+    from pilothouse.node.interfaces import ImageMissing
 
     brought = 0
     try:
         for name, record in bring(source, _library(data), replace=replace):
             brought += record is not None
             click.echo(_imported(record) if record else f"{name} is here already")
-    except (LibraryError, UnpackError, ImageMissing) as problem:
+    except (ImageStoreError, UnpackError, ImageMissing) as problem:
         raise click.ClickException(_broken_off(source, brought, str(problem))) from None
     except OSError as problem:
         why = f"{problem.filename or data}: {problem.strerror or problem}"
@@ -174,7 +174,7 @@ def list_(data: Path, output: str) -> None:
     """Show the images on this machine."""
     import msgspec
 
-    from pilothouse.node.parts import ImageMissing
+    from pilothouse.node.interfaces import ImageMissing
 
     try:
         records = _library(data).list()
@@ -195,12 +195,12 @@ def list_(data: Path, output: str) -> None:
 @plane_flag(NODE, _DATA)
 def remove(name: str, data: Path) -> None:
     """Take an image away. Refused while a container runs that has its files."""
-    from pilothouse.node.images.library import LibraryError
-    from pilothouse.node.images.references import ReferenceError
+    from pilothouse.node.images.image_references import ImageReferenceError
+    from pilothouse.node.images.image_store import ImageStoreError
 
     try:
         record = _library(data).remove(name)
-    except (LibraryError, ReferenceError) as problem:
+    except (ImageStoreError, ImageReferenceError) as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise click.ClickException(
@@ -209,11 +209,11 @@ def remove(name: str, data: Path) -> None:
     click.echo(f"removed {record.name}")
 
 
-def _library(data: Path) -> Library:
+def _library(data: Path) -> ImageStore:
     from pilothouse.base.clock import SystemClock
-    from pilothouse.node.images.library import Library
+    from pilothouse.node.images.image_store import ImageStore
 
-    return Library(data / "node" / "images", SystemClock())
+    return ImageStore(data / "node" / "images", SystemClock())
 
 
 def _warn_if_unused(data: Path) -> None:
@@ -233,7 +233,7 @@ def _warn_if_unused(data: Path) -> None:
     )
 
 
-def _imported(record: Record) -> str:
+def _imported(record: ImageRecord) -> str:
     return f"imported {record.name}: {record.entries} files, {_size(record.size)}, seen by pods at {record.manifest.mount_at}"
 
 
@@ -242,7 +242,7 @@ def _broken_off(source: Path, brought: int, why: str) -> str:
     return f"{source} is not imported ({so_far}): {why}"
 
 
-def _row(record: Record) -> tuple[str, ...]:
+def _row(record: ImageRecord) -> tuple[str, ...]:
     said = record.manifest
     return (
         record.name,

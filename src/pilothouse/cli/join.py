@@ -52,13 +52,13 @@ def join(
     from pilothouse.app.node_names import check_node_name, default_node_name
     from pilothouse.base.clock import SystemClock
     from pilothouse.client.join_token import JoinToken, JoinTokenError
-    from pilothouse.node.identity import NodeIdentity
-    from pilothouse.node.joining import join as join_as
+    from pilothouse.node.bootstrap import join as join_as
+    from pilothouse.node.node_credentials import NodeCredentials
 
     try:
         parsed = JoinToken.parse(_read_token(token, token_file))
         chosen = check_node_name(name or default_node_name())
-        identity = NodeIdentity(DataFolder.open(data.absolute()).path)
+        identity = NodeCredentials(DataFolder.open(data.absolute()).path)
     except (JoinTokenError, StartError) as problem:
         raise click.ClickException(str(problem)) from None
     if identity.kubeconfig_file.exists():

@@ -175,12 +175,12 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.app.node_names import check_node_name, default_node_name
     from pilothouse.app.options import read_file
     from pilothouse.client.kubeconfig import load
-    from pilothouse.node.identity import NodeIdentity
+    from pilothouse.node.node_credentials import NodeCredentials
     from pilothouse.node.settings import DEFAULT_RANGE, NodeSettings
     from pilothouse.supervise.launching import IdRange
 
     folder = DataFolder.open(flags["data"].absolute())
-    identity = NodeIdentity(folder.path)
+    identity = NodeCredentials(folder.path)
     file = kubeconfig or identity.kubeconfig_file
     if not file.exists():
         raise StartError(

@@ -31,30 +31,30 @@ from pilothouse.client.cache import Difference
 from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
 from pilothouse.node import seccomp
-from pilothouse.node.evicting import Candidate, memory_request, sentence, victim
-from pilothouse.node.folders import PodFolder, discarded, pod_folders
-from pilothouse.node.health import (
-    Shortage,
+from pilothouse.node.container_index import ContainerIndex
+from pilothouse.node.ephemeral_storage import request
+from pilothouse.node.event_recorder import EventRecorder
+from pilothouse.node.eviction import EvictionCandidate, choose_victim, eviction_message, memory_request
+from pilothouse.node.id_ranges import IdRanges
+from pilothouse.node.interfaces import NodeParts, NotReady
+from pilothouse.node.machine_info import read_available_resources, read_machine_info
+from pilothouse.node.node_conditions import (
+    ResourcePressure,
     conditions,
     limits_condition,
     problems,
+    resource_pressures,
     seccomp_condition,
-    shortages,
     users_condition,
 )
-from pilothouse.node.id_ranges import IdRanges
-from pilothouse.node.keeping import Keeper, Means
-from pilothouse.node.limits import pod_group
-from pilothouse.node.machine import look, room
-from pilothouse.node.parts import NotYet, Parts
 from pilothouse.node.path_names import bad_names
-from pilothouse.node.registering import Registration
-from pilothouse.node.security import Self
+from pilothouse.node.pod_directories import PodDirectory, list_pod_directories, unfinished_directories
+from pilothouse.node.pod_worker import PodDependencies, PodWorker
+from pilothouse.node.registration import NodeRegistration
+from pilothouse.node.resource_limits import pod_group
+from pilothouse.node.security_context import AgentIdentity
 from pilothouse.node.settings import NodeSettings
-from pilothouse.node.storing import request
-from pilothouse.node.telling import Events
 from pilothouse.node.volumes.volume_owners import AGENT_LOCK
-from pilothouse.node.whereabouts import Whereabouts
 from pilothouse.pki.files import private_folder
 from pilothouse.runtime.telling import Teller
 from pilothouse.supervise.launching import Exit
@@ -84,7 +84,7 @@ class Agent:
         self,
         api: Api,
         settings: NodeSettings,
-        parts: Parts,
+        parts: NodeParts,
         clock: Clock,
         rng: Random,
         *,
@@ -92,13 +92,13 @@ class Agent:
     ) -> None:
         """``serving_problem`` says why the node's own server can't be called yet; empty if it can, or there is none."""
         self._serving_problem = serving_problem
-        self.whereabouts = Whereabouts()
+        self.whereabouts = ContainerIndex()
         self._settings = settings
         self._parts = parts
-        machine = look(settings)
-        self._events = Events(api, Teller(component=COMPONENT, host=settings.name), clock)
+        machine = read_machine_info(settings)
+        self._events = EventRecorder(api, Teller(component=COMPONENT, host=settings.name), clock)
         self._pods = Informer(api, Pod, rng, clock, fields=f"spec.nodeName={settings.name}")
-        self._means = Means(
+        self._means = PodDependencies(
             api,
             settings,
             parts,
@@ -106,21 +106,23 @@ class Agent:
             rng,
             self._events,
             self.whereabouts,
-            Self(os.getuid(), os.getgid()),
+            AgentIdentity(os.getuid(), os.getgid()),
             lambda: machine.allocatable,
             IdRanges(settings.pods, settings.user_namespace_ids),
         )
         self._supervisor = Supervisor(
             {"volumes": parts.volumes.run, "addresses": parts.addresses.run, "events": self._events.run}
         )
-        self.registration = Registration(api, settings, machine, self._conditions, clock, parts.images.stored)
-        self._keepers: dict[str, Keeper] = {}
+        self.registration = NodeRegistration(
+            api, settings, machine, self._conditions, clock, parts.images.stored
+        )
+        self._keepers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._clock = clock
-        self._leaving: tuple[Keeper, float] | None = None
+        self._leaving: tuple[PodWorker, float] | None = None
 
     @property
-    def pods(self) -> Mapping[str, Keeper]:
+    def pods(self) -> Mapping[str, PodWorker]:
         """Those of which there is something here, by uid."""
         return self._keepers
 
@@ -129,7 +131,7 @@ class Agent:
         with _sole(self._settings):
             # What pods leave may be set-user-id: no one folder's mode is all that keeps other users from it.
             private_folder(self._settings.pods)
-            left = discarded(self._settings.pods)
+            left = unfinished_directories(self._settings.pods)
             if self._means.agent.is_root:
                 self._recover_ids()
             async with self._supervisor.running():
@@ -154,7 +156,7 @@ class Agent:
     def _recover_ids(self) -> None:
         try:
             self._means.id_ranges.recover()
-        except (NotYet, OSError) as problem:
+        except (NotReady, OSError) as problem:
             # Pods that need ids of their own wait and say so; the others don't.
             log.warning("the ids of pods: %s", problem)
 
@@ -170,7 +172,7 @@ class Agent:
         """Have a keeper for each pod. Nobody is an orphan before all pods are known."""
         await self._pods.synced()
         known = {pod.uid for pod in self._pods.cache.list()}
-        for folder in pod_folders(self._settings.pods):
+        for folder in list_pod_directories(self._settings.pods):
             if folder.uid not in known:
                 left = folder.recall()
                 if left is not None:
@@ -220,7 +222,7 @@ class Agent:
     async def _relieve_now(self) -> None:
         if self._makes_room():
             return
-        short = shortages(room(self._settings.data))
+        short = resource_pressures(read_available_resources(self._settings.data))
         if memory := short.get("MemoryPressure"):
             self._evict_one(memory, list(self._users_of_memory()))
         elif disk := short.get("DiskPressure"):
@@ -235,28 +237,28 @@ class Agent:
             self._leaving = None
         return self._leaving is not None
 
-    def _evict_one(self, shortage: Shortage, candidates: list[Candidate]) -> None:
-        chosen = victim((each for each in candidates if each.uid in self._keepers), shortage)
+    def _evict_one(self, shortage: ResourcePressure, candidates: list[EvictionCandidate]) -> None:
+        chosen = choose_victim((each for each in candidates if each.uid in self._keepers), shortage)
         if chosen is None:
             return
         log.warning("pod %s is evicted: %s", chosen.uid, shortage.message)
         keeper = self._keepers[chosen.uid]
-        keeper.evict("Evicted", sentence(chosen, shortage))
+        keeper.evict("Evicted", eviction_message(chosen, shortage))
         self._leaving = keeper, self._clock.now()
         self.registration.refresh()
 
-    def _users_of_memory(self) -> Iterator[Candidate]:
+    def _users_of_memory(self) -> Iterator[EvictionCandidate]:
         for uid, keeper in self._keepers.items():
             if not keeper.ends:
                 usage = self._parts.groups.group(pod_group(uid)).usage().working_set_bytes or 0
-                yield Candidate(uid, memory_request(keeper.pod), usage)
+                yield EvictionCandidate(uid, memory_request(keeper.pod), usage)
 
-    async def _users_of_disk(self, resource: str) -> list[Candidate]:
+    async def _users_of_disk(self, resource: str) -> list[EvictionCandidate]:
         pods = [keeper.pod for keeper in self._keepers.values() if not keeper.ends]
         found = await asyncio.gather(*(self._user_of_disk(pod, resource) for pod in pods))
         return [each for each in found if each is not None]
 
-    async def _user_of_disk(self, pod: Object, resource: str) -> Candidate | None:
+    async def _user_of_disk(self, pod: Object, resource: str) -> EvictionCandidate | None:
         try:
             used = await self._parts.volumes.disk_usage(pod.uid)
         except OSError as problem:
@@ -264,8 +266,8 @@ class Agent:
             return None
         hides = bool(used.unmeasured) and not used.timed_out
         if resource == "inodes":
-            return Candidate(pod.uid, 0, used.files, hides)
-        return Candidate(pod.uid, request(pod), used.size, hides)
+            return EvictionCandidate(pod.uid, 0, used.files, hides)
+        return EvictionCandidate(pod.uid, request(pod), used.size, hides)
 
     def _changed(self, difference: Difference) -> None:
         old, new = difference
@@ -287,7 +289,7 @@ class Agent:
             self._events.tell(pod, "InvalidPod", f"the node does not run it: {message}", warning=True)
         return not problems
 
-    async def _clear(self, folder: PodFolder) -> None:
+    async def _clear(self, folder: PodDirectory) -> None:
         """Away with a pod of which nothing is known any more, not even what it was."""
         log.warning("%s is of no pod that is known; what runs there is killed", folder.path)
         for name in folder.containers():
@@ -307,8 +309,8 @@ class Agent:
         # Known at once and not when its task begins: the next change of the pod may come before that.
         self._take(pod.uid, self._attend(self._keeper(pod, gone)))
 
-    def _keeper(self, pod: Object, gone: bool) -> Keeper:
-        keeper = Keeper(pod, self._means, predecessor=self._earlier, others=self._admitted, gone=gone)
+    def _keeper(self, pod: Object, gone: bool) -> PodWorker:
+        keeper = PodWorker(pod, self._means, predecessor=self._earlier, others=self._admitted, gone=gone)
         self._keepers[pod.uid] = keeper
         return keeper
 
@@ -317,7 +319,7 @@ class Agent:
         self._tasks[uid] = task
         task.add_done_callback(lambda _: self._tasks.pop(uid) if self._tasks.get(uid) is task else None)
 
-    async def _attend(self, keeper: Keeper) -> None:
+    async def _attend(self, keeper: PodWorker) -> None:
         """Keep a pod until nothing of it is left, whatever goes wrong."""
         failures = 0
         while True:
@@ -336,7 +338,7 @@ class Agent:
     def _admitted(self) -> int:
         return sum(keeper.admitted for keeper in self._keepers.values())
 
-    def _earlier(self, pod: Object) -> Keeper | None:
+    def _earlier(self, pod: Object) -> PodWorker | None:
         """A pod of the same name that came before and still has something here."""
         for keeper in self._keepers.values():
             other = keeper.pod
@@ -347,7 +349,7 @@ class Agent:
     def _conditions(self) -> list[dict[str, str]]:
         survey = self._parts.survey
         parts = "; ".join(filter(None, (self._supervisor.problem, self._serving_problem())))
-        told = conditions(room(self._settings.data), problems(survey, parts))
+        told = conditions(read_available_resources(self._settings.data), problems(survey, parts))
         told += [dict(self._parts.addresses.condition()), limits_condition(survey)]
         told.append(seccomp_condition(seccomp.is_enforced()))
         if self._means.agent.is_root:

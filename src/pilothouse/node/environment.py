@@ -4,7 +4,7 @@
     expanded("--name=$(POD_NAME)", env)                  # "--name=web-0"; "$$(X)" is "$(X)"
 
 ``sources`` holds the config maps and secrets that it refers to (``wanted`` says which); a missing one that isn't optional is
-``NotYet``, and the container waits. ``$(NAME)`` in a value stands for an earlier variable, in a command for any; one that
+``NotReady``, and the container waits. ``$(NAME)`` in a value stands for an earlier variable, in a command for any; one that
 nobody defined stays as it is.
 """
 
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.in_cluster import OTHER_SERVERS
-from pilothouse.node.parts import NotYet
+from pilothouse.node.interfaces import NotReady
 from pilothouse.node.service_links import service_links
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -71,7 +71,7 @@ def environment(
     services: Sequence[Object] = (),
 ) -> dict[str, str]:
     """All of it. ``server`` is the URL of the API server, ``other_servers`` of those beside it, ``services`` are those of the namespace.
-    Raises ``NotYet``."""
+    Raises ``NotReady``."""
     links = service_links(services) if pod.spec.get("enableServiceLinks", True) else {}
     env = {"PATH": PATH, **image, **links, **dict(_way_to(server, other_servers)), "HOSTNAME": hostname(pod)}
     env["PATH"] = f"{env['PATH']}:{OWN_PROGRAMS}"
@@ -88,7 +88,9 @@ def environment(
             env[name] = expanded(each.get("value") or "", env)
             total += len(env[name])
             if total > MOST_IN_ALL:
-                raise NotYet(_CONFIG_ERROR, f"the environment is larger than {MOST_IN_ALL} characters in all")
+                raise NotReady(
+                    _CONFIG_ERROR, f"the environment is larger than {MOST_IN_ALL} characters in all"
+                )
     return env
 
 
@@ -111,7 +113,7 @@ def hostname(pod: Object) -> str:
 
 
 def expanded(text: str, env: Mapping[str, str], limit: int = LONGEST) -> str:
-    """``$(NAME)`` replaced where there is such a variable; ``$$`` is a dollar sign. Raises ``NotYet`` beyond the limit."""
+    """``$(NAME)`` replaced where there is such a variable; ``$$`` is a dollar sign. Raises ``NotReady`` beyond the limit."""
     size = len(text)
 
     def replaced(match: re.Match[str]) -> str:
@@ -119,7 +121,9 @@ def expanded(text: str, env: Mapping[str, str], limit: int = LONGEST) -> str:
         value = "$" if match[0] == "$$" else env.get(match[1], match[0])
         size += len(value) - len(match[0])
         if size > limit:
-            raise NotYet(_CONFIG_ERROR, f"a value that refers to variables is longer than {limit} characters")
+            raise NotReady(
+                _CONFIG_ERROR, f"a value that refers to variables is longer than {limit} characters"
+            )
         return value
 
     return _REFERENCE.sub(replaced, text)
@@ -144,7 +148,7 @@ def _source(kind: str, reference: Tree, sources: Sources) -> Object | None:
     found = sources.get((kind, name))
     if found is None and not reference.get("optional"):
         plural = "configmap" if kind == CONFIG_MAP else "secret"
-        raise NotYet(_CONFIG_ERROR, f'{plural} "{name}" not found')
+        raise NotReady(_CONFIG_ERROR, f'{plural} "{name}" not found')
     return found
 
 
@@ -172,7 +176,7 @@ def _value(
                 return None
             value = _texts(kind, found).get(reference["key"])
             if value is None and not reference.get("optional"):
-                raise NotYet(
+                raise NotReady(
                     _CONFIG_ERROR,
                     f"couldn't find key {reference['key']} in {kind} {pod.namespace}/{reference.get('name', '')}",
                 )
@@ -181,11 +185,11 @@ def _value(
         return field_value(pod, reference["fieldPath"], address=address, host=host)
     if reference := source.get("resourceFieldRef"):
         return resource_value(pod, container, reference, allocatable)
-    raise NotYet(_CONFIG_ERROR, f"env {variable}: valueFrom has no source that is known: {sorted(source)}")
+    raise NotReady(_CONFIG_ERROR, f"env {variable}: valueFrom has no source that is known: {sorted(source)}")
 
 
 def field_value(pod: Object, path: str, *, address: str, host: str) -> str:
-    """The field of the pod that a ``fieldRef`` names. Raises ``NotYet``."""
+    """The field of the pod that a ``fieldRef`` names. Raises ``NotReady``."""
     match path:
         case "metadata.name":
             return pod.name
@@ -204,17 +208,17 @@ def field_value(pod: Object, path: str, *, address: str, host: str) -> str:
     if match := _SUBSCRIPT.fullmatch(path):
         held = pod.labels if match[1] == "metadata.labels" else pod.annotations
         return held.get(match[2], "")
-    raise NotYet(_CONFIG_ERROR, f"fieldPath {path!r} is not one that an environment variable can have")
+    raise NotReady(_CONFIG_ERROR, f"fieldPath {path!r} is not one that an environment variable can have")
 
 
 def resource_value(pod: Object, container: Tree, reference: Tree, allocatable: Mapping[str, str]) -> str:
-    """The limit or request that a ``resourceFieldRef`` names, divided and rounded up. Raises ``NotYet``."""
+    """The limit or request that a ``resourceFieldRef`` names, divided and rounded up. Raises ``NotReady``."""
     part, _, resource = str(reference["resource"]).partition(".")
     named = reference.get("containerName") or container["name"]
     everyone = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
     found: Any = next((each for each in everyone if each["name"] == named), None)
     if found is None:
-        raise NotYet(_CONFIG_ERROR, f'resourceFieldRef: the pod has no container "{named}"')
+        raise NotReady(_CONFIG_ERROR, f'resourceFieldRef: the pod has no container "{named}"')
     held = (found.get("resources") or {}).get(part) or {}
     text = held.get(resource)
     if text is None:

@@ -2,7 +2,7 @@
 
     ranges = IdRanges(pods=Path("/var/lib/pilothouse/node/pods"), among=IdRange(0x70000000, 0x10000000))
     ranges.recover()                        # when the agent starts
-    ranges.claim(PodFolder(path))           # IdRange(first=1879048192, count=65536); NotYet, if there are none left
+    ranges.claim(PodDirectory(path))           # IdRange(first=1879048192, count=65536); NotReady, if there are none left
     ranges.release("3f0c…")                 # when nothing of the pod is left on disk
 
 A range that a pod has is a file in ``/run/pilothouse/ids`` that only root can make, so that another agent on the machine doesn't take it; the
@@ -27,8 +27,8 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.node.folders import PodFolder
-from pilothouse.node.parts import NotYet
+from pilothouse.node.interfaces import NotReady
+from pilothouse.node.pod_directories import PodDirectory
 from pilothouse.node.settings import DEFAULT_RANGE, RUN
 from pilothouse.supervise.launching import IdRange
 from pilothouse.supervise.shim.namespaces import OWNERS
@@ -73,7 +73,7 @@ class IdRanges:
         self._is_recovered = False
 
     def recover(self) -> None:
-        """Find what an earlier agent has claimed, and free what it, or one that is gone, could not. Raises ``NotYet`` and OSError."""
+        """Find what an earlier agent has claimed, and free what it, or one that is gone, could not. Raises ``NotReady`` and OSError."""
         with self._locked() as folder:
             for first, claim in self._read_all(folder):
                 if claim.pods == self._pods:
@@ -84,8 +84,8 @@ class IdRanges:
             self._sweep(folder)
         self._is_recovered = True
 
-    def claim(self, pod: PodFolder) -> IdRange:
-        """The pod's range: always the same one. Raises ``NotYet`` and OSError."""
+    def claim(self, pod: PodDirectory) -> IdRange:
+        """The pod's range: always the same one. Raises ``NotReady`` and OSError."""
         if not self._is_recovered:
             self.recover()
         if pod.uid not in self._held:
@@ -104,7 +104,7 @@ class IdRanges:
         try:
             with self._locked() as folder, suppress(FileNotFoundError):
                 os.unlink(str(first), dir_fd=folder)
-        except (NotYet, OSError) as problem:
+        except (NotReady, OSError) as problem:
             log.warning("the ids from %s on stay claimed: %s", first, problem)
 
     def _choose(self, folder: int, known: int | None) -> int:
@@ -121,7 +121,7 @@ class IdRanges:
         if first is not None:
             _write(folder, _LATEST, str(first).encode())
             return first
-        raise NotYet(
+        raise NotReady(
             UNAVAILABLE,
             f"no range of {SIZE} ids is left among the {self._among.count} from {self._among.first} on, which pods on "
             "this machine may have; give the node more with --user-namespace-ids, or set hostUsers: true",
@@ -177,7 +177,7 @@ class IdRanges:
         try:
             for found, others in ((os.stat(self._claims.parent), 0o022), (os.fstat(folder), 0o077)):
                 if found.st_uid != os.geteuid() or found.st_mode & others:
-                    raise NotYet(
+                    raise NotReady(
                         UNAVAILABLE,
                         f"{self._claims} can be changed by others than root; remove it, and look who made it",
                     )

@@ -11,8 +11,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from pilothouse.node.folders import PodFolder, pod_folders
-from pilothouse.node.lifecycle.ending import grace_of
+from pilothouse.node.lifecycle.termination import grace_of
+from pilothouse.node.pod_directories import PodDirectory, list_pod_directories
 from pilothouse.supervise import records
 from pilothouse.supervise.identifying import Gone, Handle
 
@@ -30,7 +30,7 @@ class RunningPod:
 def running_pods(node: Path) -> list[RunningPod]:
     """Those of which at least one container runs."""
     found = []
-    for folder in pod_folders(node / "pods"):
+    for folder in list_pod_directories(node / "pods"):
         # A pod may be removed while it is read.
         with contextlib.suppress(FileNotFoundError):
             pod = folder.recall()
@@ -39,7 +39,7 @@ def running_pods(node: Path) -> list[RunningPod]:
     return sorted(found, key=lambda each: each.name)
 
 
-def _is_running(folder: PodFolder) -> bool:
+def _is_running(folder: PodDirectory) -> bool:
     containers = (folder.container(name) for name in folder.containers())
     return any(_lives(each.attempt(number)) for each in containers for number in each.attempts()[-1:])
 

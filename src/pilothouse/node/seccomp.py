@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.node.parts import NotYet
+from pilothouse.node.interfaces import NotReady
 from pilothouse.supervise.seccomp import Profile, ProfileError, compiled, parsed
 from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT, SHARED_USER_DEFAULT
 from pilothouse.supervise.syscalls import TABLES
@@ -32,7 +32,7 @@ def is_enforced() -> bool:
 def seccomp_filter(
     pod: Object, container: Tree, capabilities: tuple[str, ...], profiles: Path, *, shared_user: bool = False
 ) -> bytes:
-    """A program for ``Launch.seccomp``; empty for none. Raises ``NotYet`` for a profile that isn't there or is none.
+    """A program for ``Launch.seccomp``; empty for none. Raises ``NotReady`` for a profile that isn't there or is none.
 
     ``shared_user`` says whether all pods have the agent's own id.
     """
@@ -47,19 +47,19 @@ def seccomp_filter(
     try:
         return _compiled(_read(profiles, name), capabilities)
     except ProfileError as problem:
-        raise NotYet(_ERROR, f'seccomp profile "{name}" {problem}') from None
+        raise NotReady(_ERROR, f'seccomp profile "{name}" {problem}') from None
 
 
 def _read(profiles: Path, name: str) -> Profile:
     if not name or name.startswith("/") or ".." in name.split("/"):
-        raise NotYet(
+        raise NotReady(
             _ERROR,
             f'localhostProfile "{name}" is no path below the folder {profiles}; write it without / and ..',
         )
     try:
         return parsed((profiles / name).read_bytes())
     except OSError as problem:
-        raise NotYet(
+        raise NotReady(
             _ERROR,
             f'cannot load seccomp profile "{profiles / name}": {problem.strerror}; put it on this node',
         ) from None

@@ -18,14 +18,14 @@ from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
-from pilothouse.node.folders import PodFolder
 from pilothouse.node.path_names import bad_names
-from pilothouse.node.volumes.claims import Claims
-from pilothouse.node.volumes.directories import Directories
-from pilothouse.node.volumes.errands import Make
-from pilothouse.node.volumes.keeping import KeepingError
-from pilothouse.node.volumes.running_errands import Runner
+from pilothouse.node.pod_directories import PodDirectory
+from pilothouse.node.volumes.claim_volumes import ClaimVolumes
+from pilothouse.node.volumes.directory_backend import DirectoryBackend
+from pilothouse.node.volumes.volume_backend import VolumeBackendError
 from pilothouse.node.volumes.volume_owners import VolumeOwners
+from pilothouse.node.volumes.volume_plan import ProvisionVolume
+from pilothouse.node.volumes.volume_plan_executor import VolumePlanExecutor
 from pilothouse.sim.loop import SeededLoop
 
 UP = "../../../../../../../../../.."
@@ -140,14 +140,14 @@ def test_a_uid_is_letters_digits_and_dashes(uid: str) -> None:
 
 def test_a_folder_of_a_container_is_below_its_pods(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no name of a file"):
-        PodFolder(tmp_path / "a").container("../../b")
+        PodDirectory(tmp_path / "a").container("../../b")
 
 
 async def test_a_volume_is_made_in_its_tier(tmp_path: Path, stage: Stage) -> None:
-    keepers, tiers = {DIRECTORY: Directories()}, {"default": tmp_path / "tier" / "one"}
+    keepers, tiers = {DIRECTORY: DirectoryBackend()}, {"default": tmp_path / "tier" / "one"}
     api = Api(stage.server.transport("test"), Random(1), manager="test")
-    claims = Claims(api, "n1", keepers, tiers, VolumeOwners("n1", tmp_path), root=False)
-    runner = Runner(api, "n1", keepers, tiers, claims, lambda *_: None, ManualClock(1.0))
+    claims = ClaimVolumes(api, "n1", keepers, tiers, VolumeOwners("n1", tmp_path), root=False)
+    runner = VolumePlanExecutor(api, "n1", keepers, tiers, claims, lambda *_: None, ManualClock(1.0))
     claim = Object(PersistentVolumeClaim, {"metadata": {"name": "c", "uid": "x/../../../made"}, "spec": {}})
-    with pytest.raises(KeepingError, match="uid"):
-        await runner.run(Make(claim, DIRECTORY))
+    with pytest.raises(VolumeBackendError, match="uid"):
+        await runner.run(ProvisionVolume(claim, DIRECTORY))

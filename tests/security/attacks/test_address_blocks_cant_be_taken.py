@@ -17,7 +17,7 @@ from tests.kit.containers import needs_root
 from tests.kit.other_users import as_user
 
 from pilothouse.node.addresses.block_locks import BlockLocks
-from pilothouse.node.addresses.ranges import BLOCK, LOOPBACK, MARK_PORT, LoopbackBlock
+from pilothouse.node.addresses.pod_ranges import BLOCK, LOOPBACK, MARK_PORT, LoopbackBlock
 
 STRANGER = 64_998
 VICTIM = 64_999

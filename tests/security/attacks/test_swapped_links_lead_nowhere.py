@@ -23,21 +23,21 @@ from pathlib import Path
 import pytest
 
 from pilothouse.node.directory_handles import open_beneath, open_by_steps, open_directory
-from pilothouse.node.footprints import footprint
-from pilothouse.node.images.unpacking import Limits, UnpackError, unpack
-from pilothouse.node.parts import VolumeNotReady
+from pilothouse.node.directory_usage import measure_disk_usage
+from pilothouse.node.images.unpacking import UnpackError, UnpackLimits, unpack
+from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes import host_paths, ownership
-from pilothouse.node.volumes.atomic_folder import Owner, replace
-from pilothouse.node.volumes.memory import memory_of
-from pilothouse.node.volumes.payloads import File
-from pilothouse.node.volumes.private_folders import PrivateFolders
-from pilothouse.node.volumes.removing import remove
+from pilothouse.node.volumes.atomic_directory import FileOwner, replace
+from pilothouse.node.volumes.memory_directories import memory_directories
+from pilothouse.node.volumes.private_directories import PrivateDirectories
+from pilothouse.node.volumes.projected_files import ProjectedFile
+from pilothouse.node.volumes.removal import remove
 from pilothouse.node.volumes.subpaths import SubpathError, opened
 
 MANY = 1000 if os.environ.get("PILOTHOUSE_SOAK") == "1" else 50
 ROUNDS = pytest.mark.parametrize("rounds", [5, pytest.param(MANY, marks=pytest.mark.long)])
 POD, GROUP = 65534, 4321
-NOTHING_PRIVATE = PrivateFolders(())
+NOTHING_PRIVATE = PrivateDirectories(())
 PAIRS = 40
 """Folders that are exchanged for links, so that one of them is at the wrong moment."""
 SWAP = """
@@ -191,7 +191,7 @@ def test_an_image_of_a_folder_has_nothing_from_elsewhere(tmp_path: Path, outside
             with contextlib.suppress(
                 UnpackError, OSError
             ):  # A link that leads out, or one in place of a file.
-                unpack(source, target, Limits())
+                unpack(source, target, UnpackLimits())
             taken = [each.read_text() for each in target.iterdir() if not each.is_symlink()]
             assert "of the machine" not in taken
             shutil.rmtree(target)
@@ -201,7 +201,7 @@ def test_an_image_of_a_folder_has_nothing_from_elsewhere(tmp_path: Path, outside
 def test_a_projected_volume_is_written_nowhere_else(tmp_path: Path, outside: Path, rounds: int) -> None:
     """Pods see it read-only; should one ever write there, that gains it nothing."""
     before, volume = state(outside), tmp_path / "volume"
-    files = {f"new{number}": File(b"of the pod", 0o666) for number in range(100)}
+    files = {f"new{number}": ProjectedFile(b"of the pod", 0o666) for number in range(100)}
     with exchanging(volume, "..{}", "..link{}", min(rounds, 8)):
         for turn in range(rounds):
             volume.mkdir()
@@ -209,7 +209,7 @@ def test_a_projected_volume_is_written_nowhere_else(tmp_path: Path, outside: Pat
             for number in range(8):
                 (volume / f"..link{number}").symlink_to(outside)
             with contextlib.suppress(OSError):
-                replace(volume, files, Owner(POD, GROUP), f"{turn % 8}")
+                replace(volume, files, FileOwner(POD, GROUP), f"{turn % 8}")
             assert state(outside) == before
             remove(volume)
 
@@ -221,7 +221,7 @@ def test_what_is_outside_is_not_counted(tmp_path: Path, outside: Path, rounds: i
     (outside / "large").write_bytes(os.urandom(8 << 20))
     with exchanging(volume):
         for _ in range(rounds):
-            assert footprint(volume).size < 4 << 20
+            assert measure_disk_usage(volume).size < 4 << 20
 
 
 def test_a_link_and_a_folder_of_its_name_change_nothing_outside(tmp_path: Path, outside: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_link_and_a_folder_of_its_name_change_nothing_outside(tmp_path: Path, 
             archive.addfile(each, io.BytesIO())
     (tmp_path / "target").mkdir()
     with pytest.raises(UnpackError, match="x: is a folder, and a link of the same name comes before it"):
-        unpack(tmp_path / "a.tar", tmp_path / "target", Limits())
+        unpack(tmp_path / "a.tar", tmp_path / "target", UnpackLimits())
     assert state(outside) == before
 
 
@@ -281,16 +281,16 @@ def test_memory_is_never_where_another_user_has_made_a_folder(
             taken.mkdir(mode=0o700)
             os.chown(taken, POD, POD)
     try:
-        memory = memory_of(data, root=False)
+        memory = memory_directories(data, root=False)
         folder = memory.sized("uid-1", "secrets", None)
         try:
             assert taken not in folder.parents
             assert os.path.realpath(folder) == str(folder)
             assert stat.S_IMODE(folder.parent.parent.stat().st_mode) == 0o700
             # The next agent finds the same one.
-            assert memory_of(data, root=False).sized("uid-1", "secrets", None) == folder
+            assert memory_directories(data, root=False).sized("uid-1", "secrets", None) == folder
         finally:
-            memory_of(data, root=False).release("uid-1")
+            memory_directories(data, root=False).release("uid-1")
         assert not folder.parent.parent.exists()
         assert os.path.lexists(taken)
         assert [each.name for each in outside.iterdir()] == ["secret"]

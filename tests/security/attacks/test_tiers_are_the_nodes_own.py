@@ -13,11 +13,11 @@ from tests.kit.containers import needs_root
 from tests.kit.ordinary_user import ordinary_folder
 from tests.kit.other_users import as_user
 
-from pilothouse.node.volumes.directories import Directories
-from pilothouse.node.volumes.keeping import KeepingError, Record, read_record, write_record
-from pilothouse.node.volumes.loops import Loops
-from pilothouse.node.volumes.sweeping import folders
+from pilothouse.node.volumes.directory_backend import DirectoryBackend
+from pilothouse.node.volumes.loop_backend import LoopBackend
+from pilothouse.node.volumes.orphaned_volumes import folders
 from pilothouse.node.volumes.tiers import tier_problem
+from pilothouse.node.volumes.volume_backend import VolumeBackendError, VolumeRecord, read_record, write_record
 
 pytestmark = needs_root
 
@@ -74,7 +74,7 @@ def test_nothing_starts_on_such_a_folder(place: Path, tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_another_user_has_exchanged_is_not_taken(place: Path) -> None:
-    volume, volumes = place / "pvc-1", Directories()
+    volume, volumes = place / "pvc-1", DirectoryBackend()
     await volumes.make(volume, 1, {})
     assert await volumes.bring(volume) == volume / "data"
     os.chown(place, OTHER, OTHER)
@@ -87,16 +87,16 @@ async def test_a_folder_that_another_user_has_exchanged_is_not_taken(place: Path
 
     assert as_user(OTHER, exchange) == "exchanged"
     said = f"it belongs to user {OTHER}"
-    with pytest.raises(KeepingError, match=said):
+    with pytest.raises(VolumeBackendError, match=said):
         await volumes.bring(volume)
-    with pytest.raises(KeepingError, match=said):
+    with pytest.raises(VolumeBackendError, match=said):
         await volumes.make(volume, 1, {})
-    loops = Loops(root=True)
+    loops = LoopBackend(root=True)
     if not loops.obstacle():
         (volume / "disk").write_bytes(b"a filesystem of somebody else's")
-        with pytest.raises(KeepingError, match=said):
+        with pytest.raises(VolumeBackendError, match=said):
             await loops.bring(volume)
-        with pytest.raises(KeepingError, match=said):
+        with pytest.raises(VolumeBackendError, match=said):
             await loops.make(volume, 400 << 20, {})
 
 
@@ -107,15 +107,15 @@ def test_what_another_user_has_put_there_is_no_volume(place: Path) -> None:
     def forge() -> str:
         (place / "pvc-1").mkdir()
         (place / "pvc-1" / "announced").symlink_to(target)
-        write_record(place / "pvc-1", Record("pvc-1", "pilothouse.io/directory", "1", 1))
+        write_record(place / "pvc-1", VolumeRecord("pvc-1", "pilothouse.io/directory", "1", 1))
         (place / "pvc-2").symlink_to(place)
         return "forged"
 
     assert as_user(OTHER, forge) == "forged"
     assert list(folders([place])) == []
-    with pytest.raises(KeepingError, match=f"made by user {OTHER}"):
+    with pytest.raises(VolumeBackendError, match=f"made by user {OTHER}"):
         read_record(place / "pvc-1")
-    with pytest.raises(KeepingError):
+    with pytest.raises(VolumeBackendError):
         read_record(place / "pvc-2")
     shutil.rmtree(place / "pvc-1")
     assert read_record(place / "pvc-1") is None

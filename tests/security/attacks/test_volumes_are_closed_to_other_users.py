@@ -11,8 +11,8 @@ import pytest
 from tests.kit.containers import needs_root
 from tests.kit.ordinary_user import ordinary_folder
 
-from pilothouse.node.volumes.directories import Directories
-from pilothouse.node.volumes.loops import Loops
+from pilothouse.node.volumes.directory_backend import DirectoryBackend
+from pilothouse.node.volumes.loop_backend import LoopBackend
 
 pytestmark = needs_root
 
@@ -42,7 +42,7 @@ def flags_of(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("mode", [0o700, 0o711], ids=["new", "of an earlier release"])
 async def test_a_folder_is_reached_by_none_but_its_pods(tier: Path, mode: int) -> None:
-    volumes, volume = Directories(), tier / "pvc-1"
+    volumes, volume = DirectoryBackend(), tier / "pvc-1"
     await volumes.make(volume, 1, {})
     volume.chmod(mode)
     inner = await volumes.bring(volume)
@@ -52,7 +52,7 @@ async def test_a_folder_is_reached_by_none_but_its_pods(tier: Path, mode: int) -
 
 
 async def test_a_filesystem_gives_no_privileges_and_no_devices_and_is_reached_by_none(tier: Path) -> None:
-    volumes, volume = Loops(root=True), tier / "pvc-1"
+    volumes, volume = LoopBackend(root=True), tier / "pvc-1"
     size = 400 << 20
     await volumes.make(volume, size, {})
     inner = await volumes.bring(volume)

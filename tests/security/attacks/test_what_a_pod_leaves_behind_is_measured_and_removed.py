@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from pilothouse.node.directory_handles import HELD
-from pilothouse.node.folders import ContainerFolder
-from pilothouse.node.footprints import MEASURED, Footprint, footprint
-from pilothouse.node.last_words import last_words
+from pilothouse.node.directory_usage import MEASURED, DirectoryUsage, measure_disk_usage
+from pilothouse.node.pod_directories import ContainerDirectory
+from pilothouse.node.termination_message import termination_message
 from pilothouse.node.volumes import ownership
-from pilothouse.node.volumes.removing import remove
+from pilothouse.node.volumes.removal import remove
 
 DEEP = 10_000
 
@@ -67,7 +67,7 @@ def test_a_tree_of_four_thousand_levels_is_measured_and_given(in_memory: Path, f
     volume.mkdir()
     deep(volume, MEASURED.depth - 1)
     try:
-        assert footprint(volume) == Footprint(footprint(volume).size, MEASURED.depth)
+        assert measure_disk_usage(volume) == DirectoryUsage(measure_disk_usage(volume).size, MEASURED.depth)
         ownership.give(volume, os.getgid())
     finally:
         remove(volume)
@@ -81,7 +81,7 @@ def test_a_tree_of_ten_thousand_levels_counts_as_unmeasured_and_is_removed(
     volume.mkdir()
     deep(volume)
     try:
-        assert footprint(volume).unmeasured == "folders more than 4096 levels deep"
+        assert measure_disk_usage(volume).unmeasured == "folders more than 4096 levels deep"
         with pytest.raises(OSError, match="levels deep"):
             ownership.give(volume, os.getgid())
     finally:
@@ -90,7 +90,7 @@ def test_a_tree_of_ten_thousand_levels_counts_as_unmeasured_and_is_removed(
 
 
 def test_instances_go_whatever_is_in_them(in_memory: Path, outside: Path, few_files: None) -> None:
-    container = ContainerFolder(in_memory / "container")
+    container = ContainerDirectory(in_memory / "container")
     own = container.begin(0) / "own"
     for name in ("tmp", "var", "home", "root"):
         (own / name).mkdir(parents=True)
@@ -106,7 +106,7 @@ def test_instances_go_whatever_is_in_them(in_memory: Path, outside: Path, few_fi
     (own / "home" / "closed").chmod(0)
     (own / "root" / os.fsdecode(b"\xff\n ..")).write_text("x")
     (own.parent / "linked").symlink_to(outside)
-    assert footprint(own).size < 2 * DEEP * 4096 + (1 << 20)
+    assert measure_disk_usage(own).size < 2 * DEEP * 4096 + (1 << 20)
     for number in (1, 2):
         container.begin(number)
     for folder in container.outdated():
@@ -117,7 +117,7 @@ def test_instances_go_whatever_is_in_them(in_memory: Path, outside: Path, few_fi
 
 @pytest.mark.parametrize("instead", ["a link", "a pipe", "a folder"])
 def test_the_last_words_are_those_of_a_file_or_none(tmp_path: Path, outside: Path, instead: str) -> None:
-    container = ContainerFolder(tmp_path / "container")
+    container = ContainerDirectory(tmp_path / "container")
     path = container.begin(0) / "termination-log"
     path.unlink()
     match instead:
@@ -127,12 +127,12 @@ def test_the_last_words_are_those_of_a_file_or_none(tmp_path: Path, outside: Pat
             os.mkfifo(path)
         case _:
             path.mkdir()
-    assert last_words(container, 0, {}, well=False) == ""
+    assert termination_message(container, 0, {}, well=False) == ""
 
 
 def test_an_instance_begins_with_a_file_of_its_own(tmp_path: Path, outside: Path) -> None:
     before = (outside / "kept").stat().st_mode
-    container = ContainerFolder(tmp_path / "container")
+    container = ContainerDirectory(tmp_path / "container")
     container.attempt(0).mkdir(parents=True)
     (container.attempt(0) / "termination-log").symlink_to(outside / "kept")
     with pytest.raises(OSError, match="symbolic links"):

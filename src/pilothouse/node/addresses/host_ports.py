@@ -1,7 +1,7 @@
 """Ports of the node itself that a pod wants, and who has them already.
 
-    wanted = ports_of(pod)                              # (Port(8080, "TCP", ""),)
-    conflict(wanted, {"shop/web-0": (Port(8080),)})     # "port 8080/TCP of the node belongs to pod shop/web-0"
+    wanted = ports_of(pod)                              # (HostPort(8080, "TCP", ""),)
+    conflict(wanted, {"shop/web-0": (HostPort(8080),)})     # "port 8080/TCP of the node belongs to pod shop/web-0"
 
 A pod with ``hostNetwork`` wants every port that it names; any other one those with a ``hostPort``. The scheduler looks at the
 same ports when it chooses a node; the node looks again, since pods also come to it by ``nodeName``.
@@ -14,15 +14,15 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from pilothouse.api.objects import Object
-from pilothouse.node.addresses.ledger import Port
+from pilothouse.node.addresses.address_records import HostPort
 
 _ANY = ("", "0.0.0.0", "::")
 
 
-def ports_of(pod: Object) -> tuple[Port, ...]:
+def ports_of(pod: Object) -> tuple[HostPort, ...]:
     """The ports of the node that a pod is to have."""
     host_network = bool(pod.spec.get("hostNetwork"))
-    found: dict[Port, None] = {}
+    found: dict[HostPort, None] = {}
     for kind in ("initContainers", "containers"):
         for container in pod.spec.get(kind) or ():
             for each in container.get("ports") or ():
@@ -30,11 +30,11 @@ def ports_of(pod: Object) -> tuple[Port, ...]:
                 if number:
                     address = each.get("hostIP") or ""
                     protocol = each.get("protocol") or "TCP"
-                    found[Port(int(number), protocol, "" if address in _ANY else address)] = None
+                    found[HostPort(int(number), protocol, "" if address in _ANY else address)] = None
     return tuple(found)
 
 
-def conflict(wanted: Iterable[Port], held: Mapping[str, Iterable[Port]]) -> str:
+def conflict(wanted: Iterable[HostPort], held: Mapping[str, Iterable[HostPort]]) -> str:
     """Which pod stands in the way, as a sentence; empty if none does."""
     for port in wanted:
         for pod, ports in held.items():
@@ -43,7 +43,7 @@ def conflict(wanted: Iterable[Port], held: Mapping[str, Iterable[Port]]) -> str:
     return ""
 
 
-def occupied(port: Port, address: str) -> str:
+def occupied(port: HostPort, address: str) -> str:
     """Why a port of the machine can't be had at an address, as a sentence; empty if it can."""
     kind = socket.SOCK_DGRAM if port.protocol == "UDP" else socket.SOCK_STREAM
     at = port.address or address
@@ -60,7 +60,7 @@ def occupied(port: Port, address: str) -> str:
     return ""
 
 
-def _same(one: Port, other: Port) -> bool:
+def _same(one: HostPort, other: HostPort) -> bool:
     if (one.number, one.protocol) != (other.number, other.protocol):
         return False
     return not one.address or not other.address or one.address == other.address

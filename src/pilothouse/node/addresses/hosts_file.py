@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pilothouse.api.objects import Object
-from pilothouse.node.addresses.names import DOMAIN, Name, spelt
+from pilothouse.node.addresses.dns_names import DOMAIN, DNSName, spellings
 
 SLOT: Final = 128
 HEADER: Final = "# Kubernetes-managed hosts file{}. Kept up to date by pilothouse: pods and services by name."
@@ -28,7 +28,7 @@ HEAD: Final = (
 )
 
 
-class Write(NamedTuple):
+class LineWrite(NamedTuple):
     """One write of a whole line."""
 
     offset: int
@@ -52,17 +52,17 @@ def own_lines(pod: Object, address: str, *, of_node: Iterable[str] = ()) -> list
     return lines
 
 
-def name_lines(names: Iterable[Name], *, within: str) -> list[str]:
+def name_lines(names: Iterable[DNSName], *, within: str) -> list[str]:
     """What the files of all pods of a namespace say of everyone."""
-    return [f"{name.address} {spelt(name, within=within)}" for name in sorted(names)]
+    return [f"{name.address} {spellings(name, within=within)}" for name in sorted(names)]
 
 
-def revisions(current: bytes, lines: Sequence[str]) -> Iterator[Write]:
+def revisions(current: bytes, lines: Sequence[str]) -> Iterator[LineWrite]:
     """The writes that make a file say these lines, in order. A file that is not of our making is begun anew."""
     lines = list(dict.fromkeys(lines))
     places = _places(current)
     if places is None:
-        yield Write(0, b"".join(_padded(line) for line in lines) or _free(SLOT))
+        yield LineWrite(0, b"".join(_padded(line) for line in lines) or _free(SLOT))
         return
     wanted = set(lines)
     free: dict[int, list[int]] = {}
@@ -82,12 +82,12 @@ def revisions(current: bytes, lines: Sequence[str]) -> Iterator[Write]:
         content = _padded(line)
         room = free.get(len(content))
         if room:
-            yield Write(room.pop(0), content)
+            yield LineWrite(room.pop(0), content)
         else:
-            yield Write(end, content)
+            yield LineWrite(end, content)
             end += len(content)
     for offset, size in leaving:
-        yield Write(offset, _free(size))
+        yield LineWrite(offset, _free(size))
 
 
 def _places(current: bytes) -> list[tuple[int, int, str]] | None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from pilothouse.aio.commands import CommandError, available, run
-from pilothouse.node.addresses.routes import Plan
+from pilothouse.node.addresses.route_plan import RoutePlan
 
 PROTOCOL: Final = "80"
 DEADLINE: Final = 5.0
@@ -31,7 +31,7 @@ class _Route(msgspec.Struct):
     gateway: str = ""
 
 
-class Change(NamedTuple):
+class RouteChange(NamedTuple):
     """One call of ``ip``, and the range it is about."""
 
     network: str
@@ -51,7 +51,7 @@ _routes = msgspec.json.Decoder(list[_Route])
 class IpRoute:
     """Routes of this network namespace."""
 
-    async def settle(self, plan: Plan) -> list[RouteProblem]:
+    async def settle(self, plan: RoutePlan) -> list[RouteProblem]:
         """Have the tables be as planned. Returns what could not be done."""
         try:
             routes = await self._listed("main")
@@ -59,15 +59,15 @@ class IpRoute:
         except IpFailed as problem:
             # Nothing to do, and nobody to do it: a machine without `ip` is fine on loopback.
             return [RouteProblem(each, str(problem)) for each in sorted({*plan.local, *plan.routes})]
-        return await _changed(changes(plan, routes, local))
+        return await _changed(route_changes(plan, routes, local))
 
-    async def add(self, plan: Plan) -> list[RouteProblem]:
+    async def add(self, plan: RoutePlan) -> list[RouteProblem]:
         """Have what is planned, and leave everything else as it is."""
-        return await _changed(changes(plan, {}, {}))
+        return await _changed(route_changes(plan, {}, {}))
 
     async def clear(self) -> list[RouteProblem]:
         """Take out all that is ours."""
-        return await self.settle(Plan())
+        return await self.settle(RoutePlan())
 
     async def _listed(self, table: str) -> dict[str, str]:
         said = await _ip("-j", "-4", "route", "show", "table", table, "proto", PROTOCOL)
@@ -75,23 +75,23 @@ class IpRoute:
         return {_network(route.dst): route.gateway for route in found}
 
 
-def changes(plan: Plan, routes: Mapping[str, str], local: Mapping[str, str]) -> list[Change]:
+def route_changes(plan: RoutePlan, routes: Mapping[str, str], local: Mapping[str, str]) -> list[RouteChange]:
     """The calls of ``ip`` that lead from what there is to what is planned."""
-    made: list[Change] = []
+    made: list[RouteChange] = []
     here = ("dev", "lo", "table", "local", "proto", PROTOCOL)
     for network in sorted(local.keys() - plan.local - plan.left):
-        made.append(Change(network, ("route", "del", "local", network, *here)))
+        made.append(RouteChange(network, ("route", "del", "local", network, *here)))
     for network in sorted(routes.keys() - plan.routes.keys()):
-        made.append(Change(network, ("route", "del", network, "proto", PROTOCOL)))
+        made.append(RouteChange(network, ("route", "del", network, "proto", PROTOCOL)))
     for network in sorted(plan.local - local.keys()):
-        made.append(Change(network, ("route", "replace", "local", network, *here)))
+        made.append(RouteChange(network, ("route", "replace", "local", network, *here)))
     for network, via in sorted(plan.routes.items()):
         if routes.get(network) != via:
-            made.append(Change(network, ("route", "replace", network, "via", via, "proto", PROTOCOL)))
+            made.append(RouteChange(network, ("route", "replace", network, "via", via, "proto", PROTOCOL)))
     return made
 
 
-async def _changed(made: Iterable[Change]) -> list[RouteProblem]:
+async def _changed(made: Iterable[RouteChange]) -> list[RouteProblem]:
     problems: list[RouteProblem] = []
     for network, words in made:
         try:

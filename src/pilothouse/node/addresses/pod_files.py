@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from pilothouse.api.objects import Object
+from pilothouse.node.addresses.dns_names import DNSName
 from pilothouse.node.addresses.hosts_file import name_lines, own_lines, revisions
-from pilothouse.node.addresses.names import Name
-from pilothouse.node.addresses.resolver import resolver_text
+from pilothouse.node.addresses.resolv_conf import resolver_text
 
 HOSTS: Final = "hosts"
 RESOLVER: Final = "resolv.conf"
@@ -37,10 +37,10 @@ class PodFiles:
         """``etc`` is where the node's own such files are."""
         self._folder = folder
         self._etc = etc
-        self._names: frozenset[Name] | None = None
+        self._names: frozenset[DNSName] | None = None
         self._lines: dict[str, list[str]] = {}
 
-    def know(self, names: frozenset[Name]) -> bool:
+    def know(self, names: frozenset[DNSName]) -> bool:
         """These are the names from here on; whether that is something new."""
         if names == self._names:
             return False

@@ -66,7 +66,7 @@ class UnpackError(Exception):
     """An archive that is not taken, and why."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class UnpackLimits(msgspec.Struct, frozen=True):
     """How much may come out of an archive."""
 
     entries: int = 500_000
@@ -82,7 +82,7 @@ class Unpacked(msgspec.Struct, frozen=True):
     """Of the archive's bytes, or of the folder's names and contents."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ArchiveEntry(msgspec.Struct, frozen=True):
     """Something in an archive or a folder."""
 
     path: str
@@ -93,7 +93,7 @@ class Entry(msgspec.Struct, frozen=True):
     content: Callable[[], IO[bytes]] | None = None
 
 
-def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unpacked:
+def unpack(source: Path, target: Path, limits: UnpackLimits, *, strip: int = 0) -> Unpacked:
     """Have the entries of ``source`` below ``target``, which is an empty folder. ``strip`` leaves out that many leading folders.
 
     Raises UnpackError; OSError if the disk is full, say.
@@ -126,7 +126,9 @@ def unpack(source: Path, target: Path, limits: Limits, *, strip: int = 0) -> Unp
         return Unpacked(taking.entries, taking.size, f"sha256:{digest.hexdigest()}")
 
 
-def unpack_entries(entries: Iterable[Entry], target: Path, limits: Limits, *, strip: int) -> Unpacked:
+def unpack_entries(
+    entries: Iterable[ArchiveEntry], target: Path, limits: UnpackLimits, *, strip: int
+) -> Unpacked:
     """As ``unpack``, with entries of one's own; the digest is that of the folder that comes of them."""
     with _Taking(target, limits, strip) as taking:
         for entry in entries:
@@ -150,7 +152,7 @@ def folder_digest(folder: Path) -> str:
 class _Taking:
     """Entries on their way to the disk."""
 
-    def __init__(self, target: Path, limits: Limits, strip: int) -> None:
+    def __init__(self, target: Path, limits: UnpackLimits, strip: int) -> None:
         self._target = target
         self._limits = limits
         self._strip = strip
@@ -169,7 +171,7 @@ class _Taking:
         os.close(self._folder[1])
         os.close(self._top)
 
-    def take(self, entry: Entry, digest: hashlib._Hash | None = None) -> None:
+    def take(self, entry: ArchiveEntry, digest: hashlib._Hash | None = None) -> None:
         self.entries += 1
         if self.entries > self._limits.entries:
             raise UnpackError(f"it has more than {self._limits.entries} entries")
@@ -187,7 +189,7 @@ class _Taking:
             name = entry.path if len(entry.path) <= _SHOWN else f"{entry.path[:_SHOWN]}…"
             raise UnpackError(f"{name}: {_FAULTS[problem.errno]}") from None
 
-    def _take(self, parts: tuple[str, ...], entry: Entry, digest: hashlib._Hash | None) -> None:
+    def _take(self, parts: tuple[str, ...], entry: ArchiveEntry, digest: hashlib._Hash | None) -> None:
         folder, name = self._above(parts, entry), parts[-1]
         if digest is not None:
             digest.update(_head(entry, "/".join(parts)))
@@ -215,7 +217,7 @@ class _Taking:
                         f"{entry.path}: is a link to {entry.link}, which leads out of the image"
                     )
 
-    def _parts(self, path: str, entry: Entry) -> tuple[str, ...]:
+    def _parts(self, path: str, entry: ArchiveEntry) -> tuple[str, ...]:
         """The folders and the name of an entry, as far as they are taken."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or "\\" in path or "\0" in path:
@@ -224,7 +226,7 @@ class _Taking:
             raise UnpackError(f"{entry.path}: leads out of the image by '..'")
         return pure.parts[self._strip :]
 
-    def _above(self, parts: tuple[str, ...], entry: Entry) -> int:
+    def _above(self, parts: tuple[str, ...], entry: ArchiveEntry) -> int:
         """A handle on the folder that an entry goes into, which is made if it is missing. It is good until the next one is asked for."""
         names = parts[:-1]
         if names != self._folder[0]:
@@ -249,7 +251,7 @@ class _Taking:
                 return f"lies below {shown}, which is no folder"
         return "lies below something that is no folder"
 
-    def _make_folder(self, folder: int, name: str, entry: Entry) -> None:
+    def _make_folder(self, folder: int, name: str, entry: ArchiveEntry) -> None:
         try:
             os.mkdir(name, 0o700, dir_fd=folder)
         except FileExistsError:
@@ -266,7 +268,7 @@ class _Taking:
         finally:
             os.close(handle)
 
-    def _link(self, folder: int, name: str, entry: Entry) -> None:
+    def _link(self, folder: int, name: str, entry: ArchiveEntry) -> None:
         *above, origin = self._parts(entry.link, entry) or ("",)
         refusal = UnpackError(f"{entry.path}: is a hard link to {entry.link}, which is no file before it")
         try:
@@ -284,7 +286,7 @@ class _Taking:
         finally:
             os.close(source)
 
-    def _write(self, folder: int, name: str, entry: Entry, digest: hashlib._Hash | None) -> None:
+    def _write(self, folder: int, name: str, entry: ArchiveEntry, digest: hashlib._Hash | None) -> None:
         assert entry.content is not None
         _unlink(folder, name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -317,45 +319,47 @@ def _mode(folder: int, name: str) -> int | None:
         os.close(handle)
 
 
-def _opened(entry: Entry) -> Entry:
+def _opened(entry: ArchiveEntry) -> ArchiveEntry:
     """Whatever its owner may read and enter, everybody may: there is no telling as whom a container runs."""
     own = entry.mode & 0o500
     return msgspec.structs.replace(entry, mode=entry.mode | own >> 3 | own >> 6)
 
 
-def _head(entry: Entry, path: str) -> bytes:
+def _head(entry: ArchiveEntry, path: str) -> bytes:
     """What goes into a digest ahead of the content."""
     head = f"{entry.kind}\0{path}\0{entry.link}\0{entry.mode & 0o777:o}\0"
     return head.encode(errors="surrogateescape")  # Names on disks are bytes, not always of a text.
 
 
-def tar_entries(archive: Tar) -> Iterator[Entry]:
+def tar_entries(archive: Tar) -> Iterator[ArchiveEntry]:
     """Each is to be taken before the next is asked for."""
     for member in archive.members():
         if member.isdir():
-            yield Entry(member.name, "folder", member.mode)
+            yield ArchiveEntry(member.name, "folder", member.mode)
         elif member.isfile():
-            yield Entry(member.name, "file", member.mode, content=partial(archive.extract, member))
+            yield ArchiveEntry(member.name, "file", member.mode, content=partial(archive.extract, member))
         elif member.issym():
-            yield Entry(member.name, "symlink", link=member.linkname)
+            yield ArchiveEntry(member.name, "symlink", link=member.linkname)
         elif member.islnk():
-            yield Entry(member.name, "hardlink", link=member.linkname)
+            yield ArchiveEntry(member.name, "hardlink", link=member.linkname)
         else:
-            yield Entry(member.name, "a device or pipe")
+            yield ArchiveEntry(member.name, "a device or pipe")
 
 
-def _zip_entries(archive: zipfile.ZipFile) -> Iterator[Entry]:
+def _zip_entries(archive: zipfile.ZipFile) -> Iterator[ArchiveEntry]:
     for info in archive.infolist():
         mode = info.external_attr >> 16
         if info.is_dir():
-            yield Entry(info.filename, "folder", stat.S_IMODE(mode) or 0o755)
+            yield ArchiveEntry(info.filename, "folder", stat.S_IMODE(mode) or 0o755)
         elif stat.S_ISLNK(mode):
             if info.file_size > 4096:
                 raise UnpackError(f"{info.filename}: is a link of {info.file_size} bytes")
-            yield Entry(info.filename, "symlink", link=archive.read(info).decode(errors="surrogateescape"))
+            yield ArchiveEntry(
+                info.filename, "symlink", link=archive.read(info).decode(errors="surrogateescape")
+            )
         else:
             # Archives made on other systems know no modes: then scripts must be runnable all the same.
-            yield Entry(
+            yield ArchiveEntry(
                 info.filename,
                 "file",
                 stat.S_IMODE(mode) or 0o755,
@@ -363,7 +367,7 @@ def _zip_entries(archive: zipfile.ZipFile) -> Iterator[Entry]:
             )
 
 
-def folder_entries(source: Path) -> Iterator[Entry]:
+def folder_entries(source: Path) -> Iterator[ArchiveEntry]:
     """In an order that depends on names alone, so that the same folder has the same digest. Raises OSError.
 
     Others may write the folder meanwhile: what is read is what was listed, and in no case what a link leads to.
@@ -379,15 +383,15 @@ def folder_entries(source: Path) -> Iterator[Entry]:
                 if mode is None:
                     continue
                 if stat.S_ISLNK(mode):
-                    yield Entry(path, "symlink", link=_target(top, path))
+                    yield ArchiveEntry(path, "symlink", link=_target(top, path))
                 elif stat.S_ISDIR(mode):
                     folders.append(path)
-                    yield Entry(path, "folder", stat.S_IMODE(mode))
+                    yield ArchiveEntry(path, "folder", stat.S_IMODE(mode))
                 elif stat.S_ISREG(mode):
                     content = partial(open_regular_beneath, top, path)
-                    yield Entry(path, "file", stat.S_IMODE(mode), content=content)
+                    yield ArchiveEntry(path, "file", stat.S_IMODE(mode), content=content)
                 else:
-                    yield Entry(path, "a device, pipe or socket")
+                    yield ArchiveEntry(path, "a device, pipe or socket")
             waiting.extend(reversed(folders))
 
 

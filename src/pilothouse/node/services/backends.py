@@ -1,7 +1,7 @@
 """Which address and port of this machine leads to which endpoints.
 
     table = backends(services, slices, pods, node="m1", addresses=("10.0.0.1", "127.0.0.1"))
-    table[At("127.96.3.7", 5432)]         # Backend(owner, "shop/db:sql", (Endpoint("10.44.2.3", 5432),), affinity=0)
+    table[ListenAddress("127.96.3.7", 5432)]         # Backend(owner, "shop/db:sql", (ServiceEndpoint("10.44.2.3", 5432),), affinity=0)
 
 A service's own address leads to its endpoints, its node ports do so at the node's addresses, and a pod's host port leads to the
 pod. Endpoints are those that are ready; when none is, those that are about to go and still serve. A policy ``Local`` keeps to
@@ -18,28 +18,28 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from typing import Any, Final, NamedTuple
 
 from pilothouse.api.objects import Object
-from pilothouse.node.addresses.names import HEADLESS, OF_SERVICE
+from pilothouse.node.addresses.dns_names import HEADLESS, OF_SERVICE
 
 _THREE_HOURS: Final = 10800
 _ANY: Final = ("", "0.0.0.0", "::")
 _LOOPBACK: Final = "127."
 
 
-class At(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen."""
 
     address: str
     port: int
 
 
-class Endpoint(NamedTuple):
+class ServiceEndpoint(NamedTuple):
     """Where to lead to."""
 
     address: str
     port: int
 
 
-class Owner(NamedTuple):
+class PortOwner(NamedTuple):
     """Whose port it is."""
 
     kind: str
@@ -50,10 +50,10 @@ class Owner(NamedTuple):
 class Backend(NamedTuple):
     """What is behind a port."""
 
-    owner: Owner
+    owner: PortOwner
     name: str
     """For people: namespace/service:port, or the pod."""
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ServiceEndpoint, ...]
     affinity: int = 0
     """For so many seconds after its last connection a client gets the same endpoint; 0 for any."""
     created: float = 0.0
@@ -67,14 +67,14 @@ def backends(
     *,
     node: str,
     addresses: Sequence[str],
-) -> dict[At, Backend]:
+) -> dict[ListenAddress, Backend]:
     """The whole table. ``pods`` are those of this node by their addresses, ``addresses`` the node's own. Of two that want the
     same place, the first by name has it."""
     by_service: dict[tuple[str, str], list[Object]] = {}
     for each in slices:
         if each.get("addressType") == "IPv4":
             by_service.setdefault((each.namespace, each.labels.get(OF_SERVICE, "")), []).append(each)
-    table: dict[At, Backend] = {}
+    table: dict[ListenAddress, Backend] = {}
     for service in sorted(services, key=lambda one: one.key):
         for at, backend in _of_service(service, by_service.get(service.key, ()), node, addresses):
             table.setdefault(at, backend)
@@ -101,12 +101,12 @@ def _reachable(slice: Object, elsewhere: Container[str]) -> Object:
     return slice if len(left) == len(endpoints) else Object.of({**slice.tree, "endpoints": left})
 
 
-def service_places(service: Object) -> list[At]:
+def service_places(service: Object) -> list[ListenAddress]:
     """A service's own address with each of its ports."""
     if not _has_address(service):
         return []
     return [
-        At(service.spec["clusterIP"], int(port["port"]))
+        ListenAddress(service.spec["clusterIP"], int(port["port"]))
         for port in service.spec.get("ports") or ()
         if port.get("protocol", "TCP") == "TCP"
     ]
@@ -162,7 +162,7 @@ def _has_address(service: Object) -> bool:
 
 def _of_service(
     service: Object, slices: Sequence[Object], node: str, addresses: Sequence[str]
-) -> Iterator[tuple[At, Backend]]:
+) -> Iterator[tuple[ListenAddress, Backend]]:
     if not _has_address(service):
         return
     spec = service.spec
@@ -175,7 +175,7 @@ def _of_service(
         if port.get("protocol", "TCP") != "TCP":
             continue
         name = f"{service.namespace}/{service.name}:{port.get('name') or port.get('port')}"
-        owner = Owner("Service", *service.key)
+        owner = PortOwner("Service", *service.key)
         inside = _chosen(
             slices,
             ports,
@@ -184,7 +184,7 @@ def _of_service(
         )
         if inside:
             yield (
-                At(spec["clusterIP"], int(port["port"])),
+                ListenAddress(spec["clusterIP"], int(port["port"])),
                 Backend(owner, name, inside, affinity, service.created),
             )
         if port.get("nodePort"):
@@ -193,7 +193,7 @@ def _of_service(
             if outside:
                 for address in addresses:
                     yield (
-                        At(address, int(port["nodePort"])),
+                        ListenAddress(address, int(port["nodePort"])),
                         Backend(owner, name, outside, affinity, service.created),
                     )
 
@@ -212,10 +212,10 @@ def _ports(slices: Sequence[Object]) -> list[dict[str, int]]:
 
 def _chosen(
     slices: Sequence[Object], ports: Sequence[Mapping[str, int]], port: str, only: str
-) -> tuple[Endpoint, ...]:
+) -> tuple[ServiceEndpoint, ...]:
     """The endpoints of a port that connections may go to, in a fixed order. ``only``: those of this node; empty for all."""
-    ready: set[Endpoint] = set()
-    leaving: set[Endpoint] = set()
+    ready: set[ServiceEndpoint] = set()
+    leaving: set[ServiceEndpoint] = set()
     for index, each in enumerate(slices):
         number = ports[index].get(port)
         if number is None:
@@ -224,7 +224,9 @@ def _chosen(
             if only and endpoint.get("nodeName") != only:
                 continue
             conditions: Mapping[str, Any] = endpoint.get("conditions") or {}
-            places = {Endpoint(address, int(number)) for address in (endpoint.get("addresses") or ())[:1]}
+            places = {
+                ServiceEndpoint(address, int(number)) for address in (endpoint.get("addresses") or ())[:1]
+            }
             if conditions.get("ready") is not False:
                 ready |= places
             elif conditions.get("serving") and conditions.get("terminating"):
@@ -232,7 +234,7 @@ def _chosen(
     return tuple(sorted(ready or leaving))
 
 
-def _of_pod(pod: Object, address: str, addresses: Sequence[str]) -> Iterator[tuple[At, Backend]]:
+def _of_pod(pod: Object, address: str, addresses: Sequence[str]) -> Iterator[tuple[ListenAddress, Backend]]:
     if pod.spec.get("hostNetwork"):
         return
     for kind in ("initContainers", "containers"):
@@ -241,12 +243,12 @@ def _of_pod(pod: Object, address: str, addresses: Sequence[str]) -> Iterator[tup
                 if not port.get("hostPort") or port.get("protocol", "TCP") != "TCP":
                     continue
                 asked = port.get("hostIP") or ""
-                target = Endpoint(address, int(port["containerPort"]))
+                target = ServiceEndpoint(address, int(port["containerPort"]))
                 for at in addresses if asked in _ANY else (asked,):
                     yield (
-                        At(at, int(port["hostPort"])),
+                        ListenAddress(at, int(port["hostPort"])),
                         Backend(
-                            Owner("Pod", *pod.key),
+                            PortOwner("Pod", *pod.key),
                             f"pod {pod.namespace}/{pod.name}",
                             (target,),
                             created=pod.created,

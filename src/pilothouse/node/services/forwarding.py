@@ -1,6 +1,6 @@
 """Bytes from one connection to another, both ways, until both sides have ended.
 
-    server = await loop.create_server(lambda: Incoming(route, tasks, opened, closed), sock=listening)
+    server = await loop.create_server(lambda: ClientSide(route, tasks, opened, closed), sock=listening)
 
 An accepted connection waits until the other side is connected. Whatever comes before the two are joined, at most what one read brings, is
 kept and handed on then; nothing more is read meanwhile. A side that takes its time holds the other back (the transport's own
@@ -16,7 +16,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-Route = Callable[[str], Awaitable["Side"]]
+Route = Callable[[str], Awaitable["ForwardingSide"]]
 """A side that is connected to wherever a client of this address should go. Raises ``OSError`` if that can't be done."""
 
 
@@ -27,16 +27,16 @@ def reset(transport: asyncio.Transport) -> None:
     transport.abort()
 
 
-class Side(asyncio.Protocol):
+class ForwardingSide(asyncio.Protocol):
     """One end of a pair."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.other: Side | None = None
+        self.other: ForwardingSide | None = None
         self._early = b""
         self._ended = False
 
-    def join(self, other: Side) -> None:
+    def join(self, other: ForwardingSide) -> None:
         """Be the other end of a connection. Both are connected; what either has said by now is handed on, also that it is gone."""
         here, there = self.transport, other.transport
         assert here is not None
@@ -105,7 +105,7 @@ class Side(asyncio.Protocol):
                 other.transport.close()
 
 
-class Incoming(Side):
+class ClientSide(ForwardingSide):
     """The end that a client is connected to."""
 
     def __init__(

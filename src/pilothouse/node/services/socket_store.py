@@ -1,7 +1,7 @@
 """Listening sockets that outlive the agent, so that nobody else has the place of a service while the agent is started again.
 
     store = SocketStore(*ends)               # both ends of a socket pair, which whoever starts the agent holds as well
-    inherited = store.take()                 # what an agent before this one kept: {At("127.96.3.7", 5432): <socket>}
+    inherited = store.take()                 # what an agent before this one kept: {ListenAddress("127.96.3.7", 5432): <socket>}
     store.keep(server.fileno() for server in servers)
 
 They lie in the pair's queue, as messages that nobody has read: a descriptor that was sent is open until then. Who connects while no agent
@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
-from pilothouse.node.services.backends import At
+from pilothouse.node.services.backends import ListenAddress
 
 _PER_MESSAGE: Final = 200
 """Descriptors; the kernel takes 253 at most (SCM_MAX_FD)."""
@@ -32,9 +32,9 @@ class SocketStore:
             each.setblocking(False)
             each.set_inheritable(False)
 
-    def take(self) -> dict[At, socket.socket]:
+    def take(self) -> dict[ListenAddress, socket.socket]:
         """Those that are kept, by where they listen. They stay in the store as well, until others are kept."""
-        taken: dict[At, socket.socket] = {}
+        taken: dict[ListenAddress, socket.socket] = {}
         while True:
             try:
                 _, descriptors, _, _ = socket.recv_fds(self._reading, 1, _PER_MESSAGE)
@@ -45,7 +45,7 @@ class SocketStore:
             for descriptor in descriptors:
                 each = socket.socket(fileno=descriptor)
                 each.setblocking(False)
-                taken[At(*each.getsockname())] = each
+                taken[ListenAddress(*each.getsockname())] = each
         self.keep(each.fileno() for each in taken.values())
         return taken
 

@@ -19,7 +19,7 @@ from pilothouse.api.nouns import Namespace
 from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
-from pilothouse.node.volumes.keeping import KeepingError
+from pilothouse.node.volumes.volume_backend import VolumeBackendError
 
 NAMESPACE: Final = "kube-system"
 _FORBIDDEN: Final = 403
@@ -37,18 +37,18 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
 
 
 async def read_identity(api: Api) -> ClusterIdentity:
-    """Asked of the server each time: it may have been restored since. Raises KeepingError, StatusError, TransportError."""
+    """Asked of the server each time: it may have been restored since. Raises VolumeBackendError, StatusError, TransportError."""
     try:
         found = await api.find(Namespace, NAMESPACE)
     except StatusError as refusal:
         if refusal.code != _FORBIDDEN:
             raise
-        raise KeepingError(
+        raise VolumeBackendError(
             f"the node may not read the namespace {NAMESPACE}, whose uid says which cluster a volume belongs to: "
             "kubectl apply -f examples/kubernetes/node-storage.yaml"
         ) from None
     if found is None:
-        raise KeepingError(
+        raise VolumeBackendError(
             f"the namespace {NAMESPACE}, whose uid says which cluster a volume belongs to, is not there"
         )
     return identity_of(found)

@@ -20,8 +20,8 @@ from typing import Final
 
 from pilothouse.api.objects import Tree
 from pilothouse.node.directory_handles import ANY, DIRECTORY
-from pilothouse.node.parts import VolumeNotReady
-from pilothouse.node.volumes.private_folders import PrivateFolders
+from pilothouse.node.interfaces import VolumeNotReady
+from pilothouse.node.volumes.private_directories import PrivateDirectories
 
 _TYPES: Final[dict[str, tuple[str, Callable[[int], bool]]]] = {
     "": ("anything", lambda mode: True),
@@ -37,7 +37,7 @@ _MOST_LINKS: Final = 40
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-def checked(source: Tree, volume: str, private: PrivateFolders) -> Path:
+def checked(source: Tree, volume: str, private: PrivateDirectories) -> Path:
     """The path, if it is of the type that is asked for. Raises VolumeNotReady."""
     path, kind = Path(source["path"]), source.get("type") or ""
     try:

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.node.volumes.machine import plain_path
+from pilothouse.node.volumes.mount_table import plain_path
 
 _PROC: Final = Path("/proc")
 _MOST_PARENTS: Final = 64

@@ -3,7 +3,7 @@
     usage = PodUsage(pods)
     await usage.measure(pod, {"cache": path})       # its emptyDirs that have a limit
     usage.excess(pod.uid)                           # why it has to go; empty if it keeps to its limits
-    await usage.disk_usage(pod.uid)                 # Footprint: what eviction ranks by
+    await usage.disk_usage(pod.uid)                 # DirectoryUsage: what eviction ranks by
 
 A pod's files are the pod's to arrange. So each pod is measured by itself, up to a limit, in threads that do nothing else: a tree that takes
 long, or that is moved about so as to take forever, delays neither other pods' files and tokens nor, for long, their measuring. A tree beyond the
@@ -23,9 +23,9 @@ import msgspec
 from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.objects import Object
 from pilothouse.base.quantity import parse_quantity
-from pilothouse.node.footprints import MEASURED, Footprint, footprint
+from pilothouse.node.directory_usage import MEASURED, DirectoryUsage, measure_disk_usage
+from pilothouse.node.ephemeral_storage import StorageUsage, is_limited, limit_violation, measure_storage
 from pilothouse.node.path_names import component
-from pilothouse.node.storing import Kept, is_limited, measured, overrun
 from pilothouse.node.walk_limits import Meter, WalkLimit
 
 ATTEMPTS: Final = 3
@@ -56,10 +56,10 @@ class PodUsage:
         self._timeouts.pop(pod_uid, None)
         self._under_way.discard(pod_uid)
 
-    async def disk_usage(self, pod_uid: str) -> Footprint:
+    async def disk_usage(self, pod_uid: str) -> DirectoryUsage:
         """All that a pod has on the disk: volumes, logs, and what its containers write outside of volumes. Raises OSError."""
         folder = self._pods / component(pod_uid)
-        return (await self._threads.run(lambda: measured(folder, self._limit))).total
+        return (await self._threads.run(lambda: measure_storage(folder, self._limit))).total
 
     async def measure(self, pod: Object, empty_dirs: Mapping[str, Path]) -> None:
         """Look at every file of a pod that has limits; does nothing while that is being done. ``empty_dirs``: those with a limit."""
@@ -97,18 +97,20 @@ class PodUsage:
                 )
             if each.size > parse_quantity(limits[name]).to_int():
                 return f'Usage of EmptyDir volume "{name}" exceeds the limit "{limits[name]}".'
-        return overrun(pod, kept)
+        return limit_violation(pod, kept)
 
-    def _looked(self, pod: Object, empty_dirs: Mapping[str, Path]) -> tuple[dict[str, Footprint], Kept]:
+    def _looked(
+        self, pod: Object, empty_dirs: Mapping[str, Path]
+    ) -> tuple[dict[str, DirectoryUsage], StorageUsage]:
         """In a thread. However many folders a pod has, they have the limit together."""
         meter = Meter(self._limit)
-        found = {name: footprint(path, meter) for name, path in empty_dirs.items()}
-        kept = Kept({}, Footprint(0, 0))
+        found = {name: measure_disk_usage(path, meter) for name, path in empty_dirs.items()}
+        kept = StorageUsage({}, DirectoryUsage(0, 0))
         if is_limited(pod):
-            kept = measured(self._pods / component(pod.uid), self._limit)
+            kept = measure_storage(self._pods / component(pod.uid), self._limit)
         return found, kept
 
-    def _counts(self, uid: str, found: list[Footprint]) -> bool:
+    def _counts(self, uid: str, found: list[DirectoryUsage]) -> bool:
         """Whether what is unmeasured counts: not if time ran out for the first time."""
         if not any(each.timed_out for each in found):
             self._timeouts.pop(uid, None)
@@ -117,5 +119,5 @@ class PodUsage:
         return self._timeouts[uid] >= ATTEMPTS
 
 
-def _as_far_as_seen(found: Footprint) -> Footprint:
+def _as_far_as_seen(found: DirectoryUsage) -> DirectoryUsage:
     return msgspec.structs.replace(found, unmeasured="") if found.timed_out else found

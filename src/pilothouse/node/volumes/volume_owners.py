@@ -34,8 +34,8 @@ import msgspec
 from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
 from pilothouse.node.directory_handles import DIRECTORY, open_directory, open_regular_beneath
 from pilothouse.node.volumes.cluster_identity import NAMESPACE, ClusterIdentity
-from pilothouse.node.volumes.keeping import KeepingError
 from pilothouse.node.volumes.mount_users import mount_users, pods_folder_of
+from pilothouse.node.volumes.volume_backend import VolumeBackendError
 
 AGENT_LOCK: Final = "agent.lock"
 """In a node's data folder, held by its agent."""
@@ -47,7 +47,7 @@ _OWNER: Final = "owner.json"
 _DRAFT: Final = "owner.json.draft"
 
 
-class VolumeOwned(KeepingError):
+class VolumeOwned(VolumeBackendError):
     """The volume is another control plane's."""
 
 
@@ -81,11 +81,11 @@ class VolumeOwners:
     def acquire(self, folder: Path, identity: ClusterIdentity, user: str) -> None:
         """Have a volume for our own until its last user has released it. Does nothing if there is no such folder.
 
-        Raises KeepingError, OSError.
+        Raises VolumeBackendError, OSError.
         """
         with self._turn:
             if self._is_closed:
-                raise KeepingError("the node agent is about to end")
+                raise VolumeBackendError("the node agent is about to end")
             if (held := self._held.get(folder)) is not None:
                 self._own(held.handle, folder, identity)
                 held.users.add(user)

@@ -1,0 +1,347 @@
+"""The images of a node, in a folder.
+
+    images = ImageStore(Path("/var/lib/pilothouse/images"), SystemClock())
+    images.import_("redis:7.2", Path("redis.tar.gz"))
+    images.resolve("docker.io/library/redis:7.2").root
+    images.resolve("host/redis-server").entrypoint      # ("/usr/bin/redis-server",)
+
+    names/redis%3A7.2.json          which bundle has the name, and what was imported
+    bundles/<id>/                   the files
+    incoming/<id>/                  an import that is not finished, or never was
+
+An image is there from the moment when its name is written, and that is the last thing that is written: an import that ends half-way leaves
+nothing but waste, which the next one takes away. A name that is imported again means the new files at once; the old ones go as soon as
+no running container has them mounted. Those who change something take turns (a lock on the folder); those who read need none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from pilothouse.base.clock import Clock
+from pilothouse.base.ids import new_uid
+from pilothouse.base.times import format_time
+from pilothouse.node.directory_handles import open_directory, open_regular, remove_tree
+from pilothouse.node.environment import OWN_PROGRAMS, PATH
+from pilothouse.node.images.image_manifest import (
+    MANIFEST,
+    ImageManifest,
+    ImportedImage,
+    ManifestError,
+    read_manifest,
+    settled,
+)
+from pilothouse.node.images.image_references import (
+    ImageReference,
+    ImageReferenceError,
+    host_program,
+    parse_image_reference,
+)
+from pilothouse.node.images.unpacking import Unpacked, UnpackLimits, unpack
+from pilothouse.node.interfaces import ImageMissing, StoredImage
+from pilothouse.supervise.shim.rootfs import PROGRAMS
+
+_USUAL: Final = Path("/var/lib/pilothouse")
+STRIPPING: Final = "(with --strip-components 1 if all of the archive is in one folder)"
+_LONGEST_MANIFEST: Final = 1 << 20
+_SEARCHED: Final = f"{PATH}:{OWN_PROGRAMS}"
+
+
+log = logging.getLogger(__name__)
+
+
+class ImageStoreError(Exception):
+    """An image that can't be taken in or thrown out."""
+
+
+class ImageRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """What is written down of an image."""
+
+    name: str
+    bundle: str
+    digest: str
+    size: int
+    entries: int
+    imported: str
+    manifest: ImageManifest
+
+
+class ImageStore:
+    """The images in a folder: ``node.parts.Images``."""
+
+    def __init__(
+        self, folder: Path, clock: Clock, limits: UnpackLimits = UnpackLimits(), *, seen: Sequence[str] = ()
+    ) -> None:
+        """``seen`` is what containers see of the machine beside its programs and libraries."""
+        self._folder = folder
+        self._seen = (*(f"/{name}" for name in PROGRAMS), *seen)
+        self._clock = clock
+        self.limits = limits
+
+    def resolve(self, text: str) -> ImportedImage:
+        """Raises ImageMissing, which says what would bring the image."""
+        if (program := host_program(text)) is not None:
+            return self._of_host(text, program)
+        try:
+            wanted = parse_image_reference(text)
+        except ImageReferenceError as problem:
+            raise ImageMissing(str(problem), reason="InvalidImageName") from None
+        other: ImageRecord | None = None
+        for name in dict.fromkeys((wanted.full, wanted.short)):
+            record = self._record(name)
+            if record is None:
+                continue
+            if not wanted.digest or wanted.digest == record.digest:
+                return self._image(record)
+            other = other or record
+        if other is not None:
+            raise ImageMissing(
+                f"image {text} is not on this node: {other.name} is, with the digest {other.digest}. "
+                f"Import the right one, or leave the digest out: {self._command(wanted)}"
+            )
+        raise ImageMissing(
+            f"image {text} is not on this node, and nodes fetch nothing. Bring it: {self._command(wanted)}"
+        )
+
+    def _of_host(self, text: str, program: str) -> ImportedImage:
+        """What containers don't see is not looked for: whether it is there is nothing to pods."""
+        if "/" not in program:
+            path, where = shutil.which(program, path=_SEARCHED), f"there is none in {_SEARCHED}"
+        else:
+            # Of a path with .. in it, what it leads to.
+            place = os.path.normpath(f"/{program}")
+            is_seen = any(place == each or place.startswith(f"{each}/") for each in self._seen)
+            path = shutil.which(place) if is_seen else None
+            where = f"containers see none at {place}: of the machine they see /usr and the like, and what the node's --expose-path names"
+        if path is None:
+            raise ImageMissing(f"image {text} is a program of the node, and {where}. Install it on the node.")
+        return ImportedImage(text, entrypoint=(path,))
+
+    def list(self) -> list[ImageRecord]:
+        """All of them, by name."""
+        names = sorted((self._folder / "names").glob("*.json")) if self._folder.exists() else []
+        return sorted(filter(None, map(self._read, names)), key=lambda record: record.name)
+
+    def stored(self) -> Sequence[StoredImage]:
+        """All of them as a Node lists them, the largest first."""
+        try:
+            records = self.list()
+        except ImageMissing as problem:
+            log.warning("the images of this node can't be listed: %s", problem)
+            return ()
+        return [
+            StoredImage((f"{record.name.rpartition(':')[0]}@{record.digest}", record.name), record.size)
+            for record in sorted(records, key=lambda each: (-each.size, each.name))
+        ]
+
+    def revision(self) -> int:
+        """Another one whenever an image has come, gone or been replaced: their names change in one folder."""
+        try:
+            return (self._folder / "names").stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def import_(
+        self, text: str, source: Path, given: ImageManifest = ImageManifest(), *, strip: int = 0
+    ) -> ImageRecord:
+        """Take in an archive or a folder under a name; what is ``given`` goes before what the archive says of itself.
+
+        Raises ImageStoreError, ImageReferenceError, UnpackError, ManifestError, or OSError.
+        """
+        wanted = importable(text)
+        if not source.exists():
+            raise ImageStoreError(f"{source} does not exist")
+        if not source.is_file() and not source.is_dir():
+            # It might have no end, or never begin.
+            raise ImageStoreError(f"{source} is neither a file nor a folder")
+
+        def fill(incoming: Path) -> tuple[Unpacked, ImageManifest]:
+            unpacked = unpack(source, incoming, self.limits, strip=strip)
+            return unpacked, given.over(_own(incoming))
+
+        return self.add(wanted, fill)
+
+    def add(
+        self, wanted: ImageReference, fill: Callable[[Path], tuple[Unpacked, ImageManifest]]
+    ) -> ImageRecord:
+        """Take in what ``fill`` puts into the empty folder that it is given, and what it says of it. If it raises, nothing is left."""
+        with self.turn():
+            self._sweep()
+            incoming = self._folder / "incoming" / new_uid()
+            incoming.mkdir(parents=True)
+            incoming.chmod(
+                0o755
+            )  # Whatever the umask: it is the image's top, and pods' users are others than ours.
+            try:
+                unpacked, said = fill(incoming)
+                manifest = settled(said, wanted, os.listdir(incoming))
+            except BaseException:
+                _remove(incoming)
+                raise
+            _synced(incoming)
+            bundle = self._folder / "bundles" / incoming.name
+            bundle.parent.mkdir(exist_ok=True)
+            incoming.rename(bundle)
+            record = ImageRecord(
+                wanted.full,
+                bundle.name,
+                unpacked.digest,
+                unpacked.size,
+                unpacked.entries,
+                format_time(self._clock.now()),
+                manifest,
+            )
+            self._write(record)
+            self._sweep()
+            return record
+
+    def remove(self, text: str) -> ImageRecord:
+        """Forget an image. Raises ImageStoreError if there is none of this name, or while a container has its files."""
+        wanted = parse_image_reference(text)
+        with self.turn():
+            record = self._record(wanted.full)
+            if record is None:
+                known = ", ".join(each.name for each in self.list()) or "none"
+                raise ImageStoreError(f"there is no image {wanted.full}; there are: {known}")
+            if users := mounted_by(self._folder / "bundles" / record.bundle):
+                raise ImageStoreError(
+                    f"image {wanted.full} is in use by running containers (processes {', '.join(map(str, users[:5]))}); "
+                    "delete their pods first"
+                )
+            self._name(record.name).unlink()
+            self._sweep()
+            return record
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """While it lasts, nobody else changes anything here."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        with (self._folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _command(self, wanted: ImageReference) -> str:
+        """What a person types to bring an image. Who has put the data elsewhere is reminded where."""
+        data = self._folder.absolute().parent.parent
+        where = f" --data {shlex.quote(str(data))}" if data != _USUAL else ""
+        return f"pilothouse image import {wanted.short} FILE.tar.gz{where} {STRIPPING}; the container starts by itself then"
+
+    def only_folder(self, record: ImageRecord) -> str:
+        """The one folder that holds all of an image's files; empty if there is more than that at its top."""
+        found = list((self._folder / "bundles" / record.bundle).iterdir())
+        return found[0].name if len(found) == 1 and found[0].is_dir() and not found[0].is_symlink() else ""
+
+    def _image(self, record: ImageRecord) -> ImportedImage:
+        root, said = self._folder / "bundles" / record.bundle, record.manifest
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise ImageMissing(f"image {record.name} is on this node, but its files in {root} can't be read")
+        return ImportedImage(
+            record.name,
+            root,
+            said.mount_at,
+            said.entrypoint,
+            said.cmd,
+            said.env,
+            said.user,
+            said.working_dir,
+            record.digest,
+        )
+
+    def _record(self, name: str) -> ImageRecord | None:
+        return self._read(self._name(name))
+
+    def _name(self, name: str) -> Path:
+        return self._folder / "names" / f"{quote(name, safe='')}.json"
+
+    def _read(self, file: Path) -> ImageRecord | None:
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=ImageRecord)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as problem:
+            raise ImageMissing(f"the image folder can't be read: {file}: {problem}") from None
+
+    def _write(self, record: ImageRecord) -> None:
+        file = self._name(record.name)
+        file.parent.mkdir(exist_ok=True)
+        draft = file.with_suffix(".draft")
+        with draft.open("wb") as out:
+            out.write(msgspec.json.format(msgspec.json.encode(record)))
+            out.flush()
+            os.fsync(out.fileno())
+        draft.rename(file)
+
+    def _sweep(self) -> None:
+        """Away with unfinished imports, and with files that have no name and no user."""
+        named = {record.bundle for record in self.list()}
+        for left in (self._folder / "incoming").glob("*"):
+            _remove(left)
+        for bundle in (self._folder / "bundles").glob("*"):
+            if bundle.name not in named and not mounted_by(bundle):
+                _remove(bundle)
+
+
+def importable(text: str) -> ImageReference:
+    """The name of an image that is brought here. Raises ImageReferenceError."""
+    wanted = parse_image_reference(text)
+    if wanted.digest:
+        raise ImageReferenceError(
+            f"{text!r}: an image is imported under a NAME:TAG; its digest follows from its content"
+        )
+    if host_program(text) is not None:
+        raise ImageReferenceError(f"{text!r}: names that begin with host/ are programs of the node itself")
+    return wanted
+
+
+def mounted_by(bundle: Path) -> list[int]:
+    """The processes, as far as we may look into them, that have the files of a bundle mounted, by themselves or below others."""
+    name = bundle.name.encode()  # No other mount has it: it is a random identifier.
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                mounts = (process / "mountinfo").read_bytes()
+            except OSError:
+                continue  # It has ended, or is somebody else's.
+            if name in mounts:
+                found.append(int(process.name))
+    return sorted(found)
+
+
+def _own(bundle: Path) -> ImageManifest:
+    """What an image says of itself."""
+    try:
+        with open_regular(bundle / MANIFEST) as file:
+            content = file.read(_LONGEST_MANIFEST + 1)
+    except OSError:
+        return ImageManifest()  # There is none, or it is something else than a file.
+    if len(content) > _LONGEST_MANIFEST:
+        raise ManifestError(f"{MANIFEST} has more than {_LONGEST_MANIFEST} bytes")
+    return read_manifest(content, MANIFEST)
+
+
+def _synced(folder: Path) -> None:
+    """Have the files on the disk before their name is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+        os.sync()
+    finally:
+        os.close(handle)
+
+
+def _remove(folder: Path) -> None:
+    """All of it, whatever the rights of its folders say."""
+    with open_directory(folder.parent, follow=True) as above:
+        remove_tree(above, folder.name)

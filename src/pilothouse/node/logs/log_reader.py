@@ -1,0 +1,99 @@
+"""Reading a log: what was asked for, in order, over any number of rotations, and on as it grows.
+
+    async for text in read(folder / "log", LogOptions(follow=True, tail=10), ended=container.exited):
+        ...
+
+Following ends when the container has ended and all its output is told. A file is looked at a few times a second; whoever
+follows a log does not notice, and nothing has to be set up for it in the kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from pilothouse.api.kubernetes.pods.log_options import LogOptions
+from pilothouse.node.logs.log_records import LogFormatter
+from pilothouse.node.logs.log_rotation import following, oldest
+from pilothouse.node.logs.log_tail import last_lines
+
+BLOCK: Final = 128 * 1024
+LOOK_SECONDS: Final = 0.1
+
+Ended = Callable[[], Awaitable[object]]
+"""Returns when the container has ended and its last output is in the file."""
+
+
+async def read_log(path: Path, options: LogOptions, ended: Ended) -> AsyncGenerator[bytes, None]:
+    """The text, piece by piece."""
+    telling = LogFormatter(options)
+    with _watching(ended) as over, closing(LogCursor(path)) as cursor:
+        await asyncio.to_thread(cursor.begin, options.tail)
+        while True:
+            # Looked at first: what is written before a container ends is then read after.
+            last = not options.follow or over.done()
+            for block in cursor.blocks():
+                if told := telling.tell(block):
+                    yield told
+                if telling.done:
+                    return
+                await asyncio.sleep(0)
+            if last:
+                if told := telling.tell(cursor.unfinished()):
+                    yield told
+                return
+            await asyncio.wait((over,), timeout=LOOK_SECONDS)
+
+
+@contextmanager
+def _watching(ended: Ended) -> Iterator[asyncio.Future[object]]:
+    over = asyncio.ensure_future(ended())
+    try:
+        yield over
+    finally:
+        over.cancel()
+
+
+class LogCursor:
+    """A place in a log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._rest = b""
+
+    def begin(self, tail: int | None) -> None:
+        """Go to the last so many lines; None for the beginning."""
+        self._file = oldest(self._path) if tail is None else last_lines(self._path, tail)
+
+    def blocks(self) -> Iterator[bytes]:
+        """Blocks of whole records, up to the end as it is now."""
+        if self._file is None:
+            self._file = oldest(self._path)
+        while self._file is not None:
+            yield from self._rest_of_file(self._file)
+            after = following(self._path, self._file)
+            if after is None:
+                return
+            # Records may have been added between our last look and the rotation.
+            yield from self._rest_of_file(self._file)
+            self._file.close()
+            self._file = after
+
+    def unfinished(self) -> bytes:
+        """What there is of a record whose end is not written."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _rest_of_file(self, file: BinaryIO) -> Iterator[bytes]:
+        while data := file.read(BLOCK):
+            whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+            if newline:
+                yield whole + newline

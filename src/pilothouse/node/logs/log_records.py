@@ -1,0 +1,76 @@
+"""Records of a log file, and what is told of them.
+
+    2026-11-15T10:00:00.123456789Z stdout F listening on port 5432
+    2026-11-15T10:00:01.000000000Z stderr P the first part of a line that is too lo
+
+``F`` is a line, or the last part of one; ``P`` a part to which more follows on the same stream.
+
+    telling = LogFormatter(LogOptions(timestamps=True))
+    telling.tell(block)           # the text of the records in a block of whole ones
+    telling.done                  # the limit is reached; nothing more will be told
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from pilothouse.api.kubernetes.pods.log_options import LogOptions
+
+_FIELDS: Final = 3
+"""Spaces before the content."""
+
+
+def format_timestamp(moment: float) -> bytes:
+    """A moment as records have it; their order as bytes is that of time."""
+    seconds, micros = divmod(round(moment * 1_000_000), 1_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{micros:06d}000Z".encode()
+
+
+def ends_line(record: bytes) -> bool:
+    """Whether a line of output ends with a record."""
+    fields = record.split(b" ", _FIELDS)
+    return len(fields) <= _FIELDS or fields[2] != b"P"
+
+
+class LogFormatter:
+    """Turns records into the text that was asked for."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._timestamps = options.timestamps
+        self._since = format_timestamp(options.since) if options.since is not None else b""
+        self._stream = b"" if options.stream == "All" else options.stream.lower().encode()
+        self._left = options.limit
+        self._within: set[bytes] = set()
+        """Streams of which part of a line has been told."""
+
+    @property
+    def done(self) -> bool:
+        return self._left is not None and self._left <= 0
+
+    def tell(self, block: bytes) -> bytes:
+        """The text of a block of whole records."""
+        *whole, unfinished = block.split(b"\n")
+        told = b"".join([self._text(record + b"\n") for record in whole])
+        if unfinished:
+            told += self._text(unfinished)
+        if self._left is not None:
+            told = told[: self._left]
+            self._left -= len(told)
+        return told
+
+    def _text(self, record: bytes) -> bytes:
+        fields = record.split(b" ", _FIELDS)
+        if len(fields) <= _FIELDS:
+            # Not ours; whoever wrote it meant it to be read.
+            return record
+        moment, stream, tag, content = fields
+        if moment < self._since or (self._stream and stream != self._stream):
+            return b""
+        begins = stream not in self._within
+        if tag == b"P":
+            self._within.add(stream)
+            content = content.removesuffix(b"\n")
+        else:
+            self._within.discard(stream)
+        return moment + b" " + content if self._timestamps and begins else content

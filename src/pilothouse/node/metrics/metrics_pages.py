@@ -1,0 +1,184 @@
+"""The node's figures as Prometheus reads them.
+
+    /metrics               everything: pods, volumes, disks, the agent itself
+    /metrics/resource      what metrics-server asks for
+    /metrics/cadvisor      containers, in cAdvisor's names
+
+Names are those that kubelet, cAdvisor and the node exporter use, so that dashboards and rules which know them work here. What a
+machine does not count is left out, never told as nought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from pilothouse.base.exposition import counter, gauge, labels
+from pilothouse.node.container_index import ContainerIndex
+from pilothouse.node.interfaces import CgroupSource
+from pilothouse.node.metrics import disk_stats, process_stats
+from pilothouse.node.resource_limits import group_name
+from pilothouse.node.volumes.volume_usage import MeasuredUsage, metrics
+from pilothouse.supervise.limiting import Usage
+
+_DISKS: Final = Path("/proc/diskstats")
+_MEMORY: Final = Path("/proc/meminfo")
+_LOAD: Final = Path("/proc/stat")
+_CONTAINER_FIGURES: Final = (
+    ("container_cpu_usage_seconds_total", "cpu_seconds", counter, "Processor time used."),
+    ("container_memory_usage_bytes", "memory_bytes", gauge, "Memory used, with its share of the page cache."),
+    ("container_memory_working_set_bytes", "working_set_bytes", gauge, "Memory that could not be given up."),
+    ("container_fs_reads_bytes_total", "read_bytes", counter, "Bytes read from disks."),
+    ("container_fs_writes_bytes_total", "write_bytes", counter, "Bytes written to disks."),
+    ("container_processes", "processes", gauge, "Processes that run."),
+    ("container_oom_events_total", "oom_kills", counter, "Processes killed because memory was used up."),
+)
+_RESOURCE_NAMES: Final = frozenset(
+    {"container_cpu_usage_seconds_total", "container_memory_working_set_bytes"}
+)
+
+
+class VolumeUsageSource(Protocol):
+    """Who knows how full volumes are."""
+
+    async def usage(self) -> Sequence[MeasuredUsage]: ...
+
+
+class ContainerUsage(msgspec.Struct, frozen=True):
+    """What one container uses."""
+
+    namespace: str
+    pod: str
+    container: str
+    started: float
+    usage: Usage
+
+    @property
+    def labels(self) -> str:
+        return labels(namespace=self.namespace, pod=self.pod, container=self.container)
+
+
+class MetricsPages:
+    """Makes the pages."""
+
+    def __init__(
+        self, node: str, whereabouts: ContainerIndex, groups: CgroupSource, volumes: VolumeUsageSource
+    ) -> None:
+        self._node = node
+        self._whereabouts = whereabouts
+        self._groups = groups
+        self._volumes = volumes
+
+    async def all(self) -> str:
+        """``/metrics``."""
+        used = await self._used()
+        usage = await self._volumes.usage()
+        return "".join(
+            [
+                *node_families(self._node, len(self._whereabouts.pods()), len(used)),
+                *container_families(used),
+                *(f"{line}\n" for line in metrics(usage)),
+                *disk_stats.families(disk_stats.devices(_text(_DISKS))),
+                *agent_families(),
+            ]
+        )
+
+    async def containers(self) -> str:
+        """``/metrics/cadvisor``."""
+        return "".join(container_families(await self._used()))
+
+    async def resource(self) -> str:
+        """``/metrics/resource``."""
+        used = await self._used()
+        return "".join([*resource_families(used), *machine_families(_text(_LOAD), _text(_MEMORY))])
+
+    async def _used(self) -> list[ContainerUsage]:
+        return await asyncio.to_thread(self._measure)
+
+    def _measure(self) -> list[ContainerUsage]:
+        table: dict[int, process_stats.Process] | None = None
+        found = []
+        for pod, name, container in list(self._whereabouts.running()):
+            usage = self._groups.group(group_name(pod.uid, name)).usage()
+            if usage.cpu_seconds is None or usage.memory_bytes is None:
+                table = process_stats.table() if table is None else table
+                usage = completed(usage, process_stats.used_by(container.pid, table))
+            found.append(ContainerUsage(pod.namespace, pod.name, name, container.started, usage))
+        return found
+
+
+def completed(counted: Usage, seen: Usage) -> Usage:
+    """What the kernel counts for a group, and where it does not what can be seen of its processes."""
+    known = {name: value for name, value in msgspec.structs.asdict(counted).items() if value is not None}
+    return msgspec.structs.replace(seen, **known)
+
+
+def node_families(node: str, pods: int, containers: int) -> Iterator[str]:
+    yield gauge("kubelet_node_name", "The node's name. The count is always 1.", [(labels(node=node), 1)])
+    yield gauge("kubelet_running_pods", "Pods of which there is something here.", [("", pods)])
+    running = [(labels(container_state="running"), containers)]
+    yield gauge("kubelet_running_containers", "Containers that run.", running)
+
+
+def container_families(used: Iterable[ContainerUsage], names: frozenset[str] | None = None) -> Iterator[str]:
+    every = list(used)
+    for name, field, family, text in _CONTAINER_FIGURES:
+        if names is None or name in names:
+            samples = [(each.labels, getattr(each.usage, field)) for each in every]
+            yield family(name, text, [(label, value) for label, value in samples if value is not None])
+    starts = [(each.labels, each.started) for each in every]
+    yield gauge("container_start_time_seconds", "When it was started, in seconds since 1970.", starts)
+
+
+def resource_families(used: Sequence[ContainerUsage]) -> Iterator[str]:
+    """As metrics-server asks for them: of containers, and of pods added up."""
+    yield from container_families(used, _RESOURCE_NAMES)
+    for name, field, family in (
+        ("pod_cpu_usage_seconds_total", "cpu_seconds", counter),
+        ("pod_memory_working_set_bytes", "working_set_bytes", gauge),
+    ):
+        sums: dict[str, float] = {}
+        for each in used:
+            value = getattr(each.usage, field)
+            if value is not None:
+                pod = labels(namespace=each.namespace, pod=each.pod)
+                sums[pod] = sums.get(pod, 0) + value
+        yield family(name, "What its containers use, added up.", sums.items())
+
+
+def machine_families(stat: str, meminfo: str) -> Iterator[str]:
+    """The whole machine, from /proc/stat and /proc/meminfo."""
+    first = stat.partition("\n")[0].split()
+    if first[:1] == ["cpu"] and len(first) > 5:
+        # All but idling and waiting for disks.
+        busy = sum(int(each) for index, each in enumerate(first[1:9]) if index not in (3, 4))
+        seconds = busy / os.sysconf("SC_CLK_TCK")
+        yield counter("node_cpu_usage_seconds_total", "Processor time used on the machine.", [("", seconds)])
+    amounts = dict(line.partition(":")[::2] for line in meminfo.splitlines())
+    if "MemTotal" in amounts and "MemAvailable" in amounts:
+        total, free = (int(amounts[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+        yield gauge("node_memory_working_set_bytes", "Memory of the machine in use.", [("", total - free)])
+
+
+def agent_families() -> Iterator[str]:
+    """The agent's own process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    yield counter(
+        "process_cpu_seconds_total", "Processor time of the agent.", [("", used.ru_utime + used.ru_stime)]
+    )
+    pages = int(_text(Path("/proc/self/statm")).split()[1] or 0)
+    size = pages * os.sysconf("SC_PAGE_SIZE")
+    yield gauge("process_resident_memory_bytes", "Memory of the agent.", [("", size)])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,107 @@
+"""Several streams over one WebSocket: ``v4.channel.k8s.io``, ``v5.channel.k8s.io`` and their older kin.
+
+    message = bytes([STDOUT]) + b"hello"        # each message: one byte that says which stream, then its data
+    message = bytes([CLOSE, STDIN])             # v5: no more of that stream
+
+The last message of a server is on ``ERROR``: a Status that says how the program ended. In ``channel.k8s.io``, which has
+no version, it is a sentence, and nothing at all for a program that ended well. Those with ``base64.`` in their names
+send text: a digit for the stream, then its data in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+import msgspec
+
+STDIN: Final = 0
+STDOUT: Final = 1
+STDERR: Final = 2
+ERROR: Final = 3
+RESIZE: Final = 4
+CLOSE: Final = 255
+_NO_CHANNEL: Final = 254
+
+
+class StdinData(msgspec.Struct, frozen=True):
+    """Somebody typed."""
+
+    data: bytes
+
+
+class StdinClosed(msgspec.Struct, frozen=True):
+    """There will be no more input."""
+
+
+class TerminalResized(msgspec.Struct, frozen=True, rename={"columns": "Width", "rows": "Height"}):
+    """Somebody's terminal has another size."""
+
+    columns: int = 0
+    rows: int = 0
+
+
+Heard = StdinData | StdinClosed | TerminalResized
+
+
+def parse_message(message: bytes) -> Heard | None:
+    """What a client's message means; None if nothing. Raises ``ValueError`` for what no client says."""
+    if not message:
+        return None
+    channel, data = message[0], message[1:]
+    match channel:
+        case 0:
+            return StdinData(data) if data else None
+        case 4:
+            try:
+                size = msgspec.json.decode(data, type=TerminalResized)
+            except msgspec.MsgspecError:
+                raise ValueError(f"no size of a terminal: {data[:80]!r}") from None
+            return size if 0 < size.rows < 0x10000 and 0 < size.columns < 0x10000 else None
+        case 255:
+            return StdinClosed() if data[:1] == bytes([STDIN]) else None
+    raise ValueError(f"clients say nothing on channel {channel}")
+
+
+def decoded(message: bytes) -> bytes:
+    """A message of a subprotocol in base64. What can't be decoded is one on no channel, which is refused."""
+    if not message:
+        return b""
+    try:
+        return bytes([message[0] - ord("0")]) + base64.b64decode(message[1:], validate=True)
+    except ValueError:
+        return bytes([_NO_CHANNEL])
+
+
+def encoded(message: bytes) -> str:
+    """A message for a subprotocol in base64."""
+    return f"{message[0]}{base64.b64encode(message[1:]).decode()}"
+
+
+def plain_outcome(status: bytes) -> bytes:
+    """What a subprotocol without a version says of an end: a sentence, or nothing for a good one."""
+    content = msgspec.json.decode(status)
+    return b"" if content["status"] == "Success" else str(content["message"]).encode()
+
+
+def outcome(code: int) -> bytes:
+    """The Status of a program that ended so."""
+    if code == 0:
+        return _status({"status": "Success"})
+    return _status(
+        {
+            "status": "Failure",
+            "message": f"command terminated with non-zero exit code: exit status {code}",
+            "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+        }
+    )
+
+
+def failure(message: str, reason: str = "InternalError", code: int = 500) -> bytes:
+    """The Status of a program that could not be run, or of which nothing is known."""
+    return _status({"status": "Failure", "message": message, "reason": reason, "code": code})
+
+
+def _status(content: dict[str, object]) -> bytes:
+    return msgspec.json.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, **content})

@@ -1,0 +1,218 @@
+"""Listens where services are, and leads connections to their endpoints.
+
+    proxy = ServiceProxy(clock, rng, ConnectionBudget.of_this_process())
+    await proxy.settle(table)        # listen at these places and no others
+    proxy.problems                   # {ListenAddress("127.96.3.7", 80): ListenProblem(owner, "shop/web:http can't be reached at …")}
+    await proxy.close()
+
+What changes behind a place that is listened at counts from the next connection on; connections that are open stay with the
+endpoint they have, also when their service goes. A place that can't be had (another program is there, or another agent on this
+machine, which does the same) is tried again with each ``settle``. Places beyond the budget are in ``problems`` too.
+
+When there are as many connections as there may be, the newest one of the namespace that has most of them is reset for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+from typing import Final, NamedTuple
+
+from pilothouse.base.clock import Clock
+from pilothouse.node.services.backends import Backend, ListenAddress, PortOwner
+from pilothouse.node.services.connection_budget import ConnectionBudget, within_budget
+from pilothouse.node.services.forwarding import ClientSide, ForwardingSide, reset
+from pilothouse.node.services.load_balancer import LoadBalancer
+from pilothouse.node.services.socket_store import SocketStore
+
+CONNECTING: Final = 5.0
+"""Seconds for an endpoint to answer, before the next is tried."""
+_BACKLOG: Final = 512
+
+log = logging.getLogger(__name__)
+
+
+class ListenProblem(NamedTuple):
+    """A place that can't be had, and whose it should be."""
+
+    owner: PortOwner
+    message: str
+    in_use: bool = False
+    """Whether another program has it."""
+
+
+class ServiceProxy:
+    """The listening places of one node."""
+
+    def __init__(
+        self, clock: Clock, rng: Random, budget: ConnectionBudget, store: SocketStore | None = None
+    ) -> None:
+        """``store`` keeps listening sockets for the next agent; those of the one before are taken from it."""
+        self._budget = budget
+        self._store = store
+        self._inherited = store.take() if store is not None else {}
+        self._balance = LoadBalancer(clock, rng)
+        self._table: dict[ListenAddress, Backend] = {}
+        self._servers: dict[ListenAddress, asyncio.Server] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._live: dict[asyncio.Transport, str] = {}
+        """Connections of clients, the oldest first, and the namespace of each."""
+        self._held: Counter[str] = Counter()
+        """How many of them each namespace has."""
+        self.problems: dict[ListenAddress, ListenProblem] = {}
+        """What can't be listened at, and why."""
+
+    @property
+    def listening(self) -> frozenset[ListenAddress]:
+        return frozenset(self._servers)
+
+    @property
+    def connections(self) -> int:
+        """Open at this time."""
+        return len(self._live)
+
+    @property
+    def in_use(self) -> frozenset[ListenAddress]:
+        """What another program has."""
+        return frozenset(at for at, problem in self.problems.items() if problem.in_use)
+
+    async def settle(self, table: Mapping[ListenAddress, Backend]) -> None:
+        """Listen at the places of this table and no others."""
+        self._table = dict(table)
+        served = within_budget(table, self._budget.listeners, self._servers.keys())
+        before = dict(self._servers)
+        for at in self._servers.keys() - served:
+            _end(self._servers.pop(at))
+        for at in self.problems.keys() - table.keys():
+            del self.problems[at]
+        for at, backend in table.items():
+            if at not in served:
+                self.problems[at] = ListenProblem(backend.owner, self._beyond(backend.owner))
+            elif at not in self._servers:
+                await self._listen(at, backend)
+        unwanted = tuple(self._inherited.values())
+        self._inherited.clear()
+        for each in unwanted:
+            each.shutdown(socket.SHUT_RD)
+            each.close()
+        if self._store is not None and (unwanted or self._servers != before):
+            self._store.keep(each.fileno() for server in self._servers.values() for each in server.sockets)
+
+    async def close(self) -> None:
+        """Listen nowhere, and end what is open. What is in the store stays there, for the next agent."""
+        self._table = {}
+        self.problems.clear()
+        while self._servers:
+            self._servers.popitem()[1].close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for transport in tuple(self._live):
+            transport.abort()
+
+    async def _listen(self, at: ListenAddress, backend: Backend) -> None:
+        try:
+            server = await self._server(at, backend.owner.namespace)
+        except OSError as problem:
+            said = f"{backend.name} can't be reached at {at.address}:{at.port}: {_told(at, problem)}"
+            self.problems[at] = ListenProblem(backend.owner, said, problem.errno == errno.EADDRINUSE)
+            return
+        self.problems.pop(at, None)
+        self._servers[at] = server
+
+    async def _server(self, at: ListenAddress, namespace: str) -> asyncio.Server:
+        """Raises ``OSError`` if the place can't be had."""
+        listening = self._inherited.pop(at, None) or _bound(at)
+        try:
+            return await asyncio.get_running_loop().create_server(
+                lambda: ClientSide(
+                    lambda client: self._lead(at, client),
+                    self._tasks,
+                    lambda transport: self._opened(transport, namespace),
+                    self._closed,
+                ),
+                sock=listening,
+                backlog=_BACKLOG,
+            )
+        except BaseException:
+            listening.close()
+            raise
+
+    def _opened(self, transport: asyncio.Transport, namespace: str) -> None:
+        self._live[transport] = namespace
+        self._held[namespace] += 1
+        if len(self._live) <= self._budget.connections:
+            return
+        most = max(self._held, key=lambda each: self._held[each])
+        excess = next(each for each, whose in reversed(self._live.items()) if whose == most)
+        self._closed(excess)
+        reset(excess)
+
+    def _closed(self, transport: asyncio.Transport) -> None:
+        if (namespace := self._live.pop(transport, None)) is not None:
+            self._held[namespace] -= 1
+            if not self._held[namespace]:
+                del self._held[namespace]
+
+    def _beyond(self, owner: PortOwner) -> str:
+        return (
+            f"{owner.kind.lower()} {owner.namespace}/{owner.name}: not all of its ports are forwarded: this node listens at no more than "
+            f"{self._budget.listeners} ports, which namespaces share equally; give it fewer ports, or the node a higher limit of open "
+            f"files (LimitNOFILE, ulimit -n), of which a quarter may be listeners"
+        )
+
+    async def _lead(self, at: ListenAddress, client: str) -> ForwardingSide:
+        """A side that is connected to an endpoint of a place. Raises ``OSError`` once none has answered."""
+        backend = self._table.get(at)
+        loop = asyncio.get_running_loop()
+        for endpoint in self._balance.order(backend, client) if backend is not None else ():
+            try:
+                async with asyncio.timeout(CONNECTING):
+                    _, side = await loop.create_connection(ForwardingSide, endpoint.address, endpoint.port)
+            except (OSError, TimeoutError) as problem:
+                log.info("%s: %s does not answer: %s", at, endpoint, problem or "no answer in time")
+                continue
+            assert backend is not None
+            self._balance.settled(backend, client, endpoint)
+            return side
+        raise ConnectionRefusedError(f"no endpoint of {at} answers")
+
+
+def _end(server: asyncio.Server) -> None:
+    """Listen no longer, in the copy of a store either: until that is gone, who connects there would wait."""
+    for each in server.sockets:
+        each.shutdown(socket.SHUT_RD)
+    server.close()
+
+
+def _bound(at: ListenAddress) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind((at.address, at.port))
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _told(at: ListenAddress, problem: OSError) -> str:
+    match problem.errno:
+        case errno.EADDRINUSE:
+            return "another program listens there, or at that port of all addresses (0.0.0.0)"
+        case errno.EACCES:
+            return (
+                f"port {at.port} is for root only; run the node as root, give the service a port from 1024 on, "
+                f"or lower net.ipv4.ip_unprivileged_port_start"
+            )
+        case errno.EADDRNOTAVAIL:
+            return "the address is not one of this machine"
+        case _:
+            return problem.strerror or str(problem)

@@ -1,0 +1,79 @@
+"""The volumes of a node, put together from their parts.
+
+    volumes = open_volumes(api, node="m1", data=Path("/var/lib/pilothouse/node"), allocatable={…}, clock=clock, rng=rng)
+
+Whether the agent is root is asked of the machine here, once; everything else is told.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from pilothouse.aio.together import together
+from pilothouse.api.local_volumes import DIRECTORY, LOOP
+from pilothouse.api.objects import Object
+from pilothouse.base.clock import Clock
+from pilothouse.client.rest import Api
+from pilothouse.node.event_recorder import EventRecorder
+from pilothouse.node.volumes.claim_volumes import ClaimVolumes
+from pilothouse.node.volumes.directory_backend import DirectoryBackend
+from pilothouse.node.volumes.loop_backend import LoopBackend
+from pilothouse.node.volumes.memory_directories import memory_directories
+from pilothouse.node.volumes.pod_tokens import PodTokens
+from pilothouse.node.volumes.pod_volumes import REFRESH, PodVolumes, VolumeSettings
+from pilothouse.node.volumes.private_directories import PrivateDirectories
+from pilothouse.node.volumes.volume_backend import VolumeBackend
+from pilothouse.node.volumes.volume_controller import VolumeController
+from pilothouse.node.volumes.volume_owners import VolumeOwners
+from pilothouse.node.volumes.volume_plan_executor import VolumePlanExecutor
+from pilothouse.runtime.telling import Teller
+
+DEFAULT_TIER: Final = "default"
+COMPONENT: Final = "pilothouse-volumes"
+"""By whom events about claims are told."""
+
+
+def open_volumes(
+    api: Api,
+    *,
+    node: str,
+    data: Path,
+    clock: Clock,
+    rng: Random,
+    tiers: Mapping[str, Path] = {},
+    allocatable: Mapping[str, str] = {},
+    refresh: float = REFRESH,
+    private: Iterable[Path] = (),
+) -> PodVolumes:
+    """``data`` is the node's own folder; ``tiers`` are folders for volumes beside the one in it, by name; ``private`` is what else no
+    path of the machine leads to."""
+    data = data.absolute()
+    root = os.geteuid() == 0
+    keepers: dict[str, VolumeBackend] = {DIRECTORY: DirectoryBackend(), LOOP: LoopBackend(root=root)}
+    every = {DEFAULT_TIER: data / "volumes"} | {name: path.absolute() for name, path in tiers.items()}
+    claims = ClaimVolumes(api, node, keepers, every, VolumeOwners(node, data), root=root)
+    settings = VolumeSettings(
+        pods=data / "pods",
+        root=root,
+        allocatable=allocatable,
+        refresh=refresh,
+        private=PrivateDirectories((data, *tiers.values(), *private)),
+    )
+    events = EventRecorder(api, Teller(component=COMPONENT, host=node), clock)
+
+    def tell(about: Object, reason: str, message: str, warning: bool) -> None:
+        events.tell(about, reason, message, warning=warning)
+
+    runner = VolumePlanExecutor(api, node, keepers, every, claims, tell, clock)
+    storekeeper = VolumeController(api, node, runner, clock, rng)
+
+    async def keep() -> None:
+        await together({"events": events.run(), "storekeeper": storekeeper.run()})
+
+    return PodVolumes(
+        api, settings, memory_directories(data, root=root), claims, PodTokens(api, clock, rng), clock, keep
+    )

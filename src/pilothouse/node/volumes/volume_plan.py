@@ -1,0 +1,170 @@
+"""What this node has to do about claims and volumes: a function of those that there are.
+
+    for errand in errands("m1", claims, volumes): ...
+
+A claim whose pod is to run here, and whose class names one of our provisioners, gets a volume (``ProvisionVolume``). A volume of ours grows when its claim asks for more
+(``ExpandVolume``), gets other limits when its claim names another VolumeAttributesClass (``ModifyVolume``), and goes when its claim is gone and its policy
+says so (``DeleteVolume``); one that is to be kept is let go without its data (``ReleaseVolume``). Whether we can is found out by trying.
+
+All of it may be asked for again and again: an errand that was run, or run half, before its outcome is seen does no harm a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.local_volumes import (
+    ASKED_FOR,
+    FINALIZER,
+    NODE,
+    PROVISIONED_BY,
+    PROVISIONERS,
+    SELECTED_NODE,
+    volume_name,
+)
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.quantity import Quantity, parse_quantity
+
+
+class ProvisionVolume(msgspec.Struct, frozen=True):
+    """Give a claim a volume."""
+
+    claim: Object
+    provisioner: str
+
+
+class ExpandVolume(msgspec.Struct, frozen=True):
+    """Have a volume hold more."""
+
+    claim: Object
+    volume: Object
+    size: str
+
+
+class ModifyVolume(msgspec.Struct, frozen=True):
+    """Have a volume be as a VolumeAttributesClass says."""
+
+    claim: Object
+    volume: Object
+    attributes: str
+
+
+class DeleteVolume(msgspec.Struct, frozen=True):
+    """Delete a volume, with all that is on it."""
+
+    volume: Object
+
+
+class ReleaseVolume(msgspec.Struct, frozen=True):
+    """Let a volume's object go, and keep what is on it."""
+
+    volume: Object
+
+
+Errand = ProvisionVolume | ExpandVolume | ModifyVolume | DeleteVolume | ReleaseVolume
+
+
+def plan_volumes(node: str, claims: Iterable[Object], volumes: Iterable[Object]) -> Iterator[Errand]:
+    """What the node of this name has to do."""
+    mine = {volume.name: volume for volume in volumes if is_ours(volume, node)}
+    known = {claim.uid: claim for claim in claims}
+    for claim in known.values():
+        if claim.deleting:
+            continue
+        bound = mine.get(str(claim.spec.get("volumeName") or ""))
+        if bound is not None and _has(bound, claim) and claim.status.get("phase") == "Bound":
+            yield from _changed(claim, bound)
+        elif (provisioner := wanted_of(claim, node)) and volume_name(claim.uid) not in mine:
+            yield ProvisionVolume(claim, provisioner)
+    for volume in mine.values():
+        yield from _ended(volume, known)
+
+
+def is_ours(volume: Object, node: str) -> bool:
+    """Whether this node keeps a volume."""
+    return volume.annotations.get(NODE) == node and volume.annotations.get(PROVISIONED_BY) in PROVISIONERS
+
+
+def wanted_of(claim: Object, node: str) -> str:
+    """Which of our provisioners a claim waits for on this node; empty if for none."""
+    if claim.spec.get("volumeName") or claim.status.get("phase", "Pending") != "Pending":
+        return ""
+    if claim.annotations.get(SELECTED_NODE) != node:
+        return ""
+    asked = next((claim.annotations[name] for name in ASKED_FOR if name in claim.annotations), "")
+    return asked if asked in PROVISIONERS else ""
+
+
+def _has(volume: Object, claim: Object) -> bool:
+    return (volume.spec.get("claimRef") or {}).get("uid") == claim.uid
+
+
+def _changed(claim: Object, volume: Object) -> Iterator[Errand]:
+    """What a claim asks of the volume that it has."""
+    has = _amount(claim.at("status", "capacity", "storage"))
+    asked = claim.at("spec", "resources", "requests", "storage")
+    capacity = volume.at("spec", "capacity", "storage")
+    size = max((one for one in (asked, capacity) if one is not None), key=_amount, default=None)
+    if size is not None and has < _amount(size):
+        yield ExpandVolume(claim, volume, str(size))
+    attributes = claim.spec.get("volumeAttributesClassName") or ""
+    if attributes and attributes != claim.status.get("currentVolumeAttributesClassName"):
+        yield ModifyVolume(claim, volume, attributes)
+
+
+def _ended(volume: Object, claims: Mapping[str, Object]) -> Iterator[Errand]:
+    uid = str((volume.spec.get("claimRef") or {}).get("uid") or "")
+    if uid in claims:
+        return
+    delete = volume.spec.get("persistentVolumeReclaimPolicy") == "Delete"
+    if delete and volume.status.get("phase") == "Released":
+        yield DeleteVolume(volume)
+    elif volume.deleting and FINALIZER in volume.finalizers and not delete:
+        yield ReleaseVolume(volume)
+
+
+def persistent_volume(
+    claim: Object,
+    storage_class: Object,
+    *,
+    node: str,
+    hostname: str,
+    path: str,
+    filesystem: str,
+    provisioner: str,
+) -> Tree:
+    """The volume's object."""
+    annotations = {PROVISIONED_BY: provisioner, NODE: node}
+    source: dict[str, Any] = {"path": path}
+    if filesystem:
+        source["fsType"] = filesystem
+    affinity = {"key": "kubernetes.io/hostname", "operator": "In", "values": [hostname]}
+    spec = {
+        "capacity": {"storage": claim.at("spec", "resources", "requests", "storage")},
+        "accessModes": list(claim.spec.get("accessModes") or ()),
+        "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
+        "storageClassName": storage_class.name,
+        "volumeMode": "Filesystem",
+        "local": source,
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}},
+        "claimRef": {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+        },
+    }
+    if attributes := claim.spec.get("volumeAttributesClassName"):
+        spec["volumeAttributesClassName"] = attributes
+    return {
+        "metadata": {"name": volume_name(claim.uid), "annotations": annotations, "finalizers": [FINALIZER]},
+        "spec": spec,
+    }
+
+
+def _amount(value: Any) -> Quantity:
+    return Quantity(0) if value is None else parse_quantity(value)
