@@ -22,15 +22,15 @@ from pilothouse.client.http import HttpTransport
 from pilothouse.client.informers import Informers
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
-from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, SetStatus
-from pilothouse.runtime.leading import Alone
-from pilothouse.runtime.managing import Manager
-from pilothouse.runtime.world import World
+from pilothouse.runtime.leader_fence import NoElection
+from pilothouse.runtime.manager import Manager
+from pilothouse.runtime.snapshot import Snapshot
 
 
 @controller(WIDGET, workers=64)
-def widgets(widget: Object, world: World) -> Iterator[Intent]:
+def widgets(widget: Object, world: Snapshot) -> Iterator[Intent]:
     """The status shows the value."""
     value = widget.spec.get("value")
     if widget.status.get("seen") != value:
@@ -42,7 +42,7 @@ async def main(kubeconfig: str) -> None:
     clock, rng = SystemClock(), Random()
     async with HttpTransport.open(load(Path(kubeconfig)), clock, agent="our-operator") as transport:
         api = Api(transport, rng, manager="our-operator")
-        manager = Manager(api, [widgets], Informers(api, rng, clock), Alone(), clock, identity="bench")
+        manager = Manager(api, [widgets], Informers(api, rng, clock), NoElection(), clock, identity="bench")
         await manager.run()
 
 

@@ -20,7 +20,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.kubeconfig import load
 from pilothouse.client.rest import Api
-from pilothouse.runtime.journal import LONGEST_PAUSE
+from pilothouse.runtime.decision_log import LONGEST_PAUSE
 
 _AT_ONCE = 32
 _LEASES = ',resource="leases"'

@@ -11,7 +11,7 @@ from pilothouse.api.objects import Tree
 from pilothouse.controllers.storage.claims import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
 from pilothouse.controllers.storage.volumes import volumes
-from pilothouse.runtime.intents import Intent, Patch, SetStatus, Tell, Wait
+from pilothouse.runtime.intents import Intent, Patch, RecordEvent, SetStatus, Wait
 
 SELECTED = "volume.kubernetes.io/selected-node"
 
@@ -148,7 +148,7 @@ def test_a_claim_whose_volume_is_gone_is_lost(there: list[Tree]) -> None:
     lost, told, _ = seen(claims, bound_claim(), *there)
     assert isinstance(lost, SetStatus)
     assert lost.status["phase"] == "Lost"
-    assert isinstance(told, Tell)
+    assert isinstance(told, RecordEvent)
     assert told.warning
 
 

@@ -9,7 +9,7 @@ from tests.kit.placing import NOW, pod, seen
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
 from pilothouse.controllers.node_lifecycle import GRACE, NOT_READY, UNREACHABLE, node_lifecycle
-from pilothouse.runtime.intents import After, Delete, Intent, Patch, SetStatus, Wait
+from pilothouse.runtime.intents import Delete, Intent, Patch, RequeueAfter, SetStatus, Wait
 
 
 def a_node(name: str = "n1", *, ready: str = "True", taints: list[Tree] | None = None, **spec: Any) -> Object:
@@ -69,7 +69,7 @@ def deleted(intents: list[Intent]) -> list[str]:
 
 def test_a_node_that_is_heard_of_is_left_alone_whatever_its_clock_says() -> None:
     (after,) = seen(node_lifecycle, a_node(), a_lease(silent=20), a_pod())
-    assert isinstance(after, After)
+    assert isinstance(after, RequeueAfter)
     assert after.seconds == GRACE - 20
 
 
@@ -169,4 +169,4 @@ def test_a_taint_of_somebody_elses_has_pods_go() -> None:
 def test_a_node_without_a_lease_counts_from_its_own_last_word() -> None:
     fresh = Object.of(a_node().tree, arrived=NOW - 10)
     (after,) = seen(node_lifecycle, fresh)
-    assert isinstance(after, After)
+    assert isinstance(after, RequeueAfter)

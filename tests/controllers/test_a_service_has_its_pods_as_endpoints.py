@@ -8,7 +8,7 @@ from pilothouse.api.nouns import Endpoints, EndpointSlice, Pod, Service
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.endpoints import endpoints, services_of_pod
 from pilothouse.runtime.intents import Create, Delete, Intent, Update
-from pilothouse.runtime.world import Still, World
+from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 
 def a_service(**spec: Any) -> Object:
@@ -47,14 +47,14 @@ def a_pod(number: int, *, ready: bool = True, deleting: bool = False, **spec: An
     )
 
 
-def a_world(service: Object, pods: list[Object], *others: Object) -> World:
+def a_world(service: Object, pods: list[Object], *others: Object) -> Snapshot:
     views = {
-        Service: Still([service]),
-        Pod: Still(pods),
-        Endpoints: Still(one for one in others if one.noun == Endpoints),
-        EndpointSlice: Still(one for one in others if one.noun == EndpointSlice),
+        Service: StaticView([service]),
+        Pod: StaticView(pods),
+        Endpoints: StaticView(one for one in others if one.noun == Endpoints),
+        EndpointSlice: StaticView(one for one in others if one.noun == EndpointSlice),
     }
-    return World(views, now=0)
+    return Snapshot(views, now=0)
 
 
 def made(intents: list[Intent]) -> dict[str, Tree]:

@@ -13,7 +13,7 @@ from pilothouse.api.objects import Object
 from pilothouse.base.times import format_time
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
-from pilothouse.runtime.intents import After, Tell, Wait
+from pilothouse.runtime.intents import RecordEvent, RequeueAfter, Wait
 
 
 def fleet(yard: Yard, replicas: int = 3) -> Object:
@@ -104,7 +104,7 @@ def test_an_evicted_pod_counts_as_down_before_it_is_seen_going() -> None:
     decided(yard, budget)
     evicted(yard, budget, "web-0")
     intents = yard.step(disruption_budgets, budget)
-    assert [intent.seconds for intent in intents if isinstance(intent, After)] == [120.0]
+    assert [intent.seconds for intent in intents if isinstance(intent, RequeueAfter)] == [120.0]
     status = yard.status(budget)
     assert numbers(status) == (3, 1, 2, 1)
     assert list(status["disruptedPods"]) == ["web-0"]
@@ -122,7 +122,7 @@ def test_an_evicted_pod_that_stays_counts_again_and_is_told_of() -> None:
     evicted(yard, budget, "web-0")
     yard.now += 121
     intents = yard.step(disruption_budgets, budget)
-    [told] = [intent for intent in intents if isinstance(intent, Tell)]
+    [told] = [intent for intent in intents if isinstance(intent, RecordEvent)]
     assert (told.event, told.about.name, told.warning) == ("NotDeleted", "web-0", True)
     assert numbers(yard.status(budget)) == (3, 1, 3, 2)
     assert yard.step(disruption_budgets, budget) == []
@@ -155,7 +155,7 @@ def test_pods_that_nobody_controls_count_for_a_number_but_not_for_a_share() -> N
     yard.set_ready(lonely, True)
     assert numbers(decided(yard, yard.add(disruption_budget("n", minAvailable=2)))) == (4, 2, 4, 2)
     share = yard.add(disruption_budget("s", maxUnavailable=1))
-    told = [intent for intent in yard.step(disruption_budgets, share) if isinstance(intent, Tell)]
+    told = [intent for intent in yard.step(disruption_budgets, share) if isinstance(intent, RecordEvent)]
     assert [(one.event, one.warning) for one in told] == [("UnmanagedPods", True)]
     assert numbers(yard.status(share)) == (3, 2, 4, 2)
     [wait] = yard.step(disruption_budgets, share)

@@ -9,7 +9,7 @@ from tests.kit.workloads import stateful_set
 from pilothouse.api.nouns import PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
-from pilothouse.runtime.intents import Delete, Patch, Tell
+from pilothouse.runtime.intents import Delete, Patch, RecordEvent
 
 KEPT = ("Retain", "Retain")
 
@@ -165,6 +165,8 @@ def test_a_claim_that_somebody_else_controls_is_not_fought_over() -> None:
         lambda tree: tree["metadata"]["ownerReferences"].insert(0, other),
     )
     intents = yard.step(stateful_sets, web)
-    assert [intent.event for intent in intents if isinstance(intent, Tell)] == ["ConflictingController"]
+    assert [intent.event for intent in intents if isinstance(intent, RecordEvent)] == [
+        "ConflictingController"
+    ]
     assert [owner["kind"] for owner in claim(yard, "data-web-0").owners] == ["Thing"]
     assert yard.step(stateful_sets, web) == []

@@ -12,7 +12,7 @@ from pilothouse.api.objects import Object
 from pilothouse.controllers.storage.claims import claims
 from pilothouse.controllers.storage.matching import best
 from pilothouse.controllers.storage.volumes import volumes
-from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.intents import Intent
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4)

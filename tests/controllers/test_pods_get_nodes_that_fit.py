@@ -9,7 +9,7 @@ from tests.kit.placing import claim, namespace, node, pod, seen, storage_class, 
 
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.scheduling.deciding import scheduling
-from pilothouse.runtime.intents import Bind, Patch, SetStatus, Tell, Wait
+from pilothouse.runtime.intents import Bind, Patch, RecordEvent, SetStatus, Wait
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -240,9 +240,9 @@ def test_who_can_not_be_placed_is_told_once_in_a_condition_and_an_event() -> Non
     stuck, status = pod("p", cpu="9"), [node("n1"), node("n2", taints=[TAINT])]
     first = seen(scheduling, stuck, *status)
     told = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}."
-    assert [type(one) for one in first] == [SetStatus, Tell, Wait]
+    assert [type(one) for one in first] == [SetStatus, RecordEvent, Wait]
     assert isinstance(first[0], SetStatus)
-    assert isinstance(first[1], Tell)
+    assert isinstance(first[1], RecordEvent)
     assert (first[1].event, first[1].because, first[1].warning) == ("FailedScheduling", told, True)
     (condition,) = first[0].status["conditions"]
     assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
@@ -328,7 +328,7 @@ def test_a_claim_that_can_not_be_provisioned_is_told_on_the_pod_with_its_reason(
         "WaitingForVolumes",
         why,
     )
-    assert isinstance(told, Tell)
+    assert isinstance(told, RecordEvent)
     assert (told.event, told.because, told.warning) == ("FailedScheduling", why, True)
     assert isinstance(wait, Wait)
     assert "kubectl describe pvc data -n " in wait.remedy

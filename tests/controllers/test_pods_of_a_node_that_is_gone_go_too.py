@@ -7,7 +7,7 @@ from tests.kit.placing import NOW, node, pod, seen
 from pilothouse.api.objects import Tree
 from pilothouse.base.times import format_time
 from pilothouse.controllers.stranded_pods import QUARANTINE, stranded_pods
-from pilothouse.runtime.intents import After, Delete, SetStatus
+from pilothouse.runtime.intents import Delete, RequeueAfter, SetStatus
 
 
 def marked(*, ago: float) -> Tree:
@@ -29,9 +29,9 @@ def test_a_pod_is_marked_first_and_goes_after_the_quarantine() -> None:
     status, after = seen(stranded_pods, pod("p", on="n1"), node("n2"))
     assert isinstance(status, SetStatus)
     assert status.status["conditions"][0]["type"] == "DisruptionTarget"
-    assert isinstance(after, After)
+    assert isinstance(after, RequeueAfter)
     (after,) = seen(stranded_pods, marked(ago=10))
-    assert isinstance(after, After)
+    assert isinstance(after, RequeueAfter)
     assert after.seconds == QUARANTINE - 10
     (delete,) = seen(stranded_pods, marked(ago=QUARANTINE))
     assert isinstance(delete, Delete)

@@ -16,7 +16,7 @@ from pilothouse.base.times import format_time
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.signing import read_request, sign_request
-from pilothouse.runtime.intents import After, Delete
+from pilothouse.runtime.intents import Delete, RequeueAfter
 from pilothouse.sim.loop import SeededLoop
 
 HOUR, DAY = 3600.0, 86400.0
@@ -82,7 +82,7 @@ def test_what_is_settled_or_forgotten_goes(which: str) -> None:
 def test_what_is_fresh_is_looked_at_again_when_it_may_go(which: str) -> None:
     tree, seconds = KEPT[which]
     (intent,) = seen(certificate_request_cleaner, tree)
-    assert isinstance(intent, After)
+    assert isinstance(intent, RequeueAfter)
     assert intent.seconds == seconds
 
 

@@ -9,9 +9,9 @@ import pytest
 from pilothouse.api.nouns import ConfigMap, Node, Noun, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.garbage import garbage, relatives
-from pilothouse.runtime.declaring import Key
-from pilothouse.runtime.intents import Delete, Patch, Reference, Tell, Wait
-from pilothouse.runtime.world import Still, World
+from pilothouse.runtime.controller import ReconcileKey
+from pilothouse.runtime.intents import Delete, ObjectTarget, Patch, RecordEvent, Wait
+from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 NOW = 1_700_000_000.0
 
@@ -35,10 +35,10 @@ def owner(noun: Noun, name: str, *, uid: str = "", blocks: bool = False) -> dict
     return {**reference, "blockOwnerDeletion": True} if blocks else reference
 
 
-def a_world(*objects: Object) -> World:
+def a_world(*objects: Object) -> Snapshot:
     nouns = (Pod, StatefulSet, ConfigMap, Node)
-    return World(
-        {noun: Still(one for one in objects if one.kind == noun.kind) for noun in nouns},
+    return Snapshot(
+        {noun: StaticView(one for one in objects if one.kind == noun.kind) for noun in nouns},
         now=NOW,
     )
 
@@ -62,7 +62,7 @@ def test_a_dependent_goes_when_its_owner_has_gone_and_the_server_confirms_it() -
     assert isinstance(deletion, Delete)
     assert deletion.seen == pod
     assert deletion.propagation == "Background"
-    assert deletion.unless == (Reference(StatefulSet, "default", "web", "uid-web"),)
+    assert deletion.unless == (ObjectTarget(StatefulSet, "default", "web", "uid-web"),)
     assert deletion.because == "StatefulSet web is gone"
 
 
@@ -83,7 +83,7 @@ def test_one_living_owner_is_enough_and_the_gone_one_is_forgotten() -> None:
     assert isinstance(patch, Patch)
     assert patch.exact
     assert patch.fields == {"metadata": {"ownerReferences": [owner(StatefulSet, "web")]}}
-    assert patch.unless == (Reference(StatefulSet, "default", "other", "uid-other"),)
+    assert patch.unless == (ObjectTarget(StatefulSet, "default", "other", "uid-other"),)
 
 
 def test_a_dependent_of_an_owner_in_foreground_deletion_goes_first() -> None:
@@ -148,7 +148,7 @@ def test_a_kind_that_nobody_knows_is_waited_for() -> None:
 def test_a_cluster_wide_object_can_not_belong_to_a_namespaced_one() -> None:
     node = an_object(Node, "n1", owners=(owner(StatefulSet, "web"),))
     (event,) = garbage(node, a_world(node))
-    assert isinstance(event, Tell)
+    assert isinstance(event, RecordEvent)
     assert event.event == "OwnerRefInvalidNamespace"
 
 
@@ -156,8 +156,8 @@ def test_a_change_concerns_owners_and_dependents() -> None:
     pod = an_object(Pod, "web-0", owners=(owner(StatefulSet, "web"),))
     settings = an_object(ConfigMap, "c", owners=(owner(Pod, "web-0"),))
     assert set(relatives(pod, a_world(pod, settings))) == {
-        Key(StatefulSet, "default", "web"),
-        Key(ConfigMap, "default", "c"),
+        ReconcileKey(StatefulSet, "default", "web"),
+        ReconcileKey(ConfigMap, "default", "c"),
     }
 
 

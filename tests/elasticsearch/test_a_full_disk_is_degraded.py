@@ -11,7 +11,7 @@ from tests.kit.stepping import reasons
 from pilothouse.api.nouns import ElasticsearchCluster, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.runtime.intents import Tell
+from pilothouse.runtime.intents import RecordEvent
 
 GIB = 1 << 30
 CLAIM = "elasticsearch-data-es-test-data-1"
@@ -173,7 +173,7 @@ def test_an_event_tells_it_once_and_not_with_every_figure() -> None:
         sea.says["es-test-data-1"] = {"volume": (used, 10 * GIB)}
         sea.play_pilots(test)
         for _ in range(2):
-            told = [each for each in sea.step(elasticsearch_clusters, test) if isinstance(each, Tell)]
+            told = [each for each in sea.step(elasticsearch_clusters, test) if isinstance(each, RecordEvent)]
             events += [each.event for each in told]
     assert events == ["VolumeNearlyFull", "VolumeFull"]
 

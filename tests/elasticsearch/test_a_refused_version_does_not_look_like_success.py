@@ -13,7 +13,7 @@ from pilothouse.api.node_images import DATA_FOLDER
 from pilothouse.api.nouns import ElasticsearchCluster, Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, those_without_images
-from pilothouse.runtime.intents import Intent, Tell
+from pilothouse.runtime.intents import Intent, RecordEvent
 
 REPOSITORY = "docker.elastic.co/elasticsearch/elasticsearch"
 
@@ -53,7 +53,7 @@ def message(sea: Sea, kind: str) -> str:
 
 
 def told(intents: list[Intent]) -> list[str]:
-    return [intent.because for intent in intents if isinstance(intent, Tell)]
+    return [intent.because for intent in intents if isinstance(intent, RecordEvent)]
 
 
 def cells(sea: Sea) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
 from pilothouse.api.nouns import ElasticsearchCluster, PersistentVolumeClaim, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.runtime.intents import Tell
+from pilothouse.runtime.intents import RecordEvent
 
 
 def three_data_nodes(**spec: object) -> tuple[Sea, Object]:
@@ -354,11 +354,11 @@ def test_claims_are_kept_unless_told_otherwise() -> None:
 def test_a_drain_that_waits_is_told_once() -> None:
     sea, test = three_data_nodes()
     drain(sea, test, 5, 5, 5)
-    told = [intent for intent in sea.decided(test) if isinstance(intent, Tell)]
+    told = [intent for intent in sea.decided(test) if isinstance(intent, RecordEvent)]
     assert told == [], "what is said already is not said again"
     sea.says["es-test-data-2"] = {"documents": 3}
     sea.play_pilots(test)
-    told = [intent.event for intent in sea.decided(test) if isinstance(intent, Tell)]
+    told = [intent.event for intent in sea.decided(test) if isinstance(intent, RecordEvent)]
     assert told == [], "how far it is changes all the time; it is in the condition"
     sea.sail(test, rounds=1)
     said = sea.of(ElasticsearchCluster, "test").condition("Progressing") or {}

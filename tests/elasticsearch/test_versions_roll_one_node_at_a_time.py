@@ -15,7 +15,7 @@ from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.health import SHUT_OUT_FOR
-from pilothouse.runtime.intents import Intent, Patch, Tell, Update, Wait
+from pilothouse.runtime.intents import Intent, Patch, RecordEvent, Update, Wait
 
 
 def test_nav_U01_the_first_step_is_the_highest_pod_and_the_image() -> None:
@@ -43,7 +43,7 @@ def test_nav_U03_nothing_while_data_is_missing() -> None:
     intents = sea.decided(test)
     assert writes(intents, "StatefulSet") == []
     assert reasons(intents) == ["Red"]
-    assert [intent.event for intent in intents if isinstance(intent, Tell)] == ["ErrUpdateVersion"]
+    assert [intent.event for intent in intents if isinstance(intent, RecordEvent)] == ["ErrUpdateVersion"]
 
 
 def test_nav_U04_nothing_while_a_node_is_down() -> None:
@@ -278,7 +278,7 @@ def test_nobody_is_warned_of_what_every_restart_brings_along() -> None:
     for _ in range(200):
         intents = sea.decided(test)
         waited |= {intent.reason for intent in intents if isinstance(intent, Wait)}
-        assert [intent.because for intent in intents if isinstance(intent, Tell)] == []
+        assert [intent.because for intent in intents if isinstance(intent, RecordEvent)] == []
         # While nodes are away, nobody looks for a moment, and shards are being built.
         away = any(not pilot.is_true("Ready") for pilot in sea.all(Pilot))
         sea.health, sea.settled, sea.leads = ("Yellow", False, False) if away else ("Green", True, True)

@@ -9,7 +9,7 @@ from tests.kit.upgrading_elastic import NEW, OLD, images, three_nodes
 from pilothouse.api.navigator.upgrade_paths import refusal
 from pilothouse.api.nouns import ElasticsearchCluster, Pod
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.runtime.intents import Tell
+from pilothouse.runtime.intents import RecordEvent
 
 
 def test_reverting_half_way_stops_and_says_who_can_not_go_back() -> None:
@@ -41,7 +41,9 @@ def test_who_can_not_go_back_is_told_of_all_pools_whatever_else_goes_on() -> Non
     sea.says["es-test-data-0"] = {"broken": True}
     sea.sail(test)
     sea.edit(test, version=OLD)
-    warned = [intent.event for intent in sea.step(elasticsearch_clusters, test) if isinstance(intent, Tell)]
+    warned = [
+        intent.event for intent in sea.step(elasticsearch_clusters, test) if isinstance(intent, RecordEvent)
+    ]
     assert warned == ["ErrUpdateVersion"]
     sea.sail(test)
     assert sea.condition(test, "Progressing") == ("True", "NodesStarting")

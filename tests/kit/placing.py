@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.intents import Intent
-from pilothouse.runtime.world import Still, World
+from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 NOW = 1_000_000.0
 _numbers = itertools.count(1)
@@ -119,11 +119,11 @@ def objects(trees: Iterable[Tree | Object]) -> list[Object]:
     return found
 
 
-def world(controller: Controller, trees: Iterable[Tree | Object], *, now: float = NOW) -> World:
+def world(controller: Controller, trees: Iterable[Tree | Object], *, now: float = NOW) -> Snapshot:
     """A world of these, with the kinds that the controller looks at."""
     there = objects(trees)
-    return World(
-        {noun: Still(one for one in there if one.noun == noun) for noun in controller.nouns}, now=now
+    return Snapshot(
+        {noun: StaticView(one for one in there if one.noun == noun) for noun in controller.nouns}, now=now
     )
 
 

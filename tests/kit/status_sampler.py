@@ -5,7 +5,7 @@
     # AssertionError at the end, with what was seen and when
 
 A status follows pods, so it may be behind them for a moment: what counts is what stays so. The simulator holds the same promise
-against every write (``pilothouse.controllers.promises``); here it is held against what a user reads.
+against every write (``pilothouse.controllers.invariants``); here it is held against what a user reads.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.patches import merge_patch
-from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.intents import After, Create, Delete, Intent, Patch, SetStatus, Update, Wait
-from pilothouse.runtime.world import Still, World
+from pilothouse.runtime.controller import Controller
+from pilothouse.runtime.intents import Create, Delete, Intent, Patch, RequeueAfter, SetStatus, Update, Wait
+from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 NOUNS = {
     (noun.api_version, noun.kind): noun
@@ -136,9 +136,9 @@ class Yard:
         del self.trees[NOUNS[one.api_version, one.kind]][one.namespace, one.name]
         self._version += 1
 
-    def world(self) -> World:
-        return World(
-            {noun: Still(map(copy.deepcopy, trees.values())) for noun, trees in self.trees.items()},
+    def world(self) -> Snapshot:
+        return Snapshot(
+            {noun: StaticView(map(copy.deepcopy, trees.values())) for noun, trees in self.trees.items()},
             now=self.now,
         )
 
@@ -242,7 +242,7 @@ class Yard:
             collected = self.collect()
             if wrote or moved or collected:
                 continue
-            later = [intent.seconds for intent in intents if isinstance(intent, After)]
+            later = [intent.seconds for intent in intents if isinstance(intent, RequeueAfter)]
             if not later:
                 return intents
             self.now += min(later)

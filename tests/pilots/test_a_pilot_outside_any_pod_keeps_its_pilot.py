@@ -20,9 +20,9 @@ from pilothouse.client.transport import TransportError
 from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.meta.errors import StatusError
 from pilothouse.pilot.beating import EVERY, Heart
-from pilothouse.runtime.intents import After, Delete
-from pilothouse.runtime.promising import Facts, promise
-from pilothouse.runtime.world import Still, World
+from pilothouse.runtime.intents import Delete, RequeueAfter
+from pilothouse.runtime.invariants import ObjectStates, invariant
+from pilothouse.runtime.snapshot import Snapshot, StaticView
 from pilothouse.sim.fleet import Action, Scenario
 from pilothouse.sim.server import Server
 from pilothouse.sim.simulating import simulate_twice
@@ -62,9 +62,9 @@ async def renews(server: Server, clock: Clock, rng: random.Random) -> None:
             continue
 
 
-@promise(Pilot)
+@invariant(Pilot)
 def a_pilot_that_is_alive_keeps_its_pilot(
-    facts: Facts, before: Object | None, after: Object | None
+    facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
     if before is not None and after is None and before.name != ABANDONED:
         return f"{before.name} was deleted"
@@ -103,13 +103,13 @@ def decisions(*, missing_at: float, renewed_at: float | None, now: float) -> lis
     }
     leases = [] if renewed_at is None else [Object(Lease, lease, arrived=renewed_at)]
     collect = collecting(PERIOD)
-    world = World({noun: Still([]) for noun in collect.nouns} | {Lease: Still(leases)}, now=now)
+    world = Snapshot({noun: StaticView([]) for noun in collect.nouns} | {Lease: StaticView(leases)}, now=now)
     return list(collect(one, world))
 
 
 def test_the_period_counts_from_the_last_renewal_whatever_the_pilots_clock_says() -> None:
     (waits,) = decisions(missing_at=0, renewed_at=950, now=1000)
-    assert isinstance(waits, After)
+    assert isinstance(waits, RequeueAfter)
     assert waits.seconds == PERIOD - 50
     (deletes,) = decisions(missing_at=0, renewed_at=700, now=1000)
     assert isinstance(deletes, Delete)
@@ -117,7 +117,7 @@ def test_the_period_counts_from_the_last_renewal_whatever_the_pilots_clock_says(
 
 def test_the_period_counts_from_the_missing_pod_if_that_is_later() -> None:
     (waits,) = decisions(missing_at=900, renewed_at=100, now=1000)
-    assert isinstance(waits, After)
+    assert isinstance(waits, RequeueAfter)
     assert waits.seconds == PERIOD - 100
     (deletes,) = decisions(missing_at=700, renewed_at=None, now=1000)
     assert isinstance(deletes, Delete)

@@ -15,8 +15,8 @@ from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.controllers.pilots.creating import pilots
 from pilothouse.controllers.pilots.silence import silence
-from pilothouse.runtime.intents import After, Create, Delete, SetStatus
-from pilothouse.runtime.world import Still, World
+from pilothouse.runtime.intents import Create, Delete, RequeueAfter, SetStatus
+from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 GRACE = 300.0
 
@@ -96,7 +96,7 @@ def test_nav_P30_a_pilot_whose_pod_is_gone_for_good_goes_too() -> None:
     assert found is not None
     assert found.condition("PodPresent")["status"] == "False"  # type: ignore[index]
     yard.now += GRACE - 1
-    assert [type(intent) for intent in yard.decide(collect, one)] == [After]
+    assert [type(intent) for intent in yard.decide(collect, one)] == [RequeueAfter]
     yard.now += 1
     yard.step(collect, one)
     assert yard.all(Pilot) == []
@@ -114,7 +114,7 @@ def test_a_pod_that_comes_back_in_time_saves_it() -> None:
     assert found.is_true("PodPresent")
     yard.remove(yard.pod("db-0"))
     yard.step(collect, one)
-    assert [type(intent) for intent in yard.decide(collect, one)] == [After], "time begins anew"
+    assert [type(intent) for intent in yard.decide(collect, one)] == [RequeueAfter], "time begins anew"
 
 
 def test_time_counts_from_the_last_start_if_that_was_later() -> None:
@@ -134,9 +134,9 @@ def test_a_pilot_whose_pod_its_set_still_wants_stays() -> None:
     stateful_set: Tree = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}}
     owner = yard.add({**stateful_set, "spec": {"replicas": 1}})
     yard.now += 10 * GRACE
-    assert [type(intent) for intent in yard.decide(collect, one)] == [After]
+    assert [type(intent) for intent in yard.decide(collect, one)] == [RequeueAfter]
     yard.edit(owner, replicas=0)
-    assert [type(intent) for intent in yard.decide(collect, one)] == [SetStatus, After]
+    assert [type(intent) for intent in yard.decide(collect, one)] == [SetStatus, RequeueAfter]
     assert yard.all(StatefulSet)
 
 
@@ -145,7 +145,7 @@ def decide_silence(
 ) -> Any:
     seen = Object(Pilot, {**one, "metadata": {**one["metadata"], "namespace": "default"}}, arrived=pilot_at)
     leases = [Object(Lease, lease, arrived=lease_at)] if lease is not None else []
-    world = World({Pilot: Still([seen]), Lease: Still(leases)}, now=now)
+    world = Snapshot({Pilot: StaticView([seen]), Lease: StaticView(leases)}, now=now)
     return silence(60.0)(seen, world)
 
 
@@ -160,7 +160,7 @@ UP = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(0)}
 
 def test_a_pilot_that_is_heard_of_is_left_alone_whatever_its_clock_says() -> None:
     intents = decide_silence(pilot(conditions=[UP]), LEASE, now=1000, pilot_at=0, lease_at=990)
-    assert [(type(intent), intent.seconds) for intent in intents] == [(After, 50.0)]
+    assert [(type(intent), intent.seconds) for intent in intents] == [(RequeueAfter, 50.0)]
 
 
 def test_of_a_pilot_that_is_silent_nobody_knows_how_its_instance_is() -> None:
@@ -169,13 +169,13 @@ def test_of_a_pilot_that_is_silent_nobody_knows_how_its_instance_is() -> None:
     (condition,) = intent.status["conditions"]
     assert (condition["status"], condition["reason"]) == ("Unknown", "PilotSilent")
     again = decide_silence(pilot(conditions=[condition]), LEASE, now=1060, pilot_at=1000, lease_at=940)
-    assert [type(each) for each in again] == [After], "it is said once"
+    assert [type(each) for each in again] == [RequeueAfter], "it is said once"
 
 
 def test_a_heartbeat_in_its_condition_counts_too() -> None:
     beat = {**UP, "lastHeartbeatTime": format_time(990)}
     assert [type(each) for each in decide_silence(pilot(conditions=[beat]), LEASE, now=1000, pilot_at=0)] == [
-        After
+        RequeueAfter
     ]
     ahead = {**UP, "lastHeartbeatTime": format_time(5000)}
     (intent,) = decide_silence(pilot(conditions=[ahead]), LEASE, now=1000, pilot_at=0)
@@ -183,7 +183,7 @@ def test_a_heartbeat_in_its_condition_counts_too() -> None:
 
 
 def test_one_that_never_said_anything_is_given_the_same_time() -> None:
-    assert [type(each) for each in decide_silence(pilot(), None, now=50, pilot_at=0)] == [After]
+    assert [type(each) for each in decide_silence(pilot(), None, now=50, pilot_at=0)] == [RequeueAfter]
     (intent,) = decide_silence(pilot(), None, now=60, pilot_at=0)
     assert "never heard of" in intent.status["conditions"][0]["message"]
 

@@ -12,9 +12,9 @@ import pytest
 
 from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
-from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.leading import Alone, Office
-from pilothouse.runtime.managing import Manager
+from pilothouse.runtime.controller import Controller
+from pilothouse.runtime.leader_fence import LeaderFence, NoElection
+from pilothouse.runtime.manager import Manager
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.server import Server
 
@@ -46,12 +46,12 @@ class Bench:
         return self.loop.run_until_complete(whole())
 
     def manage(
-        self, controllers: Sequence[Controller], *, api: Api | None = None, office: Office | None = None
+        self, controllers: Sequence[Controller], *, api: Api | None = None, office: LeaderFence | None = None
     ) -> Manager:
         """A manager that runs until the scenario ends."""
         api = api or self.server.api("manager")
         informers = Informers(api, random.Random(1), self.clock)
-        manager = Manager(api, controllers, informers, office or Alone(), self.clock, identity="m1")
+        manager = Manager(api, controllers, informers, office or NoElection(), self.clock, identity="m1")
         self.start(manager.run())
         return manager
 

@@ -14,8 +14,8 @@ from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
 from pilothouse.controllers.garbage import garbage
-from pilothouse.runtime.leading import Alone
-from pilothouse.runtime.managing import Manager
+from pilothouse.runtime.leader_fence import NoElection
+from pilothouse.runtime.manager import Manager
 
 
 class Line:
@@ -39,7 +39,7 @@ def test_its_definition_is_deleted_and_made_again(bench: Bench) -> None:
         line = Line(bench.server.transport("manager"))
         api = Api(line, Random(1), manager="manager")
         informers = Informers(api, Random(1), bench.clock)
-        bench.start(Manager(api, [garbage], informers, Alone(), bench.clock, identity="m1").run())
+        bench.start(Manager(api, [garbage], informers, NoElection(), bench.clock, identity="m1").run())
         await bench.settle(5)
         for _ in range(2):
             await bench.api.create(CustomResourceDefinition, DEFINITION)

@@ -16,8 +16,8 @@ from pilothouse.client.leases import Leadership
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
 from pilothouse.controllers.scheduling.deciding import scheduling
-from pilothouse.runtime.leading import Elected
-from pilothouse.runtime.progress import STALLED_SECONDS, Progress
+from pilothouse.runtime.leader_fence import LeaseElection
+from pilothouse.runtime.stall_check import STALLED_SECONDS, StallCheck
 from pilothouse.sim.loop import LoopClock
 
 
@@ -82,7 +82,7 @@ def test_a_renewal_that_is_answered_late_does_not_end_decisions_for_good(bench: 
         clock = Jumping(bench.loop)
         api = Api(line, Random("first"), manager="first")
         leadership = Leadership(api, "kube-system", "managers", "first", clock, Random("first"))
-        office = Elected(leadership)
+        office = LeaseElection(leadership)
         decided: list[float] = []
         refused: list[float] = []
 
@@ -116,7 +116,7 @@ def test_a_renewal_that_is_answered_late_does_not_end_decisions_for_good(bench: 
 def test_a_leader_that_decides_nothing_is_not_healthy(bench: Bench) -> None:
     async def scenario(bench: Bench) -> None:
         manager = bench.manage([scheduling], office=Wedged())
-        progress = Progress(manager.engines, lambda: True, bench.clock)
+        progress = StallCheck(manager.engines, lambda: True, bench.clock)
         await bench.settle(5)
         assert progress.problem == ""
         await bench.settle(STALLED_SECONDS)
@@ -128,8 +128,8 @@ def test_a_leader_that_decides_nothing_is_not_healthy(bench: Bench) -> None:
 
 def test_one_that_has_nothing_to_do_or_stands_by_is_healthy(bench: Bench) -> None:
     async def scenario(bench: Bench) -> None:
-        working = Progress(bench.manage([scheduling]).engines, lambda: True, bench.clock)
-        standing_by = Progress(
+        working = StallCheck(bench.manage([scheduling]).engines, lambda: True, bench.clock)
+        standing_by = StallCheck(
             bench.manage([scheduling], office=Wedged()).engines, lambda: False, bench.clock
         )
         for _ in range(4):
@@ -143,7 +143,7 @@ def test_one_whose_server_loses_answers_tries_again_and_is_healthy(bench: Bench)
     async def scenario(bench: Bench) -> None:
         line = Line(bench.server.transport("first"))
         manager = bench.manage([scheduling], api=Api(line, Random("first"), manager="first"))
-        progress = Progress(manager.engines, lambda: True, bench.clock)
+        progress = StallCheck(manager.engines, lambda: True, bench.clock)
         tree = node("n1")
         await bench.api.create(Node, tree)
         await bench.api.patch(Node, "n1", "", {"status": tree["status"]}, subresource="status")

@@ -18,9 +18,9 @@ from pilothouse.api.objects import Object, owner_reference
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Interrupted, Stream, Transport
 from pilothouse.controllers.scheduling.deciding import scheduling
-from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Intent
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 
 class Line:
@@ -52,7 +52,7 @@ class Line:
 
 
 @controller(ConfigMap, owns=Secret)
-def keepers(one: Object, world: World) -> Iterator[Intent]:
+def keepers(one: Object, world: Snapshot) -> Iterator[Intent]:
     """A config map that asks for a secret has one; its name is the server's choice."""
     if one.labels.get("secret") and not world.owned(Secret, one):
         meta = {"generateName": "s-", "namespace": one.namespace, "ownerReferences": [owner_reference(one)]}

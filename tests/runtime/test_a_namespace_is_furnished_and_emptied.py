@@ -13,7 +13,7 @@ from pilothouse.controllers.namespaces import PROTECTABLE, namespaces
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.runtime.intents import DeleteAll
-from pilothouse.runtime.world import Still, World
+from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 SHOP = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
 PEM = "-----BEGIN CERTIFICATE-----\n"
@@ -134,7 +134,7 @@ def test_nothing_goes_while_something_in_the_namespace_is_protected(bench: Bench
 
 
 def test_who_can_be_protected_is_asked_before_all_others_even_where_none_is_seen() -> None:
-    views = {noun: Still([]) for noun in (Secret, Lease, ElasticsearchCluster)}
+    views = {noun: StaticView([]) for noun in (Secret, Lease, ElasticsearchCluster)}
     going = Object.of(
         {
             **SHOP,
@@ -142,7 +142,7 @@ def test_who_can_be_protected_is_asked_before_all_others_even_where_none_is_seen
             "spec": {"finalizers": ["kubernetes"]},
         }
     )
-    first, *others = namespaces(going, World(views, now=0.0))
+    first, *others = namespaces(going, Snapshot(views, now=0.0))
     assert isinstance(first, DeleteAll)
     assert first.noun == ElasticsearchCluster
     assert {one.noun for one in others if isinstance(one, DeleteAll)} >= {Secret, Lease}

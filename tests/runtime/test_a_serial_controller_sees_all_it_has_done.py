@@ -11,10 +11,10 @@ from tests.runtime.conftest import Bench
 from pilothouse.api.nouns import ConfigMap, CoreEvent, Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.scheduling.deciding import scheduling
-from pilothouse.runtime.declaring import Key, controller
-from pilothouse.runtime.expecting import Expectations
+from pilothouse.runtime.controller import ReconcileKey, controller
+from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import Create, Intent
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 
 def fresh(tree: Tree) -> Tree:
@@ -66,7 +66,7 @@ def test_no_space_is_given_away_twice(bench: Bench) -> None:
 
 
 @controller(ConfigMap, serial=True, name="limited")
-def limited(one: Object, world: World) -> Iterator[Intent]:
+def limited(one: Object, world: Snapshot) -> Iterator[Intent]:
     """At most three shadows, whoever asks."""
     if one.name.startswith("shadow") or len(world.all(ConfigMap, "default")) >= 13:
         return
@@ -107,7 +107,7 @@ def a_version(number: int, **spec: str) -> Object:
 
 
 def test_a_bound_pod_is_waited_for_though_another_has_changed_it() -> None:
-    expectations, key, seen = Expectations(), Key(Pod, "", ""), a_version(5)
+    expectations, key, seen = Expectations(), ReconcileKey(Pod, "", ""), a_version(5)
     expectations.bound(key, Pod, seen)
     assert expectations.missing(key, {Pod: Cache(seen)}) == {Pod}
     assert expectations.missing(key, {Pod: Cache(a_version(6))}) == {Pod}
@@ -115,20 +115,20 @@ def test_a_bound_pod_is_waited_for_though_another_has_changed_it() -> None:
 
 
 def test_a_bound_pod_that_is_gone_is_not_waited_for() -> None:
-    expectations, key = Expectations(), Key(Pod, "", "")
+    expectations, key = Expectations(), ReconcileKey(Pod, "", "")
     expectations.bound(key, Pod, a_version(5))
     assert expectations.missing(key, {Pod: Cache(None)}) == frozenset()
 
 
 def test_a_deleted_pod_is_waited_for_though_another_has_changed_it() -> None:
-    expectations, key = Expectations(), Key(Pod, "", "")
+    expectations, key = Expectations(), ReconcileKey(Pod, "", "")
     expectations.gone(key, Pod, a_version(5))
     assert expectations.missing(key, {Pod: Cache(a_version(6))}) == {Pod}
     assert expectations.missing(key, {Pod: Cache(None)}) == frozenset()
 
 
 def test_an_evicted_pod_is_waited_for_until_it_goes() -> None:
-    expectations, key = Expectations(), Key(Pod, "", "")
+    expectations, key = Expectations(), ReconcileKey(Pod, "", "")
     expectations.evicted(key, Pod, a_version(5))
     assert expectations.missing(key, {Pod: Cache(a_version(6))}) == {Pod}
     going = a_version(7)

@@ -9,7 +9,6 @@ import pytest
 from pilothouse.api.nouns import Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.runtime.intents import (
-    After,
     Apply,
     Bind,
     Create,
@@ -18,8 +17,9 @@ from pilothouse.runtime.intents import (
     Evict,
     Intent,
     Patch,
+    RecordEvent,
+    RequeueAfter,
     SetStatus,
-    Tell,
     Update,
     Wait,
 )
@@ -45,9 +45,9 @@ ABOUT_IT: list[Intent] = [
 ]
 OTHERS: list[Intent] = [
     DeleteAll(Secret, "shop", because=WHY),
-    Tell(SEEN, because=WHY),
+    RecordEvent(SEEN, because=WHY),
     Wait("NoPassword", because=WHY),
-    After(1.0, because=WHY),
+    RequeueAfter(1.0, because=WHY),
 ]
 
 

@@ -8,9 +8,9 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import ConfigMap, CustomResourceDefinition, Decision, Noun
 from pilothouse.api.objects import Object, Tree
-from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Intent, SetStatus
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 WIDGET = Noun("example.io", "v1", "Widget", "widgets")
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -36,14 +36,14 @@ DEFINITION: Tree = {
 
 
 @controller(WIDGET)
-def widgets(widget: Object, world: World) -> Iterator[Intent]:
+def widgets(widget: Object, world: Snapshot) -> Iterator[Intent]:
     """The status shows the value."""
     if widget.status.get("seen") != widget.spec["value"]:
         yield SetStatus(widget, {"seen": widget.spec["value"]}, because="the value is another")
 
 
 @controller(ConfigMap)
-def dreamers(one: Object, world: World) -> Iterator[Intent]:
+def dreamers(one: Object, world: Snapshot) -> Iterator[Intent]:
     """Each config map named dream wants something that there is not; the others want another config map."""
     if one.name == "dream":
         unicorn = {"apiVersion": "example.io/v1", "kind": "Unicorn", "metadata": {"name": "u"}}

@@ -10,9 +10,9 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import ConfigMap, CoreEvent, Decision, Namespace, Pod, Secret
 from pilothouse.api.objects import Object, Tree, owner_reference
-from pilothouse.runtime.declaring import controller
-from pilothouse.runtime.intents import After, Create, Delete, Intent, Patch, Tell, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import controller
+from pilothouse.runtime.intents import Create, Delete, Intent, Patch, RecordEvent, RequeueAfter, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 
 def a_map(name: str, **data: str) -> Tree:
@@ -25,7 +25,7 @@ def a_map(name: str, **data: str) -> Tree:
 
 
 @controller(ConfigMap, owns=Secret)
-def keepers(one: Object, world: World) -> Iterator[Intent]:
+def keepers(one: Object, world: Snapshot) -> Iterator[Intent]:
     """Each config map has as many secrets as it says."""
     wanted = int(one.at("data", "secrets", default="0"))
     there = world.owned(Secret, one)
@@ -90,10 +90,10 @@ def test_nothing_is_written_when_nothing_changes(bench: Bench) -> None:
 
 def test_an_event_tells_of_an_act_and_counts_repetitions(bench: Bench) -> None:
     @controller(ConfigMap)
-    def chatty(one: Object, world: World) -> Iterator[Intent]:
+    def chatty(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Says the same every minute."""
-        yield Tell(one, because="here I am", event="Hello")
-        yield After(60, because="it has more to say")
+        yield RecordEvent(one, because="here I am", event="Hello")
+        yield RequeueAfter(60, because="it has more to say")
 
     async def scenario(bench: Bench) -> None:
         bench.manage([chatty])
@@ -113,7 +113,7 @@ def test_one_that_breaks_is_recorded_and_tried_again_and_stops_no_other(bench: B
     tries: Counter[str] = Counter()
 
     @controller(ConfigMap)
-    def fragile(one: Object, world: World) -> Iterator[Intent]:
+    def fragile(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Can't bear some."""
         tries[one.name] += 1
         if one.at("data", "bad"):
@@ -143,7 +143,7 @@ def test_a_refusal_is_recorded_with_the_servers_words_and_tried_again_later_and_
     asked: list[float] = []
 
     @controller(ConfigMap)
-    def clumsy(one: Object, world: World) -> Iterator[Intent]:
+    def clumsy(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Asks for what can't be."""
         if one.name == "a":
             asked.append(world.now)
@@ -175,7 +175,7 @@ def test_a_refusal_is_recorded_with_the_servers_words_and_tried_again_later_and_
 
 def test_what_waits_says_so_and_since_when(bench: Bench) -> None:
     @controller(Pod, reads=ConfigMap, condition="Reconciled")
-    def patient(one: Object, world: World) -> Iterator[Intent]:
+    def patient(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Waits for a node."""
         if "nodeName" not in one.spec:
             yield Wait("NoNode", because="no node has room", remedy="add a node")
@@ -224,7 +224,7 @@ def test_the_record_goes_with_its_object_by_its_owner_reference(bench: Bench) ->
 
 def test_the_record_names_nothing_of_other_namespaces(bench: Bench) -> None:
     @controller(ConfigMap, reads=(Secret, Namespace))
-    def curious_everywhere(one: Object, world: World) -> Iterator[Intent]:
+    def curious_everywhere(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Looks around."""
         world.all(Secret)
         world.all(Namespace)
@@ -245,7 +245,7 @@ def test_the_record_names_nothing_of_other_namespaces(bench: Bench) -> None:
 
 def test_a_controller_that_looks_at_what_it_has_not_declared_is_told(bench: Bench) -> None:
     @controller(ConfigMap)
-    def curious(one: Object, world: World) -> Iterator[Intent]:
+    def curious(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Looks too far."""
         world.all(Secret)
         yield from ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilothouse.api.nouns import ElasticsearchCluster
 from pilothouse.api.objects import Object
-from pilothouse.runtime.telling import BURST, REFILL, Teller
+from pilothouse.runtime.event_recorder import BURST, REFILL, EventCorrelator
 
 NOW = 1_800_000_000.0
 
@@ -21,14 +21,14 @@ def cluster(name: str = "demo") -> Object:
     )
 
 
-def waiting(teller: Teller, many: int, about: Object) -> int:
+def waiting(teller: EventCorrelator, many: int, about: Object) -> int:
     """How many of so many events, each about another wait, are written."""
     told = [teller.tell(about, "ErrScale", f"{left} documents left", now=NOW) for left in range(many)]
     return sum(one is not None for one in told)
 
 
 def test_waits_without_end_do_not_keep_a_scale_from_being_told() -> None:
-    teller = Teller(component="c", host="h")
+    teller = EventCorrelator(component="c", host="h")
     assert waiting(teller, 100, cluster()) == BURST
     scaled = teller.tell(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW)
     assert scaled is not None
@@ -37,20 +37,20 @@ def test_waits_without_end_do_not_keep_a_scale_from_being_told() -> None:
 
 
 def test_one_object_does_not_take_the_room_of_another() -> None:
-    teller = Teller(component="c", host="h")
+    teller = EventCorrelator(component="c", host="h")
     waiting(teller, 100, cluster())
     assert waiting(teller, 5, cluster("other")) == 5
 
 
 def test_there_is_room_again_after_a_while() -> None:
-    teller = Teller(component="c", host="h")
+    teller = EventCorrelator(component="c", host="h")
     waiting(teller, 100, cluster())
     assert teller.tell(cluster(), "ErrScale", "again", now=NOW + 0.9 / REFILL) is None
     assert teller.tell(cluster(), "ErrScale", "again", now=NOW + 2 / REFILL) is not None
 
 
 def test_the_same_said_again_is_counted() -> None:
-    teller = Teller(component="c", host="h")
+    teller = EventCorrelator(component="c", host="h")
     first = teller.tell(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW)
     second = teller.tell(cluster(), "Scale", "pool data is scaled from 3 to 2", now=NOW + 60)
     assert first is not None

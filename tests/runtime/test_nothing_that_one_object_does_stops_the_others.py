@@ -15,9 +15,9 @@ from pilothouse.api.nouns import ConfigMap, CoreEvent, CustomResourceDefinition,
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
-from pilothouse.runtime.declaring import controller
-from pilothouse.runtime.intents import After, Create, Delete, Intent, Patch, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import controller
+from pilothouse.runtime.intents import Create, Delete, Intent, Patch, RequeueAfter, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 
 def widget(name: str, **status: object) -> Tree:
@@ -27,7 +27,7 @@ def widget(name: str, **status: object) -> Tree:
 
 def test_one_that_breaks_a_decision_has_a_condition_with_the_reason(bench: Bench) -> None:
     @controller(Pod, condition="Reconciled")
-    def fragile(one: Object, world: World) -> Iterator[Intent]:
+    def fragile(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Can't bear pods."""
         raise ValueError("what is this?")
         yield
@@ -49,7 +49,7 @@ def test_a_controller_that_declares_no_condition_leaves_one_too(bench: Bench) ->
     moody = {"broken": True}
 
     @controller(Pod)
-    def fragile(one: Object, world: World) -> Iterator[Intent]:
+    def fragile(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Can't bear pods, for a while."""
         if moody["broken"]:
             raise ValueError("what is this?")
@@ -73,7 +73,7 @@ def test_a_controller_that_declares_no_condition_leaves_one_too(bench: Bench) ->
 
 def test_one_whose_kind_has_no_conditions_gets_an_event(bench: Bench) -> None:
     @controller(ConfigMap)
-    def fragile(one: Object, world: World) -> Iterator[Intent]:
+    def fragile(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Can't bear one of them."""
         if one.name == "bad":
             raise ValueError("what is this?")
@@ -97,13 +97,13 @@ def test_one_whose_kind_has_no_conditions_gets_an_event(bench: Bench) -> None:
 def test_who_is_concerned_is_asked_again_after_a_mapper_broke(bench: Bench) -> None:
     moody = {"broken": True}
 
-    def concerned(changed: Object, world: World) -> list[tuple[str, str]]:
+    def concerned(changed: Object, world: Snapshot) -> list[tuple[str, str]]:
         if changed.name == "s" and moody["broken"]:
             raise ValueError("who is that?")
         return [("default", "c")] if changed.name == "s" else []
 
     @controller(ConfigMap, also={Secret: concerned})
-    def following(one: Object, world: World) -> Iterator[Intent]:
+    def following(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Shows whether there is a secret."""
         if one.name == "c" and world.find(Secret, "default", "s") and not one.labels.get("seen"):
             yield Patch(one, {"metadata": {"labels": {"seen": "yes"}}}, because="there is a secret")
@@ -129,7 +129,7 @@ def test_who_is_concerned_is_asked_again_after_a_mapper_broke(bench: Bench) -> N
 
 def test_one_whose_conditions_cannot_be_read_fails_alone(bench: Bench) -> None:
     @controller(WIDGET, condition="Ready")
-    def waiting(one: Object, world: World) -> Iterator[Intent]:
+    def waiting(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Waits for ever."""
         yield Wait("Never", because="it is not time")
 
@@ -151,7 +151,7 @@ def test_one_whose_conditions_cannot_be_read_fails_alone(bench: Bench) -> None:
 
 def test_an_intent_that_is_nonsense_fails_alone(bench: Bench) -> None:
     @controller(ConfigMap)
-    def silly(one: Object, world: World) -> Iterator[Intent]:
+    def silly(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Asks for nothing that there could be."""
         if one.name == "bad":
             yield Create({"kind": "ConfigMap"}, because="why not")
@@ -174,12 +174,12 @@ def test_a_deletion_that_changes_nothing_is_not_waited_for(bench: Bench) -> None
     tries: Counter[str] = Counter()
 
     @controller(ConfigMap)
-    def insisting(one: Object, world: World) -> Iterator[Intent]:
+    def insisting(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Asks again and again."""
         if one.name == "held":
             tries["held"] += 1
             yield Delete(one, because="it has to go")
-            yield After(10, because="it may be there still")
+            yield RequeueAfter(10, because="it may be there still")
 
     async def scenario(bench: Bench) -> None:
         meta = {"name": "held", "namespace": "default", "finalizers": ["example.io/wait"]}
@@ -208,7 +208,7 @@ class Slow:
 
 def test_since_when_something_waits_is_known_to_the_next_process(bench: Bench) -> None:
     @controller(ConfigMap)
-    def patient(one: Object, world: World) -> Iterator[Intent]:
+    def patient(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Waits for ever."""
         if one.name == "a":
             yield Wait("Never", because="it is not time")

@@ -16,11 +16,11 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream
-from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent
-from pilothouse.runtime.leading import Alone
-from pilothouse.runtime.managing import Manager
-from pilothouse.runtime.world import World
+from pilothouse.runtime.leader_fence import NoElection
+from pilothouse.runtime.manager import Manager
+from pilothouse.runtime.snapshot import Snapshot
 
 MANY = 10_000
 
@@ -110,7 +110,7 @@ async def test_a_leader_takes_up_what_there_is_while_the_loop_turns() -> None:
     all_decided = asyncio.Event()
 
     @controller(ConfigMap)
-    def counting(seen: Object, world: World) -> list[Intent]:
+    def counting(seen: Object, world: Snapshot) -> list[Intent]:
         """Does nothing."""
         decided.append(seen.name)
         if len(decided) == MANY:
@@ -119,7 +119,7 @@ async def test_a_leader_takes_up_what_there_is_while_the_loop_turns() -> None:
 
     api = Api(Crowded(), Random(1), manager="test")
     clock = SystemClock()
-    manager = Manager(api, [counting], Informers(api, Random(1), clock), Alone(), clock, identity="m1")
+    manager = Manager(api, [counting], Informers(api, Random(1), clock), NoElection(), clock, identity="m1")
     (engine,) = manager.engines
     waiting: list[int] = []
 

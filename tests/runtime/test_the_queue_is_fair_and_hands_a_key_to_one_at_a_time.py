@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.base.backoff import Backoff
-from pilothouse.runtime.queue import WorkQueue
+from pilothouse.runtime.work_queue import WorkQueue
 
 
 def a_queue() -> WorkQueue[str]:

@@ -7,13 +7,13 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import ConfigMap, CoreEvent
 from pilothouse.client.fence import Fence
-from pilothouse.runtime.journal import Journal
-from pilothouse.runtime.leading import Deposed
-from pilothouse.runtime.recording import Stamp
+from pilothouse.runtime.decision_log import DecisionLog
+from pilothouse.runtime.decision_record import RecordAuthor
+from pilothouse.runtime.leader_fence import LeadershipLost
 
 
 def deposed() -> Fence | None:
-    raise Deposed("another leads")
+    raise LeadershipLost("another leads")
 
 
 def free() -> Fence | None:
@@ -23,9 +23,9 @@ def free() -> Fence | None:
 def test_events_are_written_in_the_next_term(bench: Bench) -> None:
     async def scenario(bench: Bench) -> None:
         one = await bench.api.create(ConfigMap, {"metadata": {"name": "a", "namespace": "default"}})
-        journal = Journal(bench.api, bench.clock, stamp=Stamp("m1"), component="test")
+        journal = DecisionLog(bench.api, bench.clock, stamp=RecordAuthor("m1"), component="test")
         journal.tell(one, "Made", "it was made", False)
-        with pytest.raises(Deposed):
+        with pytest.raises(LeadershipLost):
             await journal.run(deposed)
         assert not journal.idle
         bench.start(journal.run(free))

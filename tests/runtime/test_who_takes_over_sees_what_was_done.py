@@ -18,8 +18,8 @@ from pilothouse.client.leases import Leadership
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Answer, Call, Stream, Transport
 from pilothouse.controllers.scheduling.deciding import scheduling
-from pilothouse.runtime.leading import Elected
-from pilothouse.runtime.managing import Manager
+from pilothouse.runtime.leader_fence import LeaseElection
+from pilothouse.runtime.manager import Manager
 
 
 class Line:
@@ -50,7 +50,7 @@ def stand(bench: Bench, name: str, transport: Transport) -> list[asyncio.Task[No
     api = Api(transport, Random(name), manager=name)
     leadership = Leadership(api, "kube-system", "managers", name, bench.clock, Random(name))
     informers = Informers(api, Random(name), bench.clock)
-    manager = Manager(api, [scheduling], informers, Elected(leadership), bench.clock, identity=name)
+    manager = Manager(api, [scheduling], informers, LeaseElection(leadership), bench.clock, identity=name)
     return [bench.start(leadership.run()), bench.start(manager.run())]
 
 

@@ -26,10 +26,10 @@ from pilothouse.controllers.elasticsearch import mending, refusing, status
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene
 from pilothouse.meta.versions import Version
-from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.expecting import Expectations
+from pilothouse.runtime.controller import Controller
+from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import Delete, Intent, Patch, SetStatus, Update
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 from pilothouse.sim import server
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.nodes import Habits
@@ -97,7 +97,7 @@ def _intents(change: Callable[[Intent], Intent]) -> Callable[[Controller], Contr
     """A controller whose intents are changed."""
 
     def wrong(right: Controller) -> Controller:
-        def decide(one: Object, world: World) -> Iterator[Intent]:
+        def decide(one: Object, world: Snapshot) -> Iterator[Intent]:
             yield from map(change, right.decide(one, world))
 
         return dataclasses.replace(right, decide=decide)
@@ -122,7 +122,7 @@ def _at_once(intent: Intent) -> Intent:
 def _all_at_once(right: Controller) -> Controller:
     """The policy is not looked at."""
 
-    def decide(one: Object, world: World) -> Iterator[Intent]:
+    def decide(one: Object, world: Snapshot) -> Iterator[Intent]:
         spec = {**one.spec, "podManagementPolicy": "Parallel"}
         yield from right.decide(Object.of({**one.tree, "spec": spec}), world)
 
@@ -133,7 +133,7 @@ def _remembering(right: Controller) -> Controller:
     """What was once told to be done is taken for done."""
     done: set[tuple[str, str]] = set()
 
-    def decide(one: Object, world: World) -> Iterator[Intent]:
+    def decide(one: Object, world: Snapshot) -> Iterator[Intent]:
         for intent in right.decide(one, world):
             if (one.uid, intent.verb) not in done:
                 done.add((one.uid, intent.verb))

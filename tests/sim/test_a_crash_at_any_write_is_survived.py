@@ -21,9 +21,9 @@ from pilothouse.app.controllers import all_controllers
 from pilothouse.client.rest import Api
 from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
 from pilothouse.controllers.elasticsearch.securing import AUTHORITY, CERTIFICATE, content
+from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.controllers.pilots.silence import silence
-from pilothouse.controllers.promises import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stranded_pods import stranded_pods
 from pilothouse.sim.faults import Fault, Mishap, Place

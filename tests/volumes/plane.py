@@ -37,8 +37,8 @@ from pilothouse.client.transport import Transport
 from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.node.volumes.mount_table import unmount_below
 from pilothouse.node.volumes.pod_volumes import PodVolumes
-from pilothouse.runtime.leading import Alone
-from pilothouse.runtime.managing import Manager
+from pilothouse.runtime.leader_fence import NoElection
+from pilothouse.runtime.manager import Manager
 
 NODE = "n1"
 _CONTROLLERS = ("claims", "volumes", "claim-protection", "volume-protection", "scheduling")
@@ -179,7 +179,7 @@ async def plane(folder: Path, tiers: dict[str, Path] | None = None) -> AsyncIter
         informers = Informers(manager_api, Random(3), clock)
         controllers = [one for one in all_controllers("") if one.name in _CONTROLLERS]
         assert len(controllers) == len(_CONTROLLERS)
-        manager = Manager(manager_api, controllers, informers, Alone(), clock, identity="m1")
+        manager = Manager(manager_api, controllers, informers, NoElection(), clock, identity="m1")
         managing = asyncio.create_task(manager.run())
         here.start_node()
         try:

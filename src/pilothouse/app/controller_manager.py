@@ -34,10 +34,10 @@ from pilothouse.client.http import HttpTransport
 from pilothouse.client.informers import Informers
 from pilothouse.client.leases import Leadership, unique_identity
 from pilothouse.client.rest import Api
-from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.leading import Alone, Elected
-from pilothouse.runtime.managing import COMPONENT, Manager
-from pilothouse.runtime.rehearsing import Rehearsal, Say
+from pilothouse.runtime.controller import Controller
+from pilothouse.runtime.dry_run import DryRunLog, Say
+from pilothouse.runtime.leader_fence import LeaseElection, NoElection
+from pilothouse.runtime.manager import COMPONENT, Manager
 
 LEASE = ("kube-system", COMPONENT)
 _PATIENCE = 15.0
@@ -77,10 +77,12 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
         informers = Informers(api, rng, clock)
         if options.elect:
             leadership = Leadership(api, *options.lease, identity, clock, rng, options.timing)
-            manager = Manager(api, controllers, informers, Elected(leadership), clock, identity=identity)
+            manager = Manager(
+                api, controllers, informers, LeaseElection(leadership), clock, identity=identity
+            )
         else:
             leadership = None
-            manager = Manager(api, controllers, informers, Alone(), clock, identity=identity)
+            manager = Manager(api, controllers, informers, NoElection(), clock, identity=identity)
         parts = [Group("controllers", [manager.run], _PATIENCE)]
         if leadership is not None:
             # Who leads from the start fills the caches once, and not again because they are older than the term.
@@ -109,10 +111,10 @@ async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
             api,
             controllers,
             Informers(api, rng, clock),
-            Alone(),
+            NoElection(),
             clock,
             identity=unique_identity(),
-            rehearsal=Rehearsal(say),
+            rehearsal=DryRunLog(say),
         )
         await unless(manager.run(), stop.asked.wait() if watch else manager.settled())
 

@@ -27,7 +27,7 @@ from pilothouse.controllers.storage.claims import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
 from pilothouse.controllers.storage.volumes import volumes
 from pilothouse.controllers.stranded_pods import stranded_pods
-from pilothouse.runtime.declaring import Controller
+from pilothouse.runtime.controller import Controller
 
 
 class UnknownController(ValueError):

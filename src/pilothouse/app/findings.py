@@ -33,7 +33,7 @@ from pilothouse.base.times import format_time, parse_time
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Call, TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.runtime.declaring import EVERY, Controller
+from pilothouse.runtime.controller import EVERY, Controller
 
 MOST_EVENTS = 5
 _MEMBERS = (Pod, StatefulSet, PersistentVolumeClaim, Pilot)

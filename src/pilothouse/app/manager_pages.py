@@ -18,8 +18,8 @@ from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, 
 from pilothouse.client.informers import Informers
 from pilothouse.client.leases import Leadership
 from pilothouse.runtime.engine import Engine
-from pilothouse.runtime.managing import Manager
-from pilothouse.runtime.progress import Progress
+from pilothouse.runtime.manager import Manager
+from pilothouse.runtime.stall_check import StallCheck
 
 Check = tuple[str, str]
 """What was looked at, and what is wrong with it; empty if nothing is."""
@@ -30,7 +30,7 @@ def manager_pages(
 ) -> Mapping[str, Callable[[], Page]]:
     """The pages by path. Without leadership there is no election: the process always leads."""
 
-    progress = Progress(manager.engines, lambda: leadership is None or leadership.fence is not None, clock)
+    progress = StallCheck(manager.engines, lambda: leadership is None or leadership.fence is not None, clock)
 
     def standing() -> str:
         if leadership is None or leadership.fence is not None:

@@ -8,15 +8,15 @@ from pilothouse.api.nouns import CassandraCluster
 from pilothouse.api.objects import Object
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import with_condition
-from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, SetStatus
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 UNATTENDED = "NoController"
 
 
 @controller(CassandraCluster)
-def cassandra_clusters(cluster: Object, world: World) -> Iterator[Intent]:
+def cassandra_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]:
     """A Cassandra cluster is told that no controller acts on it yet."""
     condition = {
         "type": "Progressing",

@@ -20,16 +20,16 @@ from pilothouse.api.objects import Object
 from pilothouse.base.times import parse_time
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.inspecting import certificates_in
-from pilothouse.runtime.declaring import controller
-from pilothouse.runtime.intents import After, Delete, Intent
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import controller
+from pilothouse.runtime.intents import Delete, Intent, RequeueAfter
+from pilothouse.runtime.snapshot import Snapshot
 
 SETTLED_SECONDS: Final = 3600.0
 PENDING_SECONDS: Final = 24 * 3600.0
 
 
 @controller(CertificateSigningRequest, standalone=True)
-def certificate_request_cleaner(request: Object, world: World) -> Iterator[Intent]:
+def certificate_request_cleaner(request: Object, world: Snapshot) -> Iterator[Intent]:
     """A request that is settled, or that nobody settles, goes after a while."""
     if request.deleting:
         return
@@ -38,7 +38,7 @@ def certificate_request_cleaner(request: Object, world: World) -> Iterator[Inten
         return
     moment, because = min(ends)
     if moment > world.now:
-        yield After(moment - world.now, because=f"it is kept until then: {because}")
+        yield RequeueAfter(moment - world.now, because=f"it is kept until then: {because}")
     else:
         yield Delete(request, exact=True, because=because)
 

@@ -23,9 +23,9 @@ from pilothouse.base.times import format_time, parse_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.proportions import scaled
 from pilothouse.meta.selectors import LabelSelector, SelectorError
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import After, Intent, SetStatus, Tell, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, SetStatus, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 DELETION_TIMEOUT: Final = 120.0
 """Seconds within which an evicted pod is expected to be seen going."""
@@ -44,14 +44,14 @@ class Demand(msgspec.Struct, frozen=True):
     unmanaged: tuple[str, ...] = ()
 
 
-def budgets_of_pod(pod: Object, world: World) -> Names:
+def budgets_of_pod(pod: Object, world: Snapshot) -> Names:
     """The budgets that a pod counts for, or that have it on their list."""
     for budget in world.all(PodDisruptionBudget, pod.namespace):
         if _selects(budget, pod.labels) or pod.name in (budget.status.get("disruptedPods") or {}):
             yield budget.namespace, budget.name
 
 
-def budgets_of_set(stateful_set: Object, world: World) -> Names:
+def budgets_of_set(stateful_set: Object, world: Snapshot) -> Names:
     """The budgets that the pods of a set count for."""
     labels = stateful_set.at("spec", "template", "metadata", "labels", default={})
     for budget in world.all(PodDisruptionBudget, stateful_set.namespace):
@@ -60,7 +60,7 @@ def budgets_of_set(stateful_set: Object, world: World) -> Names:
 
 
 @controller(PodDisruptionBudget, also={Pod: budgets_of_pod, StatefulSet: budgets_of_set}, standalone=True)
-def disruption_budgets(budget: Object, world: World) -> Iterator[Intent]:
+def disruption_budgets(budget: Object, world: Snapshot) -> Iterator[Intent]:
     """A budget says how many of its pods may be evicted."""
     try:
         pods = _selected(budget, world)
@@ -77,18 +77,18 @@ def disruption_budgets(budget: Object, world: World) -> Iterator[Intent]:
         because = f"{healthy} pods are healthy and {demand.healthy} have to be, so {allowed} may be evicted"
         yield SetStatus(budget, status, because=because)
         for remark in remarks:
-            yield Tell(budget, because=remark.because, event=remark.reason, warning=bool(pods))
+            yield RecordEvent(budget, because=remark.because, event=remark.reason, warning=bool(pods))
     yield from _stayed(budget, pods, disrupted)
     if disrupted:
         first = min(_moment(time) for time in disrupted.values())
-        yield After(
+        yield RequeueAfter(
             max(0.0, first + DELETION_TIMEOUT - world.now),
             because="a pod that was evicted should have gone by then",
         )
     yield from remarks
 
 
-def _selected(budget: Object, world: World) -> list[Object]:
+def _selected(budget: Object, world: Snapshot) -> list[Object]:
     selector = budget.spec.get("selector")
     if selector is None:
         return []
@@ -107,7 +107,7 @@ def _selects(budget: Object, labels: Mapping[str, str]) -> bool:
         return False
 
 
-def _demand(budget: Object, pods: Sequence[Object], world: World) -> Demand:
+def _demand(budget: Object, pods: Sequence[Object], world: Snapshot) -> Demand:
     least, most = budget.spec.get("minAvailable"), budget.spec.get("maxUnavailable")
     if most is None and isinstance(least, int):
         return Demand(len(pods), least)
@@ -122,7 +122,7 @@ def _demand(budget: Object, pods: Sequence[Object], world: World) -> Demand:
     return Demand(expected, share if most is None else max(0, expected - share), unmanaged)
 
 
-def _scale(pods: Sequence[Object], world: World) -> tuple[int, tuple[str, ...]]:
+def _scale(pods: Sequence[Object], world: Snapshot) -> tuple[int, tuple[str, ...]]:
     """How many pods those who control these pods ask for, and the pods that nobody controls."""
     scales: dict[str, int] = {}
     unmanaged = []
@@ -135,7 +135,7 @@ def _scale(pods: Sequence[Object], world: World) -> tuple[int, tuple[str, ...]]:
     return sum(scales.values()), tuple(unmanaged)
 
 
-def _scale_of(pod: Object, owner: Mapping[str, Any], world: World) -> int:
+def _scale_of(pod: Object, owner: Mapping[str, Any], world: Snapshot) -> int:
     kind, name = owner.get("kind"), str(owner.get("name"))
     if (owner.get("apiVersion"), kind) != (StatefulSet.api_version, StatefulSet.kind):
         raise Unknown(
@@ -166,7 +166,7 @@ def _stayed(budget: Object, pods: Sequence[Object], disrupted: Mapping[str, str]
     for pod in pods:
         if pod.name in listed and pod.name not in disrupted and not pod.deleting:
             because = f"pod {pod.name} was evicted within budget {budget.name} but has not been deleted; it counts again"
-            yield Tell(pod, because=because, event="NotDeleted", warning=True)
+            yield RecordEvent(pod, because=because, event="NotDeleted", warning=True)
 
 
 def _moment(text: Any) -> float:
@@ -212,7 +212,7 @@ def _fail_safe(budget: Object, problem: str, now: float) -> Iterator[Intent]:
     }
     if status != budget.status:
         yield SetStatus(budget, status, because=f"nothing may be evicted: {problem}")
-        yield Tell(budget, because=problem, event="CalculateExpectedPodCountFailed", warning=True)
+        yield RecordEvent(budget, because=problem, event="CalculateExpectedPodCountFailed", warning=True)
     yield Wait(
         "SyncFailed",
         because=f"what the budget allows can't be known: {problem}",

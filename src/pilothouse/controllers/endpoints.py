@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 from pilothouse.api.nouns import Endpoints, EndpointSlice, Pod, Service
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.meta.selectors import LabelSelector
-from pilothouse.runtime.declaring import Names, controller
+from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Create, Delete, Intent, Update
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 MOST: Final = 100
 """Addresses in a slice."""
@@ -32,7 +32,7 @@ _OVER_CAPACITY: Final = "endpoints.kubernetes.io/over-capacity"
 _MOST_IN_ALL: Final = 1000
 
 
-def services_of_pod(pod: Object, world: World) -> Names:
+def services_of_pod(pod: Object, world: Snapshot) -> Names:
     """The services that select a pod."""
     for service in world.all(Service, pod.namespace):
         selector = service.spec.get("selector")
@@ -40,7 +40,7 @@ def services_of_pod(pod: Object, world: World) -> Names:
             yield service.namespace, service.name
 
 
-def service_of_slice(slice: Object, world: World) -> Names:
+def service_of_slice(slice: Object, world: Snapshot) -> Names:
     """The service that a slice is of."""
     if name := slice.labels.get(_OF_SERVICE):
         yield slice.namespace, name
@@ -61,7 +61,7 @@ class Member(NamedTuple):
     also={Pod: services_of_pod, EndpointSlice: service_of_slice, Endpoints: lambda one, _: [one.key]},
     standalone=True,
 )
-def endpoints(service: Object, world: World) -> Iterator[Intent]:
+def endpoints(service: Object, world: Snapshot) -> Iterator[Intent]:
     """A service's endpoints are the pods that it selects."""
     selector = service.spec.get("selector")
     if service.deleting or not selector or service.spec.get("type") == "ExternalName":
@@ -94,7 +94,7 @@ def _ipv4(pod: Object) -> str:
     return ""
 
 
-def _slices(service: Object, members: Sequence[Member], world: World) -> Iterator[Intent]:
+def _slices(service: Object, members: Sequence[Member], world: Snapshot) -> Iterator[Intent]:
     """Slices of at most a hundred addresses that share their ports."""
     labels = {_OF_SERVICE: service.name, _MANAGED_BY: MANAGER}
     if service.spec.get("clusterIP") == "None":
@@ -129,7 +129,7 @@ def _slices(service: Object, members: Sequence[Member], world: World) -> Iterato
             yield Delete(one, because=f"service {service.name} has fewer pods")
 
 
-def _object(service: Object, members: Sequence[Member], world: World) -> Iterator[Intent]:
+def _object(service: Object, members: Sequence[Member], world: Snapshot) -> Iterator[Intent]:
     """The one object that holds them all, as older clients read it."""
     subsets = []
     for ports, group in _by_ports(service, members[:_MOST_IN_ALL]):

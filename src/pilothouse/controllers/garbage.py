@@ -22,25 +22,25 @@ from typing import Any, Final, NamedTuple
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
 from pilothouse.meta.names import path_segment
-from pilothouse.runtime.declaring import EVERY, Key, Names, controller
-from pilothouse.runtime.intents import Delete, Intent, Patch, Reference, Tell, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import EVERY, Names, ReconcileKey, controller
+from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, Patch, RecordEvent, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 _LONGEST_NAME: Final = 253
 
 
-def relatives(changed: Object, world: World) -> Names:
+def relatives(changed: Object, world: Snapshot) -> Names:
     """Its owners, which may wait for it, and its dependents, which may have to follow."""
     for reference in changed.owners:
         noun = _noun(reference, world)
         if noun is not None:
-            yield Key(noun, changed.namespace if noun.namespaced else "", reference["name"])
+            yield ReconcileKey(noun, changed.namespace if noun.namespaced else "", reference["name"])
     for dependent in world.dependents(changed):
         noun = _noun({"apiVersion": dependent.api_version, "kind": dependent.kind}, world)
         if noun is not None:
-            yield Key(noun, dependent.namespace, dependent.name)
+            yield ReconcileKey(noun, dependent.namespace, dependent.name)
 
 
 def concerns_relatives(before: Object, after: Object) -> bool:
@@ -54,7 +54,7 @@ def concerns_relatives(before: Object, after: Object) -> bool:
 
 
 @controller(EVERY, also={EVERY: relatives}, heeds=concerns_relatives, standalone=True)
-def garbage(one: Object, world: World) -> Iterator[Intent]:
+def garbage(one: Object, world: Snapshot) -> Iterator[Intent]:
     """An object goes when its last owner has gone."""
     if one.deleting:
         if ORPHAN in one.finalizers:
@@ -69,7 +69,7 @@ def garbage(one: Object, world: World) -> Iterator[Intent]:
     owners = _Owners.of(one, world)
     if owners.foreign:
         names = ", ".join(f"{owner['kind']} {owner['name']}" for owner in owners.foreign)
-        yield Tell(
+        yield RecordEvent(
             one,
             because=f"it can't belong to {names}: an owner is in the same namespace, or cluster-wide",
             event="OwnerRefInvalidNamespace",
@@ -116,7 +116,7 @@ class _Owners(NamedTuple):
     nouns: dict[str, Noun]
 
     @classmethod
-    def of(cls, one: Object, world: World) -> _Owners:
+    def of(cls, one: Object, world: Snapshot) -> _Owners:
         owners = cls([], [], [], [], [], {})
         for reference in one.owners:
             noun = _noun(reference, world)
@@ -136,10 +136,10 @@ class _Owners(NamedTuple):
                 owners.solid.append(reference)
         return owners
 
-    def missing(self, one: Object) -> tuple[Reference, ...]:
+    def missing(self, one: Object) -> tuple[ObjectTarget, ...]:
         """The owners that nobody has seen, for the server to confirm. It can't be asked about a name that no object can have."""
         return tuple(
-            Reference(
+            ObjectTarget(
                 noun := self.nouns[owner["uid"]],
                 one.namespace if noun.namespaced else "",
                 owner["name"],
@@ -171,7 +171,7 @@ def _forget(one: Object, owners: _Owners) -> Iterator[Intent]:
     )
 
 
-def _make_way(owner: Object, world: World) -> Iterator[Intent]:
+def _make_way(owner: Object, world: Snapshot) -> Iterator[Intent]:
     """An owner that goes last waits for the dependents that block it."""
     blocking = [one for one in world.dependents(owner) if _blocks(one, owner)]
     if blocking:
@@ -190,7 +190,7 @@ def _make_way(owner: Object, world: World) -> Iterator[Intent]:
     yield from _release(owner, FOREGROUND, because="no dependent blocks its deletion any more")
 
 
-def _ring(one: Object, world: World) -> set[str]:
+def _ring(one: Object, world: Snapshot) -> set[str]:
     """Uids of the owners of an object that wait, directly or through others, for the object itself. Such owners would wait for ever."""
     waiting_for = {one.uid}
     queue = [one]
@@ -222,7 +222,7 @@ def _unblocked(one: Object, ring: set[str]) -> Patch:
     )
 
 
-def _let_go(owner: Object, world: World) -> Iterator[Intent]:
+def _let_go(owner: Object, world: Snapshot) -> Iterator[Intent]:
     """Nobody names it as an owner any more; then it can go without them."""
     for one in world.dependents(owner):
         kept = [dict(reference) for reference in one.owners if reference["uid"] != owner.uid]
@@ -253,7 +253,7 @@ def _own_way(one: Object) -> Any:
     return "Foreground" if FOREGROUND in one.finalizers else "Background"
 
 
-def _noun(reference: Mapping[str, Any], world: World) -> Noun | None:
+def _noun(reference: Mapping[str, Any], world: Snapshot) -> Noun | None:
     group, _, _ = reference["apiVersion"].rpartition("/")
     return next(
         (noun for noun in world.nouns if noun.kind == reference["kind"] and noun.group == group), None

@@ -20,9 +20,9 @@ from pilothouse.api.nouns import CassandraCluster, CoreEvent, ElasticsearchClust
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import with_condition
-from pilothouse.runtime.declaring import EVERY, Names, controller
-from pilothouse.runtime.intents import DeleteAll, Intent, Reference, SetStatus, Update, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import EVERY, Names, controller
+from pilothouse.runtime.intents import DeleteAll, Intent, ObjectTarget, SetStatus, Update, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 FINALIZER: Final = "kubernetes"
 REMAINING: Final = "NamespaceContentRemaining"
@@ -33,7 +33,7 @@ PROTECTABLE: Final = frozenset((noun.group, noun.kind) for noun in (Elasticsearc
 _LATER: Final = 15.0
 
 
-def its_namespace(changed: Object, world: World) -> Names:
+def its_namespace(changed: Object, world: Snapshot) -> Names:
     """The namespace that an object is in, if that is to go."""
     if changed.namespace:
         found = world.find(Namespace, "", changed.namespace)
@@ -42,7 +42,7 @@ def its_namespace(changed: Object, world: World) -> Names:
 
 
 @controller(Namespace, also={EVERY: its_namespace}, standalone=True)
-def namespaces(namespace: Object, world: World) -> Iterator[Intent]:
+def namespaces(namespace: Object, world: Snapshot) -> Iterator[Intent]:
     """A namespace that is to go is emptied first."""
     if not namespace.deleting or FINALIZER not in namespace.spec.get("finalizers", ()):
         return
@@ -88,7 +88,7 @@ def namespaces(namespace: Object, world: World) -> Iterator[Intent]:
         namespace,
         {**namespace.tree, "spec": {**namespace.spec, "finalizers": kept}},
         subresource="finalize",
-        unless=tuple(Reference(noun, namespace.name) for noun in nouns),
+        unless=tuple(ObjectTarget(noun, namespace.name) for noun in nouns),
         because=f"nothing is left in the namespace {namespace.name}",
     )
 

@@ -28,9 +28,9 @@ from pilothouse.api.pod_health import NODE_NOT_READY
 from pilothouse.api.tolerating import fits
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.meta.conditions import condition_is, find_condition, with_condition
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import After, Delete, Intent, Patch, SetStatus, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Delete, Intent, Patch, RequeueAfter, SetStatus, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 LEASES: Final = "kube-node-lease"
 GRACE: Final = 50.0
@@ -52,20 +52,20 @@ _KEPT: Final = frozenset({UNREACHABLE, NOT_READY, _CORDONED, *_SAID.values()})
 """The taints that are looked after here."""
 
 
-def its_node(pod: Object, world: World) -> Names:
+def its_node(pod: Object, world: Snapshot) -> Names:
     """The node that a pod is bound to."""
     if name := pod.spec.get("nodeName"):
         yield "", name
 
 
-def of_that_name(lease: Object, world: World) -> Names:
+def of_that_name(lease: Object, world: Snapshot) -> Names:
     """The node whose lease it is."""
     if lease.namespace == LEASES:
         yield "", lease.name
 
 
 @controller(Node, also={Lease: of_that_name, Pod: its_node}, standalone=True)
-def node_lifecycle(node: Object, world: World) -> Iterator[Intent]:
+def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     """A node that is not heard of is tainted, and its pods go elsewhere."""
     silent = _silence(node, world)
     status: Mapping[str, Any] = node.status
@@ -75,7 +75,7 @@ def node_lifecycle(node: Object, world: World) -> Iterator[Intent]:
             yield SetStatus(node, silenced, because=f"nothing was heard of the node for {GRACE:g} seconds")
         status = silenced
     else:
-        yield After(max(_LOOK, GRACE - silent), because="the next sign of life is awaited")
+        yield RequeueAfter(max(_LOOK, GRACE - silent), because="the next sign of life is awaited")
     trouble = _trouble(status)
     deaf = trouble == UNREACHABLE and not _anyone_heard(world)
     # Whoever wrote that nothing is known of it: that it is silent is seen here, or was when its pods' time began to run.
@@ -97,13 +97,13 @@ def node_lifecycle(node: Object, world: World) -> Iterator[Intent]:
         yield from _moved(pod, taints, world.now)
 
 
-def _silence(node: Object, world: World) -> float:
+def _silence(node: Object, world: Snapshot) -> float:
     """For how long nothing has been heard of a node."""
     # A node that has not taken its lease yet counts from its own last word.
     return world.silence(Lease, LEASES, node.name, node.arrived)
 
 
-def _anyone_heard(world: World) -> bool:
+def _anyone_heard(world: Snapshot) -> bool:
     return any(_silence(node, world) < GRACE for node in world.all(Node))
 
 
@@ -212,7 +212,7 @@ def _moved(pod: Object, taints: list[Tree], now: float) -> Iterator[Intent]:
     end, seconds = min(ends)
     if end > now:
         because = f"pod {pod.name} tolerates its node's taints for {seconds:g} seconds"
-        yield After(end - now, because=because)
+        yield RequeueAfter(end - now, because=because)
     else:
         because = f"pod {pod.name} tolerated its node's taints for {seconds:g} seconds"
         yield Delete(pod, because=because, event="TaintManagerEviction")

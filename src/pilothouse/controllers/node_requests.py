@@ -33,9 +33,9 @@ from pilothouse.pki.signers import (
     why_refused,
 )
 from pilothouse.pki.signing import Asked, RequestError, read_request
-from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, Patch, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 _BOOTSTRAPPERS: Final = "system:bootstrappers"
 _PURPOSES: Final = {NODE_CLIENT: "client", NODE_SERVING: "serving"}
@@ -45,7 +45,7 @@ _REGISTERS_WITHIN: Final = 3600.0
 
 
 @controller(CertificateSigningRequest, reads=Node, standalone=True)
-def node_requests(request: Object, world: World) -> Iterator[Intent]:
+def node_requests(request: Object, world: Snapshot) -> Iterator[Intent]:
     """A node's request for one of its certificates is approved."""
     given = request.status.get("conditions") or []
     if request.spec.get("signerName") not in _PURPOSES or request.deleting:
@@ -66,7 +66,7 @@ def node_requests(request: Object, world: World) -> Iterator[Intent]:
     yield Patch(request, fields, subresource="approval", exact=True, because=why)
 
 
-def _doubt(request: Object, world: World) -> str:
+def _doubt(request: Object, world: Snapshot) -> str:
     """What keeps us from approving a request; empty if nothing does."""
     try:
         asked = read_request(b64decode(str(request.spec.get("request") or ""), validate=True))
@@ -88,7 +88,7 @@ def _other_names(request: Object, asked: Asked) -> str:
     return ""
 
 
-def _stranger(request: Object, asked: Asked, world: World) -> str:
+def _stranger(request: Object, asked: Asked, world: Snapshot) -> str:
     """Why whoever made it may not ask for this node; empty if they may."""
     groups = request.spec.get("groups") or ()
     user = request.spec.get("username")
@@ -106,7 +106,7 @@ def _stranger(request: Object, asked: Asked, world: World) -> str:
     return f"{user} is neither the node {asked.common_name} nor has a bootstrap token"
 
 
-def _about_to_register(request: Object, asked: Asked, world: World) -> str:
+def _about_to_register(request: Object, asked: Asked, world: Snapshot) -> str:
     """Whether another machine got a certificate for the node just before; empty if none did."""
     for other in world.all(CertificateSigningRequest):
         if other.name == request.name or other.spec.get("username") == request.spec.get("username"):

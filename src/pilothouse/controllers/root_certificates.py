@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 from pilothouse.api.nouns import ConfigMap, Namespace
 from pilothouse.api.objects import Object
-from pilothouse.runtime.declaring import Controller, Names, controller
+from pilothouse.runtime.controller import Controller, Names, controller
 from pilothouse.runtime.intents import Create, Intent, Patch
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 NAME = "kube-root-ca.crt"
 FILE = "ca.crt"
 
 
-def its_namespace(config_map: Object, world: World) -> Names:
+def its_namespace(config_map: Object, world: Snapshot) -> Names:
     """The namespace whose certificates were changed."""
     if config_map.name == NAME:
         yield "", config_map.namespace
@@ -27,7 +27,7 @@ def root_certificates(authority: str) -> Controller:
     """The controller that hands out this authority's certificates (PEM)."""
 
     @controller(Namespace, also={ConfigMap: its_namespace}, name="root-certificates", standalone=True)
-    def decide(namespace: Object, world: World) -> Iterator[Intent]:
+    def decide(namespace: Object, world: Snapshot) -> Iterator[Intent]:
         """Each namespace has the certificates of the API server's authority."""
         if namespace.deleting:
             return

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from pilothouse.api.nouns import Namespace, ServiceAccount
 from pilothouse.api.objects import Object
-from pilothouse.runtime.declaring import Names, controller
+from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Create, Intent
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 NAME = "default"
 
 
-def its_namespace(account: Object, world: World) -> Names:
+def its_namespace(account: Object, world: Snapshot) -> Names:
     """The namespace of an account that was deleted, or might have been."""
     if account.name == NAME:
         yield "", account.namespace
 
 
 @controller(Namespace, also={ServiceAccount: its_namespace}, standalone=True)
-def service_accounts(namespace: Object, world: World) -> Iterator[Intent]:
+def service_accounts(namespace: Object, world: Snapshot) -> Iterator[Intent]:
     """Each namespace has its default service account."""
     if namespace.deleting or world.find(ServiceAccount, namespace.name, NAME) is not None:
         return

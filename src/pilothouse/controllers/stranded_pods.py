@@ -14,22 +14,22 @@ from pilothouse.api.nouns import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.meta.conditions import with_condition
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import After, Delete, Intent, Reference, SetStatus
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, RequeueAfter, SetStatus
+from pilothouse.runtime.snapshot import Snapshot
 
 QUARANTINE: Final = 40.0
 TARGET: Final = "DisruptionTarget"
 REASON: Final = "DeletionByPodGC"
 
 
-def on_node(node: Object, world: World) -> Names:
+def on_node(node: Object, world: Snapshot) -> Names:
     """The pods of a node."""
     return [pod.key for pod in world.where(Pod, "spec.nodeName", node.name)]
 
 
 @controller(Pod, also={Node: on_node}, standalone=True)
-def stranded_pods(pod: Object, world: World) -> Iterator[Intent]:
+def stranded_pods(pod: Object, world: Snapshot) -> Iterator[Intent]:
     """A pod whose node is gone goes too."""
     name = pod.spec.get("nodeName")
     if not name:
@@ -41,16 +41,16 @@ def stranded_pods(pod: Object, world: World) -> Iterator[Intent]:
             yield _marked(pod, "False", f"node {name} is back", world.now)
     elif not stranded:
         yield _marked(pod, "True", f"PodGC: node {name} no longer exists", world.now)
-        yield After(QUARANTINE, because=f"node {name} may come back")
+        yield RequeueAfter(QUARANTINE, because=f"node {name} may come back")
     else:
         left = parse_time(marked["lastTransitionTime"]) + QUARANTINE - world.now
         if left > 0:
-            yield After(left, because=f"node {name} may come back")
+            yield RequeueAfter(left, because=f"node {name} may come back")
             return
         yield Delete(
             pod,
             grace=0,
-            unless=(Reference(Node, "", name),),
+            unless=(ObjectTarget(Node, "", name),),
             because=f"its node {name} is gone",
             event="NodeGone",
         )

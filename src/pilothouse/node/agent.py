@@ -56,7 +56,7 @@ from pilothouse.node.security_context import AgentIdentity
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.volume_owners import AGENT_LOCK
 from pilothouse.pki.files import private_folder
-from pilothouse.runtime.telling import Teller
+from pilothouse.runtime.event_recorder import EventCorrelator
 from pilothouse.supervise.launching import Exit
 
 COMPONENT: Final = "kubelet"
@@ -96,7 +96,7 @@ class Agent:
         self._settings = settings
         self._parts = parts
         machine = read_machine_info(settings)
-        self._events = EventRecorder(api, Teller(component=COMPONENT, host=settings.name), clock)
+        self._events = EventRecorder(api, EventCorrelator(component=COMPONENT, host=settings.name), clock)
         self._pods = Informer(api, Pod, rng, clock, fields=f"spec.nodeName={settings.name}")
         self._means = PodDependencies(
             api,

@@ -20,7 +20,7 @@ from pilothouse.client.access import AccessError
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.runtime.telling import EventWrite, Teller
+from pilothouse.runtime.event_recorder import EventCorrelator, EventWrite
 
 _WAITING: Final = 1000
 _COUNTED: Final = ("count", "lastTimestamp")
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class EventRecorder:
     """Those of one node."""
 
-    def __init__(self, api: Api, teller: Teller, clock: Clock) -> None:
+    def __init__(self, api: Api, teller: EventCorrelator, clock: Clock) -> None:
         self._api = api
         self._teller = teller
         self._clock = clock

@@ -50,7 +50,7 @@ from pilothouse.pilot.living import (
 from pilothouse.pilot.lookout import Lookout
 from pilothouse.pilot.reporting import Reporter
 from pilothouse.pilot.telling import Known, why_not_ready
-from pilothouse.runtime.telling import Teller
+from pilothouse.runtime.event_recorder import EventCorrelator
 from pilothouse.supervise.signals import Asked
 
 GRACE: Final = 1500.0
@@ -83,7 +83,7 @@ class Captain:
             api, Pilot, rng, clock, namespace=place.namespace, fields=f"metadata.name={place.name}"
         )
         self._own.subscribe(lambda _: self._stir())
-        self._reporter = Reporter(api, Teller(component="pilot", host=place.name), clock)
+        self._reporter = Reporter(api, EventCorrelator(component="pilot", host=place.name), clock)
         self._pilot: Object | None = None
         self._restarts: int | None = None
         self._life = Life()

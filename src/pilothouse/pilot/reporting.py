@@ -18,7 +18,7 @@ from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.pilot.telling import Known, told, worth_writing
-from pilothouse.runtime.telling import Teller
+from pilothouse.runtime.event_recorder import EventCorrelator
 
 log = logging.getLogger(__name__)
 _SECONDS = 5.0
@@ -27,7 +27,7 @@ _SECONDS = 5.0
 class Reporter:
     """Tells the API."""
 
-    def __init__(self, api: Api, teller: Teller, clock: Clock) -> None:
+    def __init__(self, api: Api, teller: EventCorrelator, clock: Clock) -> None:
         self._api = api
         self._teller = teller
         self._clock = clock

@@ -1,6 +1,6 @@
 """What the controllers of a process look at: each kind followed once, however many look.
 
-    caches = Caches(informers, controllers)
+    caches = SharedCaches(informers, controllers)
     caches.know(await discover(api))           # which kinds there are, for those that care for all
     await informers.synced()
     caches.of(controller)                      # {Pod: …, StatefulSet: …}
@@ -21,13 +21,13 @@ from pilothouse.client.discovery import Discovery
 from pilothouse.client.hearing import Heard
 from pilothouse.client.informer import Informer
 from pilothouse.client.informers import Informers
-from pilothouse.runtime.declaring import EVERY, Controller
-from pilothouse.runtime.engine import Cache, Changed
+from pilothouse.runtime.controller import EVERY, Controller
+from pilothouse.runtime.engine import Changed, EngineCache
 
 _LEFT_OUT: Final = frozenset({(noun.group, noun.kind) for noun in (CoreEvent, Event)})
 
 
-class Followed:
+class FollowedKind:
     """An informer, as engines look at it."""
 
     def __init__(self, informer: Informer) -> None:
@@ -73,15 +73,15 @@ class Followed:
         return end
 
 
-class Caches:
+class SharedCaches:
     """The kinds that are followed."""
 
     def __init__(self, informers: Informers, controllers: Iterable[Controller]) -> None:
         self._informers = informers
         named = dict.fromkeys(noun for one in controllers for noun in one.nouns if noun != EVERY)
         self._nouns = KNOWN | {(noun.api_version, noun.kind): noun for noun in named}
-        self._full = {noun: Followed(informers.get(noun)) for noun in named}
-        self._every: dict[Noun, Followed] = {}
+        self._full = {noun: FollowedKind(informers.get(noun)) for noun in named}
+        self._every: dict[Noun, FollowedKind] = {}
 
     def know(self, discovery: Discovery) -> bool:
         """Take in what the server serves. True if every kind is followed and there is one more, or one less."""
@@ -102,10 +102,10 @@ class Caches:
         for noun in found.values():
             if noun not in self._every:
                 full = self._full.get(noun)
-                self._every[noun] = full or Followed(self._informers.get(noun, partial=True))
+                self._every[noun] = full or FollowedKind(self._informers.get(noun, partial=True))
         return set(self._every) != before
 
-    def of(self, controller: Controller) -> Mapping[Noun, Cache]:
+    def of(self, controller: Controller) -> Mapping[Noun, EngineCache]:
         """Those that a controller has declared to look at."""
         if EVERY in controller.nouns:
             return {**self._every, **{noun: self._full[noun] for noun in controller.nouns if noun != EVERY}}

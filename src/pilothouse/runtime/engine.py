@@ -24,16 +24,16 @@ from pilothouse.aio.together import together
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
-from pilothouse.runtime.acting import FenceOf
-from pilothouse.runtime.conditioning import broken, conditioned
-from pilothouse.runtime.declaring import EVERY, Controller, Key, Mapper
-from pilothouse.runtime.expecting import Expectations
+from pilothouse.runtime.controller import EVERY, Controller, Mapper, ReconcileKey
+from pilothouse.runtime.engine_counters import EngineCounters
+from pilothouse.runtime.event_mappers import EventMappers
+from pilothouse.runtime.expectations import Expectations
+from pilothouse.runtime.intent_executor import FenceOf
 from pilothouse.runtime.intents import Intent
-from pilothouse.runtime.mapping import Mappers
-from pilothouse.runtime.outcomes import Act, Result
-from pilothouse.runtime.queue import WorkQueue
-from pilothouse.runtime.tallying import Tally
-from pilothouse.runtime.world import View, World
+from pilothouse.runtime.reconcile_result import ExecutedIntent, ReconcileResult
+from pilothouse.runtime.runtime_conditions import broken, conditioned
+from pilothouse.runtime.snapshot import KindView, Snapshot
+from pilothouse.runtime.work_queue import WorkQueue
 
 AT_A_STRETCH = 16
 """Decisions that are taken before others have their turn: the lease has to be renewed while thousands are."""
@@ -46,7 +46,7 @@ Changed = Callable[[Object | None, Object | None], None]
 log = logging.getLogger(__name__)
 
 
-class Cache(View, Protocol):
+class EngineCache(KindView, Protocol):
     """The objects of one kind, followed."""
 
     @property
@@ -66,24 +66,24 @@ class Cache(View, Protocol):
         ...
 
 
-class Hands(Protocol):
+class Executor(Protocol):
     """By which intents are carried out."""
 
     async def carry_out(
-        self, intents: Iterable[Intent], seen: Object, key: Key, fence: FenceOf
-    ) -> tuple[Act, ...]:
+        self, intents: Iterable[Intent], seen: Object, key: ReconcileKey, fence: FenceOf
+    ) -> tuple[ExecutedIntent, ...]:
         """What came of each. Raises ``Deposed`` once another leads."""
         ...
 
 
-class Journal(Protocol):
+class DecisionSink(Protocol):
     """Where decisions are written down."""
 
     def note(
-        self, controller: Controller, seen: Object, world: World, result: Result, attempts: int
+        self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
     ) -> None: ...
 
-    def forget(self, controller: Controller, key: Key) -> None: ...
+    def forget(self, controller: Controller, key: ReconcileKey) -> None: ...
 
 
 class Engine:
@@ -92,27 +92,27 @@ class Engine:
     def __init__(
         self,
         controller: Controller,
-        caches: Callable[[], Mapping[Noun, Cache]],
-        actor: Hands,
+        caches: Callable[[], Mapping[Noun, EngineCache]],
+        actor: Executor,
         expectations: Expectations,
-        journal: Journal,
+        journal: DecisionSink,
         clock: Clock,
     ) -> None:
         """``caches`` gives those of the controller's kinds; for one that cares for all kinds there may be more later."""
         self.controller = controller
-        self.tally = Tally()
+        self.tally = EngineCounters()
         self._caches = caches
         self._actor = actor
         self._expectations = expectations
         self._journal = journal
         self._clock = clock
-        self._scope = Key(controller.primary, "", "")
+        self._scope = ReconcileKey(controller.primary, "", "")
         """Who wrote what a serial controller writes: all of its decisions together."""
-        self._queue: WorkQueue[Key] = WorkQueue(group=lambda key: key.namespace)
-        self._mappers = Mappers(
+        self._queue: WorkQueue[ReconcileKey] = WorkQueue(group=lambda key: key.namespace)
+        self._mappers = EventMappers(
             controller, world=self._world, add=self._queue.add, tally=self.tally, journal=journal
         )
-        self._parked: dict[Noun, dict[Key, None]] = {}
+        self._parked: dict[Noun, dict[ReconcileKey, None]] = {}
         self._advanced = asyncio.Event()
         self._followed: dict[Noun, Callable[[], None]] = {}
         self._decides = False
@@ -130,7 +130,7 @@ class Engine:
         return self._taken
 
     @property
-    def queue(self) -> WorkQueue[Key]:
+    def queue(self) -> WorkQueue[ReconcileKey]:
         return self._queue
 
     @property
@@ -139,7 +139,7 @@ class Engine:
         return self._queue.idle and not self._beginnings and not any(self._parked.values())
 
     @property
-    def parked(self) -> Mapping[Noun, Collection[Key]]:
+    def parked(self) -> Mapping[Noun, Collection[ReconcileKey]]:
         """The keys that wait for a cache to catch up, by its kind."""
         return self._parked
 
@@ -184,7 +184,7 @@ class Engine:
         finally:
             self._beginnings -= 1
 
-    async def _take_up(self, noun: Noun, cache: Cache) -> None:
+    async def _take_up(self, noun: Noun, cache: EngineCache) -> None:
         hear = self._hearer(noun)
         end = self._followed[noun] = cache.subscribe(partial(hear, LIVE))
 
@@ -211,7 +211,7 @@ class Engine:
                 if one is None:
                     continue
                 if primary:
-                    self._queue.add(Key(noun, one.namespace, one.name), priority)
+                    self._queue.add(ReconcileKey(noun, one.namespace, one.name), priority)
                 if owned and (owner := one.controller) is not None:
                     self._add_owner(one, owner["kind"], owner["apiVersion"], owner["name"], priority)
                 if mapper is not None:
@@ -227,10 +227,10 @@ class Engine:
         primary = self.controller.primary
         if kind == primary.kind and api_version.rpartition("/")[0] == primary.group:
             namespace = one.namespace if primary.namespaced else ""
-            self._queue.add(Key(primary, namespace, name), priority)
+            self._queue.add(ReconcileKey(primary, namespace, name), priority)
 
-    def _world(self) -> World:
-        return World(self._caches(), now=self._clock.now())
+    def _world(self) -> Snapshot:
+        return Snapshot(self._caches(), now=self._clock.now())
 
     async def _work(self, fence: FenceOf) -> None:
         while True:
@@ -254,7 +254,7 @@ class Engine:
             self._advanced.clear()
             await self._advanced.wait()
 
-    def _older(self, since: float) -> list[Cache]:
+    def _older(self, since: float) -> list[EngineCache]:
         return [cache for cache in self._caches().values() if cache.as_of < since]
 
     async def _caught_up(self) -> None:
@@ -263,7 +263,7 @@ class Engine:
             self._advanced.clear()
             await self._advanced.wait()
 
-    async def _decide(self, key: Key, fence: FenceOf) -> None:
+    async def _decide(self, key: ReconcileKey, fence: FenceOf) -> None:
         caches = self._caches()
         missing = frozenset() if self.controller.serial else self._expectations.missing(key, caches)
         if missing:
@@ -277,7 +277,7 @@ class Engine:
             self._journal.forget(self.controller, key)
             return
         began = perf_counter()
-        world = World(caches, now=self._clock.now())
+        world = Snapshot(caches, now=self._clock.now())
         result = await self._result(key, seen, world, fence)
         self.tally.count(result, perf_counter() - began)
         if result.failure or result.refused:
@@ -291,7 +291,9 @@ class Engine:
         if not result.refused:
             self._journal.note(self.controller, seen, world, result, self._queue.failures(key))
 
-    async def _result(self, key: Key, seen: Object, world: World, fence: FenceOf) -> Result:
+    async def _result(
+        self, key: ReconcileKey, seen: Object, world: Snapshot, fence: FenceOf
+    ) -> ReconcileResult:
         controller, error = self.controller, ""
         try:
             intents = conditioned(controller(seen, world), seen, controller, now=world.now)
@@ -300,8 +302,8 @@ class Engine:
             error = f"{type(problem).__name__}: {problem}"
             intents = broken(error, seen, controller, now=world.now)
         writer = self._scope if controller.serial else key
-        return Result(await self._actor.carry_out(intents, seen, writer, fence), error)
+        return ReconcileResult(await self._actor.carry_out(intents, seen, writer, fence), error)
 
 
-def _trouble(result: Result) -> str:
+def _trouble(result: ReconcileResult) -> str:
     return result.failure or "the world has changed meanwhile"

@@ -61,7 +61,7 @@ class Update(Intent, frozen=True):
     seen: Object
     object: Tree
     subresource: str = ""
-    unless: tuple[Reference, ...] = ()
+    unless: tuple[ObjectTarget, ...] = ()
     """Leave it alone if any of these is there after all; asked of the server, not of a cache."""
 
 
@@ -72,9 +72,9 @@ class Patch(Intent, frozen=True):
     fields: Tree
     subresource: str = ""
     exact: bool = False
-    provided: Reference | None = None
+    provided: ObjectTarget | None = None
     """Leave it alone unless this other object is there and stays; asked of the server, not of a cache."""
-    unless: tuple[Reference, ...] = ()
+    unless: tuple[ObjectTarget, ...] = ()
     """As with an update."""
 
 
@@ -93,7 +93,7 @@ class Delete(Intent, frozen=True):
     grace: int | None = None
     exact: bool = False
     """Only if it is still the version that was seen, not just the same object."""
-    unless: tuple[Reference, ...] = ()
+    unless: tuple[ObjectTarget, ...] = ()
     """As with an update."""
 
 
@@ -118,7 +118,7 @@ class Bind(Intent, frozen=True):
     node: str
 
 
-class Tell(Intent, frozen=True):
+class RecordEvent(Intent, frozen=True):
     """Write an Event about an object: ``because`` is its message, ``event`` its reason."""
 
     about: Object
@@ -135,13 +135,13 @@ class Wait(Intent, frozen=True):
     seconds: float | None = None
 
 
-class After(Intent, frozen=True):
+class RequeueAfter(Intent, frozen=True):
     """Look again after a while, though nothing is amiss."""
 
     seconds: float
 
 
-class Reference(msgspec.Struct, frozen=True):
+class ObjectTarget(msgspec.Struct, frozen=True):
     """Another object, by the name it had and the uid it was; without a uid, whoever has the name; without a name, any
     of its kind in the namespace."""
 

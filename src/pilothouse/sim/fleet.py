@@ -22,8 +22,8 @@ from pilothouse.client.electing import Timing
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.promising import Promise
+from pilothouse.runtime.controller import Controller
+from pilothouse.runtime.invariants import Invariant
 from pilothouse.sim.faults import CALM, Fault, Fortune, Mishap, Weather
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.nodes import Habits, ModelNode
@@ -69,7 +69,7 @@ class Scenario(msgspec.Struct, frozen=True):
     controllers: Sequence[Controller]
     users: Callable[[random.Random], Sequence[Action]]
     settled: Settled
-    promises: Sequence[Promise] = ()
+    promises: Sequence[Invariant] = ()
     managers: int = 2
     nodes: int = 2
     pilots: int = 0

@@ -24,9 +24,9 @@ from pilothouse.client.informers import Informers
 from pilothouse.client.leases import Leadership
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import Transport
-from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.leading import Elected
-from pilothouse.runtime.managing import COMPONENT, Manager
+from pilothouse.runtime.controller import Controller
+from pilothouse.runtime.leader_fence import LeaseElection
+from pilothouse.runtime.manager import COMPONENT, Manager
 from pilothouse.sim.faults import CALM, Fortune, Weather
 from pilothouse.sim.loop import LoopClock, SeededLoop, process_of
 from pilothouse.sim.server import Server
@@ -131,7 +131,7 @@ class Process:
             api,
             self._controllers,
             Informers(api, self._rng, self.clock),
-            Elected(leadership),
+            LeaseElection(leadership),
             self.clock,
             identity=self.identity,
         )

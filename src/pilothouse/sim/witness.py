@@ -18,7 +18,7 @@ import msgspec
 from pilothouse.api.nouns import CoreEvent, Lease, Noun, Pod, noun_of
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import ready
-from pilothouse.runtime.promising import Promise
+from pilothouse.runtime.invariants import Invariant
 from pilothouse.sim.server import Written
 from pilothouse.store.memory import MemoryStore
 
@@ -148,7 +148,7 @@ class Witness:
     """Follows a store, and judges."""
 
     def __init__(
-        self, store: MemoryStore, promises: Sequence[Promise], *, reign: Reign, now: Callable[[], float]
+        self, store: MemoryStore, promises: Sequence[Invariant], *, reign: Reign, now: Callable[[], float]
     ) -> None:
         self._store = store
         self._promises = promises

@@ -41,9 +41,9 @@ from pilothouse.controllers.elasticsearch.supports import supports
 from pilothouse.controllers.elasticsearch.templating import VERSIONS
 from pilothouse.controllers.elasticsearch.version_status import ACCEPTED
 from pilothouse.controllers.elasticsearch.volumes import shortage
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import After, Intent, SetStatus, Tell, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, SetStatus, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 _WARNINGS = {
     VERSIONS: "ErrUpdateVersion",
@@ -58,27 +58,27 @@ _PASSING = frozenset({"NodeNotReady", "HealthOutdated", "HealthUnknown", "Recove
 ``Degraded``."""
 
 
-def its_cluster(labelled: Object, world: World) -> Names:
+def its_cluster(labelled: Object, world: Snapshot) -> Names:
     """The cluster that a pod or a claim is of, by its label."""
     if name := labelled.labels.get(CLUSTER_NAME[ElasticsearchCluster.kind]):
         yield labelled.namespace, name
 
 
-def those_with_volumes(changed: Object, world: World) -> Names:
+def those_with_volumes(changed: Object, world: Snapshot) -> Names:
     """The clusters whose claims a storage class may concern: any that has some, since a pool need not name its class."""
     for cluster in world.all(ElasticsearchCluster):
         if any(pool.get("persistence") for pool in cluster.spec.get("nodePools") or ()):
             yield cluster.namespace, cluster.name
 
 
-def those_without_images(node: Object, world: World) -> Names:
+def those_without_images(node: Object, world: Snapshot) -> Names:
     """The clusters that wait for an image, which may have come to this node."""
     for cluster in world.all(ElasticsearchCluster):
         if (cluster.condition(ACCEPTED) or {}).get("reason") == IMAGE_MISSING:
             yield cluster.namespace, cluster.name
 
 
-def its_secrets(secret: Object, world: World) -> Names:
+def its_secrets(secret: Object, world: Snapshot) -> Names:
     """The clusters that use a Secret, whoever has made it."""
     for cluster in world.all(ElasticsearchCluster, secret.namespace):
         if cluster.spec.get("security") is not None and secret.name in (
@@ -101,7 +101,7 @@ def its_secrets(secret: Object, world: World) -> Names:
     },
     reads=Lease,
 )
-def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
+def elasticsearch_clusters(cluster: Object, world: Snapshot) -> Iterator[Intent]:
     """The pools of a cluster have their nodes, which are drained, rolled and grown one thing at a time."""
     if cluster.deleting:
         return
@@ -143,7 +143,7 @@ def elasticsearch_clusters(cluster: Object, world: World) -> Iterator[Intent]:
             yield each.wait
     yield from growing.grow_claims(scene)
     if any(node.down_for(world.now) for node in scene.nodes):
-        yield After(BROKEN_FOR, because="a node is down; it may have to be made anew")
+        yield RequeueAfter(BROKEN_FOR, because="a node is down; it may have to be made anew")
 
 
 def _next(scene: Scene, making: Step | None) -> tuple[Step, ...]:
@@ -168,17 +168,17 @@ def _say(scene: Scene, steps: Sequence[Step], *, problem: str = "") -> Iterator[
     doing, amiss = _message(cluster, "Progressing"), _message(cluster, "Degraded")
     if problem:
         if not doing.startswith(problem):
-            yield Tell(cluster, because=problem, event="ErrSync", warning=True)
+            yield RecordEvent(cluster, because=problem, event="ErrSync", warning=True)
         return
     if step is not None and step.wait is not None and not step.refused and step.wait.reason not in _PASSING:
         told = step.gist or step.message
         if (event := _WARNINGS.get(step.reason)) and not doing.startswith(told):
-            yield Tell(cluster, because=told, event=event, warning=True)
+            yield RecordEvent(cluster, because=told, event=event, warning=True)
     if (short := shortage(scene)) is not None and short.gist not in amiss:
-        yield Tell(cluster, because=short.message, event=short.reason, warning=True)
+        yield RecordEvent(cluster, because=short.message, event=short.reason, warning=True)
     for each in refused:
         if (event := _WARNINGS.get(each.reason)) and each.message not in amiss:
-            yield Tell(cluster, because=each.message, event=event, warning=True)
+            yield RecordEvent(cluster, because=each.message, event=event, warning=True)
 
 
 def _message(cluster: Object, condition: str) -> str:

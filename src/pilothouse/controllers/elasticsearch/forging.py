@@ -35,9 +35,9 @@ from pilothouse.controllers.elasticsearch.securing import (
     users_name,
 )
 from pilothouse.pki.authority import Authority, Credential, UnusableError
-from pilothouse.runtime.declaring import Controller, controller
-from pilothouse.runtime.intents import After, Create, Intent, Update, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Controller, controller
+from pilothouse.runtime.intents import Create, Intent, RequeueAfter, Update, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 LOOK_AGAIN: Final = 24 * 3600.0
 """Seconds between two looks at how long a certificate lasts."""
@@ -65,7 +65,7 @@ class Forge:
 
 def elasticsearch_secrets(forge: Makes) -> Controller:
     @controller(ElasticsearchCluster, owns=Secret, name="elasticsearch-secrets")
-    def decide(cluster: Object, world: World) -> Iterator[Intent]:
+    def decide(cluster: Object, world: Snapshot) -> Iterator[Intent]:
         """A cluster that asks for security has its Secrets, and a certificate that lasts."""
         asked = cluster.spec.get("security")
         if asked is None or cluster.deleting or cluster.spec.get("paused"):
@@ -78,7 +78,7 @@ def elasticsearch_secrets(forge: Makes) -> Controller:
     return decide
 
 
-def _users(cluster: Object, world: World, forge: Makes) -> Iterator[Intent]:
+def _users(cluster: Object, world: Snapshot, forge: Makes) -> Iterator[Intent]:
     name = users_name(cluster)
     if world.find(Secret, cluster.namespace, name) is not None:
         return
@@ -92,7 +92,7 @@ def _users(cluster: Object, world: World, forge: Makes) -> Iterator[Intent]:
     yield _made(cluster, name, "Opaque", {USER: forge.password().encode()})
 
 
-def _certificates(cluster: Object, world: World, forge: Makes) -> Iterator[Intent]:
+def _certificates(cluster: Object, world: Snapshot, forge: Makes) -> Iterator[Intent]:
     now = datetime.datetime.fromtimestamp(world.now, datetime.UTC)
     space, name, of_authority = cluster.namespace, certificates_name(cluster), authority_name(cluster)
     found = world.find(Secret, space, name)
@@ -121,7 +121,7 @@ def _certificates(cluster: Object, world: World, forge: Makes) -> Iterator[Inten
         authority = Authority(credential)
         present = Credential(content(found, CERTIFICATE), content(found, KEY))
         if found is not None and authority.stands_behind(present, now):
-            yield After(LOOK_AGAIN, because="a certificate lasts only so long")
+            yield RequeueAfter(LOOK_AGAIN, because="a certificate lasts only so long")
             return
         signed = authority.peer(f"es-{cluster.name}", node_names(cluster), now)
     except UnusableError as problem:

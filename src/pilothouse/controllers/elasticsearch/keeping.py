@@ -14,7 +14,7 @@ from typing import Any
 from pilothouse.api.nouns import noun_of
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.runtime.intents import Create, Intent, Update
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 
 class Taken(Exception):
@@ -25,7 +25,7 @@ class Taken(Exception):
         self.remedy = remedy
 
 
-def keep(cluster: Object, wanted: Tree, world: World, *, event: str = "") -> Iterator[Intent]:
+def keep(cluster: Object, wanted: Tree, world: Snapshot, *, event: str = "") -> Iterator[Intent]:
     """Have an object be there, owned by the cluster, with these fields. Raises Taken."""
     noun = noun_of(wanted["apiVersion"], wanted["kind"])
     name = wanted["metadata"]["name"]

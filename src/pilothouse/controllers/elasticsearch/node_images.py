@@ -23,7 +23,7 @@ from pilothouse.controllers.elasticsearch.scene import Scene, Step
 from pilothouse.controllers.elasticsearch.sets import annotation_of
 from pilothouse.controllers.elasticsearch.templating import digest
 from pilothouse.runtime.intents import Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 IMAGE_MISSING: Final = "ImageMissing"
 _STRIP: Final = ("--strip-components", "1")
@@ -59,12 +59,12 @@ def why_no_image(scene: Scene, node: Node, template: str) -> Wait | None:
     return Wait(IMAGE_MISSING, because=_told(_image(wanted), [machine])) if machine is not None else None
 
 
-def bringing(pod: Object, world: World) -> str:
+def bringing(pod: Object, world: Snapshot) -> str:
     """What brings the image of a pod's database to the machine that the pod is on."""
     return _advice(_image(pod.tree), [_machine(pod, world)])
 
 
-def wrong_image(node: Node, world: World) -> str:
+def wrong_image(node: Node, world: Snapshot) -> str:
     """What is wrong with a node whose image holds another version than it was imported as, and what would help."""
     assert node.pod is not None
     return (
@@ -73,19 +73,19 @@ def wrong_image(node: Node, world: World) -> str:
     )
 
 
-def archive_source(pod: Object, world: World) -> str:
+def archive_source(pod: Object, world: Snapshot) -> str:
     """Where an archive with the database of a pod comes from."""
     return _source(_image(pod.tree), [_machine(pod, world)])
 
 
-def _machine(pod: Object, world: World) -> Object:
+def _machine(pod: Object, world: Snapshot) -> Object:
     """The node that a pod is on, as far as it is known."""
     name = str(pod.spec.get("nodeName") or "")
     found = world.find(nouns.Node, "", name) if name else None
     return found or Object.of({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
-def _lacking(world: World, pod: Object, image: str) -> Object | None:
+def _lacking(world: Snapshot, pod: Object, image: str) -> Object | None:
     """The machine of a pod, if it certainly lacks an image."""
     name = pod.spec.get("nodeName")
     machine = world.find(nouns.Node, "", str(name)) if name else None

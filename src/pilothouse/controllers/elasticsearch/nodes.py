@@ -35,7 +35,7 @@ from pilothouse.controllers.elasticsearch.containers import (
 from pilothouse.controllers.elasticsearch.sets import annotation_of
 from pilothouse.controllers.stateful_sets.identity import ordinal_of
 from pilothouse.meta.versions import Version
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def muster(
-    cluster: Object, pools: Mapping[str, Pool], sets: Mapping[str, Object], world: World
+    cluster: Object, pools: Mapping[str, Pool], sets: Mapping[str, Object], world: Snapshot
 ) -> tuple[Node, ...]:
     """By pool, and in the order of their ordinals: those that the sets want, and those that are still there."""
     nodes: list[Node] = []

@@ -20,7 +20,7 @@ from pilothouse.controllers.elasticsearch.health import Facts, facts_of, latest_
 from pilothouse.controllers.elasticsearch.nodes import Node, muster
 from pilothouse.controllers.elasticsearch.securing import Security, security_of
 from pilothouse.runtime.intents import Intent, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Scene(msgspec.Struct, frozen=True, dict=True):
     latest: Facts
     """What was last seen by anyone: what is told."""
     security: Security
-    world: World
+    world: Snapshot
 
     @property
     def now(self) -> float:
@@ -96,7 +96,7 @@ class Scene(msgspec.Struct, frozen=True, dict=True):
         return waits_for_votes(self.facts)
 
 
-def look(cluster: Object, world: World) -> Scene:
+def look(cluster: Object, world: Snapshot) -> Scene:
     """See everything that is a cluster's."""
     owned = world.owned(StatefulSet, cluster)
     sets = {one.labels[POOL_NAME]: one for one in owned if POOL_NAME in one.labels and not one.deleting}

@@ -23,7 +23,7 @@ from pilothouse.api.nouns import Secret
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.asking import base_name, discovery_name
 from pilothouse.pki.authority import Authority, Credential, UnusableError
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 USER: Final = "elastic"
 """Who pilots are to Elasticsearch: the one user that it has from the start."""
@@ -53,7 +53,7 @@ class Security(msgspec.Struct, frozen=True):
 NONE: Final = Security()
 
 
-def security_of(cluster: Object, world: World) -> Security:
+def security_of(cluster: Object, world: Snapshot) -> Security:
     if cluster.spec.get("security") is None:
         return NONE
     certificates, users = certificates_name(cluster), users_name(cluster)
@@ -137,7 +137,7 @@ def secured(security: Security, pilots: Iterable[Object]) -> tuple[str, str, str
     return "Secured", "Unknown", "NodesStarting", "Not all nodes have said yet that they are secured."
 
 
-def _unrenewable(cluster: Object, world: World, certificates: Object | None) -> tuple[str, str] | None:
+def _unrenewable(cluster: Object, world: Snapshot, certificates: Object | None) -> tuple[str, str] | None:
     """An authority that nodes trust is not made again, so a person has to bring it back; nor is one replaced that can't be used, whoever made it."""
     brought = cluster.spec["security"].get("certificatesSecretName") or (
         certificates is not None and not certificates.owned_by(cluster)

@@ -28,7 +28,7 @@ from pilothouse.controllers.elasticsearch.version_status import WRONG, version_a
 from pilothouse.controllers.elasticsearch.volumes import FULL, READ_ONLY, fullest_volume, shortage
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.versions import Version
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 AS_ASKED: Final = "AsAsked"
 PAUSED: Final = "ClusterPaused"
@@ -234,7 +234,7 @@ def _gave_up(scene: Scene) -> bool:
     return "maximum number of retries" in str((scene.latest.shards or {}).get("explanation") or "")
 
 
-def _ailing(node: Node, now: float, world: World) -> tuple[str, str] | None:
+def _ailing(node: Node, now: float, world: Snapshot) -> tuple[str, str] | None:
     """What is wrong with a node that does not come up by itself."""
     if node.has_wrong_image:
         return WRONG, wrong_image(node, world)
@@ -269,7 +269,7 @@ def _reason(pilot: Object | None) -> str:
     return str(((pilot.condition("Ready") if pilot is not None else None) or {}).get("reason") or "")
 
 
-def _bringing(pod: Object, sentence: str, world: World) -> str:
+def _bringing(pod: Object, sentence: str, world: Snapshot) -> str:
     """What brings the image that a pod waits for: that of the pilot, which comes first, or that of the database.
 
     A node of ours says how itself, and where its data is; only that an archive of Elasticsearch has all in one folder it can't know."""

@@ -20,9 +20,9 @@ from pilothouse.api.objects import Object
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.controllers.stateful_sets.identity import split
 from pilothouse.meta.conditions import with_condition
-from pilothouse.runtime.declaring import Controller, controller
-from pilothouse.runtime.intents import After, Delete, Intent, Reference, SetStatus
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Controller, controller
+from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, RequeueAfter, SetStatus
+from pilothouse.runtime.snapshot import Snapshot
 
 GRACE: Final = 300.0
 """Seconds without a pod after which a Pilot goes, unless it is said otherwise."""
@@ -33,7 +33,7 @@ def collecting(grace: float = GRACE) -> Controller:
     """The controller that lets Pilots go after so many seconds without a pod."""
 
     @controller(Pilot, also=Pod, reads=(Lease, StatefulSet), name="pilot-garbage")
-    def decide(pilot: Object, world: World) -> Iterator[Intent]:
+    def decide(pilot: Object, world: Snapshot) -> Iterator[Intent]:
         """A Pilot whose pod has been gone for the grace period goes too."""
         if pilot.deleting:
             return
@@ -42,22 +42,22 @@ def collecting(grace: float = GRACE) -> Controller:
                 yield _noted(pilot, world.now, status="True", reason="PodFound")
             return
         if _is_wanted(pilot, world):
-            yield After(grace, because=f"the set of pod {pilot.name} is about to make it")
+            yield RequeueAfter(grace, because=f"the set of pod {pilot.name} is about to make it")
             return
         if pilot.condition(PRESENT) is None or pilot.is_true(PRESENT):
             yield _noted(pilot, world.now, status="False", reason="PodMissing")
-            yield After(grace, because=f"no pod {pilot.name}; the grace period begins")
+            yield RequeueAfter(grace, because=f"no pod {pilot.name}; the grace period begins")
             return
         gone = world.now - _missing_since(pilot, world.now)
         silent = _silence(pilot, world, gone)
         if silent < grace:
             alive = "its pilot renews its lease" if silent < gone else "the grace period is not over"
-            yield After(grace - silent, because=f"no pod {pilot.name}; {alive}")
+            yield RequeueAfter(grace - silent, because=f"no pod {pilot.name}; {alive}")
             return
         yield Delete(
             pilot,
             exact=True,
-            unless=(Reference(Pod, pilot.namespace, pilot.name),),
+            unless=(ObjectTarget(Pod, pilot.namespace, pilot.name),),
             because=f"there has been no pod {pilot.name} and no sign of life for {grace:g} seconds",
             event="PilotCollected",
         )
@@ -65,7 +65,7 @@ def collecting(grace: float = GRACE) -> Controller:
     return decide
 
 
-def _is_wanted(pilot: Object, world: World) -> bool:
+def _is_wanted(pilot: Object, world: Snapshot) -> bool:
     parts = split(pilot.name)
     if parts is None:
         return False
@@ -85,7 +85,7 @@ def _missing_since(pilot: Object, now: float) -> float:
     return max(parse_time(seen) if seen else now, min(started, now))
 
 
-def _silence(pilot: Object, world: World, gone: float) -> float:
+def _silence(pilot: Object, world: Snapshot, gone: float) -> float:
     """Seconds since the pod went missing or since the Lease was last renewed, whichever is shorter."""
     name = pilot_lease(pilot.name)
     if world.find(Lease, pilot.namespace, name) is None:

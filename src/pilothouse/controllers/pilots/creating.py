@@ -18,15 +18,15 @@ from pilothouse.api.navigator.labels import APPLICATION, CONFIGURATION, HAS_PILO
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.elasticsearch.configuring import new_pilot_spec
-from pilothouse.runtime.declaring import controller
+from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Intent, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 _AGAIN: Final = 5.0
 
 
 @controller(Pod, also=Pilot, reads=(StatefulSet, ElasticsearchCluster))
-def pilots(pod: Object, world: World) -> Iterator[Intent]:
+def pilots(pod: Object, world: Snapshot) -> Iterator[Intent]:
     """Each pod that has a pilot process has a Pilot of its name."""
     if HAS_PILOT not in pod.labels or pod.deleting or world.find(Pilot, pod.namespace, pod.name) is not None:
         return

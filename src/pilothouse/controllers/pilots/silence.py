@@ -17,9 +17,9 @@ from pilothouse.api.nouns import Lease, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.meta.conditions import with_condition
-from pilothouse.runtime.declaring import Controller, controller
-from pilothouse.runtime.intents import After, Intent, SetStatus
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Controller, controller
+from pilothouse.runtime.intents import Intent, RequeueAfter, SetStatus
+from pilothouse.runtime.snapshot import Snapshot
 
 GRACE: Final = 60.0
 """Seconds without a sign of life, unless it is said otherwise."""
@@ -31,7 +31,7 @@ def silence(grace: float = GRACE) -> Controller:
     """The controller that counts on no pilot which was not heard of for so many seconds."""
 
     @controller(Pilot, reads=Lease, name="pilot-silence")
-    def decide(pilot: Object, world: World) -> Iterator[Intent]:
+    def decide(pilot: Object, world: Snapshot) -> Iterator[Intent]:
         """The instance of a pilot that is not heard of is not counted on."""
         if pilot.deleting:
             return
@@ -41,11 +41,11 @@ def silence(grace: float = GRACE) -> Controller:
         if lease is not None:
             silent = min(silent, world.now - _last_word(pilot, world.now))
         if silent < grace:
-            yield After(max(_LOOK, grace - silent), because="the next sign of life is awaited")
+            yield RequeueAfter(max(_LOOK, grace - silent), because="the next sign of life is awaited")
             return
         ready = pilot.condition("Ready")
         if ready is not None and ready.get("status") == "Unknown":
-            yield After(grace, because="a sign of life is awaited")
+            yield RequeueAfter(grace, because="a sign of life is awaited")
             return
         said = "was never heard of" if lease is None and ready is None else "is no longer heard of"
         condition = {

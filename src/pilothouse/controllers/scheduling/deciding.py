@@ -35,21 +35,21 @@ from pilothouse.controllers.scheduling.spreading import Spread
 from pilothouse.controllers.scheduling.volumes import Volumes
 from pilothouse.controllers.storage.matching import SELECTED_NODE
 from pilothouse.meta.conditions import with_condition
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import Bind, Intent, Patch, SetStatus, Tell, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Bind, Intent, Patch, RecordEvent, SetStatus, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 SCHEDULER: Final = "default-scheduler"
 SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
 
 
-def pending(changed: Object, world: World) -> Names:
+def pending(changed: Object, world: Snapshot) -> Names:
     """All pods that have no node yet: one may fit by now."""
     return [pod.key for pod in world.where(Pod, "status.phase", "Pending") if _ours(pod)]
 
 
-def users(claim: Object, world: World) -> Names:
+def users(claim: Object, world: Snapshot) -> Names:
     """The pods that wait for a claim."""
     waiting = world.where(Pod, "status.phase", "Pending")
     return [
@@ -59,7 +59,7 @@ def users(claim: Object, world: World) -> Names:
     ]
 
 
-def beneficiaries(changed: Object, world: World) -> Names:
+def beneficiaries(changed: Object, world: Snapshot) -> Names:
     """Whom it helps that a pod goes, or comes: those that wait for room; those that want to be near it, or evenly spread."""
     if not changed.spec.get("nodeName"):
         return []
@@ -84,7 +84,7 @@ def beneficiaries(changed: Object, world: World) -> Names:
     standalone=True,
     serial=True,
 )
-def scheduling(pod: Object, world: World) -> Iterator[Intent]:
+def scheduling(pod: Object, world: Snapshot) -> Iterator[Intent]:
     """A pod without a node gets the best one that it can run on."""
     if not _ours(pod):
         return
@@ -100,7 +100,7 @@ def scheduling(pod: Object, world: World) -> Iterator[Intent]:
         yield from _stuck(pod, str(problem), "correct the field", world.now)
 
 
-def _placed(pod: Object, world: World) -> Iterator[Intent]:
+def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
     storage = Volumes(pod, world)
     found = places(world, pod)
     if storage.missing is not None:
@@ -141,7 +141,7 @@ def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> I
     noted = list(_noted(pod, AWAITING, because, now))
     yield from noted
     if noted and failures:
-        yield Tell(pod, because=because, event="FailedScheduling", warning=True)
+        yield RecordEvent(pod, because=because, event="FailedScheduling", warning=True)
     for claim in claims:
         if claim.annotations.get(SELECTED_NODE) != node:
             fields: Tree = {"metadata": {"annotations": {SELECTED_NODE: node}}}
@@ -165,7 +165,7 @@ def _stuck(pod: Object, message: str, advice: str, now: float) -> Iterator[Inten
     noted = list(_noted(pod, UNSCHEDULABLE, message, now))
     yield from noted
     if noted:
-        yield Tell(pod, because=message, event="FailedScheduling", warning=True)
+        yield RecordEvent(pod, because=message, event="FailedScheduling", warning=True)
     yield Wait(UNSCHEDULABLE, because=message, remedy=advice)
 
 

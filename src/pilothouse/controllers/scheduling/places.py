@@ -18,7 +18,7 @@ from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import WAITING_FOR_VOLUMES, ended
 from pilothouse.controllers.scheduling.requests import Amounts, allocatable, requested
 from pilothouse.controllers.storage.matching import SELECTED_NODE
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 AWAITING: Final = WAITING_FOR_VOLUMES
 """The reason, in a pod's condition, that its place is kept for it."""
@@ -49,7 +49,7 @@ class Place:
         }
 
 
-def places(world: World, placed: Object) -> list[Place]:
+def places(world: Snapshot, placed: Object) -> list[Place]:
     """Every node, with what is on it besides this pod."""
     pods: dict[str, list[Object]] = {}
     for pod in world.all(Pod):
@@ -65,7 +65,7 @@ def _place(node: Object, pods: list[Object]) -> Place:
     return Place(node, tuple(pods), tuple(map(requested, pods)))
 
 
-def kept_for(pod: Object, world: World) -> str:
+def kept_for(pod: Object, world: Snapshot) -> str:
     """The node that keeps a place for a pod whose volumes are being made; empty if none does."""
     scheduled = pod.condition("PodScheduled") or {}
     if scheduled.get("reason") != AWAITING or pod.deleting:

@@ -28,7 +28,7 @@ from pilothouse.controllers.storage.matching import (
     reachable,
     waits_for_pod,
 )
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 CONFLICT: Final = "node(s) had volume node affinity conflict"
 NONE_FOUND: Final = "node(s) didn't find available persistent volumes to bind"
@@ -44,7 +44,7 @@ class Missing(NamedTuple):
 class Volumes:
     """The claims of one pod."""
 
-    def __init__(self, pod: Object, world: World) -> None:
+    def __init__(self, pod: Object, world: Snapshot) -> None:
         self.unbound: list[Object] = []
         self.missing: Missing | None = None
         self._bound: list[Object] = []
@@ -54,7 +54,7 @@ class Volumes:
             claim = world.find(PersistentVolumeClaim, pod.namespace, name)
             self.missing = self.missing or self._take(name, claim, world)
 
-    def _take(self, name: str, claim: Object | None, world: World) -> Missing | None:
+    def _take(self, name: str, claim: Object | None, world: Snapshot) -> Missing | None:
         if claim is None:
             return Missing(f'persistentvolumeclaim "{name}" not found', f"create the claim {name}")
         if claim.deleting:

@@ -20,8 +20,8 @@ from pilothouse.api.nouns import Noun, PersistentVolumeClaim, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.stateful_sets.identity import claim_name, pod_name
 from pilothouse.controllers.stateful_sets.wanted import Wanted
-from pilothouse.runtime.intents import Create, Intent, Patch, Tell, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.intents import Create, Intent, Patch, RecordEvent, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 _Owner = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ class Provision(msgspec.Struct, frozen=True):
 
 
 def provide(
-    stateful_set: Object, wanted: Wanted, ordinal: int, world: World, pod: Object | None = None
+    stateful_set: Object, wanted: Wanted, ordinal: int, world: Snapshot, pod: Object | None = None
 ) -> Provision:
     """Have the claims of a pod be there, whether or not the pod is."""
     intents: list[Intent] = []
@@ -55,7 +55,9 @@ def provide(
     return Provision(tuple(intents), wait)
 
 
-def retain(stateful_set: Object, wanted: Wanted, ordinal: int, world: World, pod: Object) -> Iterator[Intent]:
+def retain(
+    stateful_set: Object, wanted: Wanted, ordinal: int, world: Snapshot, pod: Object
+) -> Iterator[Intent]:
     """Have the claims that there are of a pod be owned as the retention policy says."""
     for template in wanted.claim_templates:
         name = claim_name(stateful_set, template["metadata"]["name"], ordinal)
@@ -99,7 +101,7 @@ def _own(
                 f"claim {claim.name} is controlled by {rivals[0].get('kind')} {rivals[0].get('name')}; "
                 "persistentVolumeClaimRetentionPolicy does not count for it"
             )
-            yield Tell(stateful_set, because=said, event="ConflictingController", warning=True)
+            yield RecordEvent(stateful_set, because=said, event="ConflictingController", warning=True)
             yield _owners(claim, others, because=said)
         return
     owner = _owner(stateful_set, wanted, ordinal, pod)

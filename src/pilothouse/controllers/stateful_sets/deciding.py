@@ -20,18 +20,18 @@ from pilothouse.controllers.stateful_sets.progress import Scene, progress
 from pilothouse.controllers.stateful_sets.revisions import History, Revision, outlived, settle
 from pilothouse.controllers.stateful_sets.status import status_of, summary
 from pilothouse.controllers.stateful_sets.wanted import Unreadable, Wanted, read
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import After, Intent, SetStatus, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Intent, RequeueAfter, SetStatus, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 
-def set_of_pod(pod: Object, world: World) -> Names:
+def set_of_pod(pod: Object, world: Snapshot) -> Names:
     """The set that a pod's name says it is of: the set's own pods, orphans, and those in their place."""
     parts = split(pod.name)
     return ((pod.namespace, parts[0]),) if parts is not None else ()
 
 
-def sets_of_claim(claim: Object, world: World) -> Names:
+def sets_of_claim(claim: Object, world: Snapshot) -> Names:
     """The sets whose templates make a claim of this name."""
     parts = split(claim.name)
     if parts is None:
@@ -49,7 +49,7 @@ def sets_of_claim(claim: Object, world: World) -> Names:
     standalone=True,
     condition="Reconciled",
 )
-def stateful_sets(stateful_set: Object, world: World) -> Iterator[Intent]:
+def stateful_sets(stateful_set: Object, world: Snapshot) -> Iterator[Intent]:
     """Each ordinal of a set has its pod and its claims, made, updated and ended in order."""
     try:
         wanted = read(stateful_set)
@@ -77,7 +77,7 @@ def _say(
     wanted: Wanted,
     history: History,
     members: Members,
-    world: World,
+    world: Snapshot,
     *,
     outgoing: int = 0,
 ) -> Iterator[Intent]:
@@ -87,7 +87,7 @@ def _say(
         yield SetStatus(stateful_set, status, because=summary(wanted, status))
     left = [available_in(pod, wanted.min_ready_seconds, now=world.now) for pod in pods]
     if soonest := min((seconds for seconds in left if seconds), default=None):
-        yield After(soonest, because="a pod will have been ready for spec.minReadySeconds")
+        yield RequeueAfter(soonest, because="a pod will have been ready for spec.minReadySeconds")
 
 
 def _as_recorded(stateful_set: Object) -> History:

@@ -18,8 +18,8 @@ from pilothouse.api.nouns import ControllerRevision, Noun, Pod, StatefulSet
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.controllers.stateful_sets.identity import ordinal_of
 from pilothouse.controllers.stateful_sets.wanted import Wanted
-from pilothouse.runtime.intents import Intent, Patch, Reference
-from pilothouse.runtime.world import World
+from pilothouse.runtime.intents import Intent, ObjectTarget, Patch
+from pilothouse.runtime.snapshot import Snapshot
 
 
 class Members(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Members(msgspec.Struct, frozen=True):
     intents: tuple[Intent, ...]
 
 
-def muster(stateful_set: Object, wanted: Wanted, world: World) -> Members:
+def muster(stateful_set: Object, wanted: Wanted, world: Snapshot) -> Members:
     """The pods and revisions of a set."""
     intents: list[Intent] = []
     pods: dict[int, Object] = {}
@@ -65,7 +65,7 @@ def _age(revision: Object) -> tuple[int, str, str]:
     return number(revision), str(revision.at("metadata", "creationTimestamp", default="")), revision.name
 
 
-def _candidates(noun: Noun, stateful_set: Object, wanted: Wanted, world: World) -> list[Object]:
+def _candidates(noun: Noun, stateful_set: Object, wanted: Wanted, world: Snapshot) -> list[Object]:
     """Those that the set controls, and those that it might adopt."""
     owned = world.owned(noun, stateful_set)
     orphans = world.orphans(noun, stateful_set.namespace)
@@ -78,7 +78,7 @@ def _adopt(stateful_set: Object, one: Object) -> Patch:
         one,
         {"metadata": {"ownerReferences": [*others, owner_reference(stateful_set)]}},
         exact=True,
-        provided=Reference(StatefulSet, stateful_set.namespace, stateful_set.name, stateful_set.uid),
+        provided=ObjectTarget(StatefulSet, stateful_set.namespace, stateful_set.name, stateful_set.uid),
         because=f"{one.kind} {one.name} has no owner and fits the set, which adopts it",
     )
 

@@ -34,7 +34,7 @@ from pilothouse.controllers.stateful_sets.identity import (
 from pilothouse.controllers.stateful_sets.revisions import History, Revision
 from pilothouse.controllers.stateful_sets.wanted import Wanted
 from pilothouse.runtime.intents import Create, Delete, Intent, Patch, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 _TOLD = 3
 """Of how many things that are waited for at once a sentence tells."""
@@ -47,7 +47,7 @@ class Scene(msgspec.Struct, frozen=True):
     wanted: Wanted
     pods: Mapping[int, Object]
     history: History
-    world: World
+    world: Snapshot
 
 
 class Plan(msgspec.Struct, frozen=True):

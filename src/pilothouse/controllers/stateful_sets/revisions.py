@@ -23,7 +23,7 @@ from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.stateful_sets.members import number
 from pilothouse.controllers.stateful_sets.wanted import Wanted
 from pilothouse.runtime.intents import Create, Delete, Intent, Patch
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
 HASH: Final = "controller.kubernetes.io/hash"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -48,7 +48,7 @@ class History(msgspec.Struct, frozen=True):
     intents: tuple[Intent, ...] = ()
 
 
-def settle(stateful_set: Object, wanted: Wanted, revisions: tuple[Object, ...], world: World) -> History:
+def settle(stateful_set: Object, wanted: Wanted, revisions: tuple[Object, ...], world: Snapshot) -> History:
     """The current and the latest revision of a set. ``revisions`` go from the oldest to the latest."""
     recorded = stateful_set.status.get("collisionCount")
     collisions = recorded if isinstance(recorded, int) else 0
@@ -113,7 +113,7 @@ def _digest(wanted: Wanted, collisions: int) -> str:
     return "".join(letters)
 
 
-def _free_name(stateful_set: Object, wanted: Wanted, collisions: int, world: World) -> tuple[str, int]:
+def _free_name(stateful_set: Object, wanted: Wanted, collisions: int, world: Snapshot) -> tuple[str, int]:
     while True:
         name = f"{stateful_set.name[:_LONGEST_PREFIX]}-{_digest(wanted, collisions)}"
         if world.find(ControllerRevision, stateful_set.namespace, name) is None:

@@ -27,9 +27,9 @@ from pilothouse.controllers.storage.matching import (
     names_no_class,
     waits_for_pod,
 )
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import Intent, Patch, Reference, SetStatus, Tell, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Intent, ObjectTarget, Patch, RecordEvent, SetStatus, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 BOUND_BY_US: Final = "pv.kubernetes.io/bound-by-controller"
 COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -37,7 +37,7 @@ PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 _OLD_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
 
 
-def of_volume(volume: Object, world: World) -> Names:
+def of_volume(volume: Object, world: Snapshot) -> Names:
     """The claim that has a volume, those that name it, and if it is free those that could have it."""
     reference = volume.spec.get("claimRef") or {}
     if reference:
@@ -50,14 +50,14 @@ def of_volume(volume: Object, world: World) -> Names:
                 yield claim.key
 
 
-def of_class(storage_class: Object, world: World) -> Names:
+def of_class(storage_class: Object, world: Snapshot) -> Names:
     """The claims of a class that wait, and those that name none: it may be the default."""
     for claim in world.where(PersistentVolumeClaim, "status.phase", "Pending"):
         if class_of(claim) in ("", storage_class.name):
             yield claim.key
 
 
-def sent_to(node: Object, world: World) -> Names:
+def sent_to(node: Object, world: Snapshot) -> Names:
     """The claims whose volumes are wanted on a node."""
     for claim in world.where(PersistentVolumeClaim, "status.phase", "Pending"):
         if claim.annotations.get(SELECTED_NODE) == node.name:
@@ -70,7 +70,7 @@ def sent_to(node: Object, world: World) -> Names:
     standalone=True,
     condition="Bound",
 )
-def claims(claim: Object, world: World) -> Iterator[Intent]:
+def claims(claim: Object, world: Snapshot) -> Iterator[Intent]:
     """A claim gets a volume that fits it."""
     if claim.deleting:
         return
@@ -83,7 +83,7 @@ def claims(claim: Object, world: World) -> Iterator[Intent]:
         yield Wait("SpecUnreadable", because=str(problem), remedy="replace the claim by one that is right")
 
 
-def _named(claim: Object, name: str, world: World) -> Iterator[Intent]:
+def _named(claim: Object, name: str, world: Snapshot) -> Iterator[Intent]:
     """A claim that says which volume it has, or wants."""
     volume = world.find(PersistentVolume, "", name)
     completed = COMPLETED in claim.annotations
@@ -115,7 +115,7 @@ def _fitted(claim: Object, volume: Object) -> Iterator[Intent]:
         yield from _bound(claim, volume)
 
 
-def _unnamed(claim: Object, world: World) -> Iterator[Intent]:
+def _unnamed(claim: Object, world: Snapshot) -> Iterator[Intent]:
     """A claim that would have any volume that fits."""
     if names_no_class(claim) and (default := default_class(world.all(StorageClass))) is not None:
         yield Patch(
@@ -216,7 +216,7 @@ def _bound(claim: Object, volume: Object) -> Iterator[Intent]:
         if not present:
             fields["metadata"] = {"annotations": {BOUND_BY_US: "yes"}}
         # One that goes meanwhile must not take the volume along.
-        still = Reference(PersistentVolumeClaim, claim.namespace, claim.name, claim.uid)
+        still = ObjectTarget(PersistentVolumeClaim, claim.namespace, claim.name, claim.uid)
         yield Patch(volume, fields, exact=True, provided=still, because=because)
     if claim.spec.get("volumeName") != volume.name or COMPLETED not in claim.annotations:
         marks = {COMPLETED: "yes"} if claim.spec.get("volumeName") else {COMPLETED: "yes", BOUND_BY_US: "yes"}
@@ -235,5 +235,5 @@ def _bound(claim: Object, volume: Object) -> Iterator[Intent]:
 def _lost(claim: Object, event: str, because: str) -> Iterator[Intent]:
     if claim.status.get("phase") != "Lost":
         yield SetStatus(claim, {**claim.status, "phase": "Lost"}, because=because)
-        yield Tell(claim, event=event, warning=True, because=because)
+        yield RecordEvent(claim, event=event, warning=True, because=because)
     yield Wait(event, because=because, remedy="restore the volume, or replace the claim")

@@ -13,21 +13,21 @@ from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.scheduling.places import claims_of
 from pilothouse.controllers.storage.volumes import of_claim
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import Intent, Patch, Reference, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Intent, ObjectTarget, Patch, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 
 
-def used(pod: Object, world: World) -> Names:
+def used(pod: Object, world: Snapshot) -> Names:
     """The claims that a pod uses."""
     return [(pod.namespace, name) for name in claims_of(pod)]
 
 
 @controller(PersistentVolumeClaim, also={Pod: used}, standalone=True)
-def claim_protection(claim: Object, world: World) -> Iterator[Intent]:
+def claim_protection(claim: Object, world: Snapshot) -> Iterator[Intent]:
     """A claim stays while a pod uses it."""
     if not claim.deleting:
         yield from _protected(claim, CLAIM_FINALIZER)
@@ -48,7 +48,7 @@ def claim_protection(claim: Object, world: World) -> Iterator[Intent]:
 
 
 @controller(PersistentVolume, also={PersistentVolumeClaim: of_claim}, standalone=True)
-def volume_protection(volume: Object, world: World) -> Iterator[Intent]:
+def volume_protection(volume: Object, world: Snapshot) -> Iterator[Intent]:
     """A volume stays while a claim has it."""
     if not volume.deleting:
         yield from _protected(volume, VOLUME_FINALIZER)
@@ -62,7 +62,7 @@ def volume_protection(volume: Object, world: World) -> Iterator[Intent]:
         because = f"it is to go, but claim {namespace}/{name} has it"
         yield Wait("InUse", because=because, remedy=f"kubectl delete pvc {name} -n {namespace}")
         return
-    gone = (Reference(PersistentVolumeClaim, namespace, name, uid),) if uid else ()
+    gone = (ObjectTarget(PersistentVolumeClaim, namespace, name, uid),) if uid else ()
     yield _freed(volume, VOLUME_FINALIZER, "no claim has it", gone)
 
 
@@ -72,7 +72,7 @@ def _protected(one: Object, finalizer: str) -> Iterator[Intent]:
         yield Patch(one, fields, exact=True, because="it must not go while it is in use")
 
 
-def _freed(one: Object, finalizer: str, because: str, unless: tuple[Reference, ...] = ()) -> Intent:
+def _freed(one: Object, finalizer: str, because: str, unless: tuple[ObjectTarget, ...] = ()) -> Intent:
     kept = [other for other in one.finalizers if other != finalizer]
     fields = {"metadata": {"finalizers": kept or None}}
     return Patch(one, fields, exact=True, unless=unless, because=because)

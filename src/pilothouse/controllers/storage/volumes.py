@@ -16,21 +16,21 @@ from typing import Any, Final
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.storage.claims import BOUND_BY_US
-from pilothouse.runtime.declaring import Names, controller
-from pilothouse.runtime.intents import Intent, Patch, Reference, Wait
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Intent, ObjectTarget, Patch, Wait
+from pilothouse.runtime.snapshot import Snapshot
 
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 
 
-def of_claim(claim: Object, world: World) -> Names:
+def of_claim(claim: Object, world: Snapshot) -> Names:
     """The volumes that say they are a claim's."""
     for volume in world.where(PersistentVolume, "spec.claimRef.uid", claim.uid):
         yield volume.key
 
 
 @controller(PersistentVolume, also={PersistentVolumeClaim: of_claim}, standalone=True)
-def volumes(volume: Object, world: World) -> Iterator[Intent]:
+def volumes(volume: Object, world: Snapshot) -> Iterator[Intent]:
     """A volume says whether it is free, and goes as its policy says when its claim is gone."""
     reference = volume.spec.get("claimRef") or {}
     if not reference.get("uid"):
@@ -57,7 +57,7 @@ def _released(volume: Object, reference: Mapping[str, Any]) -> Iterator[Intent]:
     gone = f"claim {reference.get('namespace')}/{reference.get('name')}, which had it, is gone"
     policy = volume.spec.get("persistentVolumeReclaimPolicy") or "Retain"
     provisioner = volume.annotations.get(PROVISIONED_BY)
-    claim = Reference(
+    claim = ObjectTarget(
         PersistentVolumeClaim,
         str(reference.get("namespace", "")),
         str(reference.get("name", "")),
@@ -98,7 +98,7 @@ def _spared(volume: Object, claim: Object) -> Iterator[Intent]:
 
 
 def _phase(
-    volume: Object, phase: str, because: str, unless: Reference | None = None, *, message: str = ""
+    volume: Object, phase: str, because: str, unless: ObjectTarget | None = None, *, message: str = ""
 ) -> Iterator[Intent]:
     """Have the volume say in which phase it is; ``unless`` is the claim that must be gone for it."""
     if volume.status.get("phase") == phase:

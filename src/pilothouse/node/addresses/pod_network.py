@@ -55,7 +55,7 @@ from pilothouse.node.services.listening_sockets import listening_sockets, users_
 from pilothouse.node.services.service_proxy import ServiceProxy
 from pilothouse.node.services.socket_store import SocketStore
 from pilothouse.node.settings import NodeSettings
-from pilothouse.runtime.telling import Teller
+from pilothouse.runtime.event_recorder import EventCorrelator
 from pilothouse.supervise.launching import Mount
 
 COMPONENT: Final = "kube-proxy"
@@ -94,7 +94,7 @@ class PodNetwork:
         self._ip = IpRoute()
         self._cluster = ClusterRanges(api, clock)
         self._proxy = ServiceProxy(clock, rng, ConnectionBudget.of_this_process(), store)
-        self._events = EventRecorder(api, Teller(component=COMPONENT, host=settings.name), clock)
+        self._events = EventRecorder(api, EventCorrelator(component=COMPONENT, host=settings.name), clock)
         self._informers = Informers(api, rng, clock)
         self._services = self._informers.get(Service)
         self._slices = self._informers.get(EndpointSlice)

@@ -30,7 +30,7 @@ from pilothouse.node.volumes.volume_backend import VolumeBackend
 from pilothouse.node.volumes.volume_controller import VolumeController
 from pilothouse.node.volumes.volume_owners import VolumeOwners
 from pilothouse.node.volumes.volume_plan_executor import VolumePlanExecutor
-from pilothouse.runtime.telling import Teller
+from pilothouse.runtime.event_recorder import EventCorrelator
 
 DEFAULT_TIER: Final = "default"
 COMPONENT: Final = "pilothouse-volumes"
@@ -63,7 +63,7 @@ def open_volumes(
         refresh=refresh,
         private=PrivateDirectories((data, *tiers.values(), *private)),
     )
-    events = EventRecorder(api, Teller(component=COMPONENT, host=node), clock)
+    events = EventRecorder(api, EventCorrelator(component=COMPONENT, host=node), clock)
 
     def tell(about: Object, reason: str, message: str, warning: bool) -> None:
         events.tell(about, reason, message, warning=warning)

@@ -10,7 +10,7 @@ from pilothouse.api.objects import Tree
 from pilothouse.client.rest import Api
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.garbage import garbage
-from pilothouse.controllers.promises import every
+from pilothouse.controllers.invariants import every
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.sim.fleet import Action, Scenario

@@ -13,10 +13,10 @@ from pilothouse.client.rest import Api
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.controllers.pilots.creating import pilots
 from pilothouse.controllers.pilots.silence import silence
-from pilothouse.controllers.promises import PROMISES
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets

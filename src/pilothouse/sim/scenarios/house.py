@@ -9,9 +9,9 @@ from pilothouse.client.rest import Api
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.invariants import every
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_lifecycle import node_lifecycle
-from pilothouse.controllers.promises import every
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts

@@ -13,8 +13,8 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.server.messages import User
 from pilothouse.client.rest import Api
+from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.node_requests import node_requests
-from pilothouse.controllers.promises import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.pki.requesting import new_request
 from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES

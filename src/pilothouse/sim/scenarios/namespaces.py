@@ -8,8 +8,8 @@ from random import Random
 from pilothouse.api.nouns import ConfigMap, Namespace, ServiceAccount
 from pilothouse.client.rest import Api
 from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.namespaces import namespaces
-from pilothouse.controllers.promises import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fleet import Action, Scenario
 from pilothouse.sim.scenarios.doing import create, delete, namespace

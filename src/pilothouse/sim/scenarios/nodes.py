@@ -5,8 +5,8 @@ from __future__ import annotations
 from pilothouse.api.nouns import Node
 from pilothouse.client.rest import Api
 from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.invariants import every
 from pilothouse.controllers.node_lifecycle import node_lifecycle
-from pilothouse.controllers.promises import every
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.sim.fleet import Scenario

@@ -11,7 +11,7 @@ from pilothouse.api.nouns import ConfigMap, Noun, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.rest import Api, Propagation
 from pilothouse.controllers.garbage import garbage
-from pilothouse.controllers.promises import PROMISES
+from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fleet import Action, Scenario
 from pilothouse.sim.scenarios.doing import SPACE, Do, given_space

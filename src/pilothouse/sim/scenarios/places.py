@@ -9,7 +9,7 @@ from pilothouse.api.nouns import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
 from pilothouse.controllers.garbage import garbage
-from pilothouse.controllers.promises import every
+from pilothouse.controllers.invariants import every
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fleet import Action, Scenario

@@ -10,7 +10,7 @@ from pilothouse.api.objects import Tree
 from pilothouse.client.rest import Api
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage import garbage
-from pilothouse.controllers.promises import every
+from pilothouse.controllers.invariants import every
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fleet import Action, Scenario
 from pilothouse.sim.scenarios.doing import SPACE, create, delete, given_space, pod

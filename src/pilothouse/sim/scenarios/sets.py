@@ -9,7 +9,7 @@ from pilothouse.api.nouns import Pod, StatefulSet
 from pilothouse.api.objects import Tree
 from pilothouse.client.rest import Api, Propagation
 from pilothouse.controllers.garbage import garbage
-from pilothouse.controllers.promises import PROMISES
+from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.sim.fleet import Action, Scenario

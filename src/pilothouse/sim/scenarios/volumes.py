@@ -8,7 +8,7 @@ from random import Random
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Tree
 from pilothouse.client.rest import Api
-from pilothouse.controllers.promises import PROMISES
+from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.storage.claims import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection

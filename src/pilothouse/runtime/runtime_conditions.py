@@ -18,8 +18,8 @@ from pilothouse.api.nouns import CONDITIONED
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
 from pilothouse.meta.conditions import find_condition, with_condition
-from pilothouse.runtime.declaring import EVERY, Controller
-from pilothouse.runtime.intents import Intent, SetStatus, Tell, Wait
+from pilothouse.runtime.controller import EVERY, Controller
+from pilothouse.runtime.intents import Intent, RecordEvent, SetStatus, Wait
 
 WELL = "AsDecided"
 BROKEN = "DecisionFailed"
@@ -43,7 +43,7 @@ def conditioned(
 
 def broken(problem: str, seen: Object, controller: Controller, *, now: float) -> Sequence[Intent]:
     """What to do for an object that can't be decided about."""
-    event = [Tell(seen, event=BROKEN, because=problem, warning=True)]
+    event = [RecordEvent(seen, event=BROKEN, because=problem, warning=True)]
     kind = _kind(seen, controller)
     if not kind:
         return event

@@ -7,13 +7,13 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.runtime.intents import After, Intent, Tell, Wait
+from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, Wait
 
 NOTHING: Final = "Nothing"
 """How a decision stands that did nothing and waits for nothing."""
 
 
-class Outcome(StrEnum):
+class IntentOutcome(StrEnum):
     """What happened to an intent."""
 
     DONE = "Done"
@@ -26,20 +26,20 @@ class Outcome(StrEnum):
     """An intent before it failed, so it was not tried; or it is for later."""
 
 
-class Act(msgspec.Struct, frozen=True):
+class ExecutedIntent(msgspec.Struct, frozen=True):
     """An intent and what came of it."""
 
     intent: Intent
-    outcome: Outcome
+    outcome: IntentOutcome
     message: str = ""
     is_rejected: bool = False
     """The server did not accept what was asked for: asked again, it would not either."""
 
 
-class Result(msgspec.Struct, frozen=True):
+class ReconcileResult(msgspec.Struct, frozen=True):
     """A decision and what came of it."""
 
-    acts: tuple[Act, ...] = ()
+    acts: tuple[ExecutedIntent, ...] = ()
     error: str = ""
     """Why there was no decision at all: the function that decides broke."""
 
@@ -48,12 +48,12 @@ class Result(msgspec.Struct, frozen=True):
         """The first thing that went wrong; empty if nothing did."""
         if self.error:
             return self.error
-        return next((act.message for act in self.acts if act.outcome is Outcome.FAILED), "")
+        return next((act.message for act in self.acts if act.outcome is IntentOutcome.FAILED), "")
 
     @property
     def refused(self) -> bool:
         """True if the world had changed."""
-        return any(act.outcome is Outcome.REFUSED for act in self.acts)
+        return any(act.outcome is IntentOutcome.REFUSED for act in self.acts)
 
     @property
     def wait(self) -> Wait | None:
@@ -62,21 +62,22 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def again(self) -> float | None:
-        """After how many seconds to look again, by what the intents ask for."""
+        """RequeueAfter how many seconds to look again, by what the intents ask for."""
         asked = [
             act.intent.seconds
             for act in self.acts
-            if isinstance(act.intent, (Wait, After)) and act.intent.seconds is not None
+            if isinstance(act.intent, (Wait, RequeueAfter)) and act.intent.seconds is not None
         ]
         return min(asked, default=None)
 
     @property
-    def done(self) -> tuple[Act, ...]:
+    def done(self) -> tuple[ExecutedIntent, ...]:
         """What was really done to objects."""
         return tuple(
             act
             for act in self.acts
-            if act.outcome is Outcome.DONE and not isinstance(act.intent, (Wait, After, Tell))
+            if act.outcome is IntentOutcome.DONE
+            and not isinstance(act.intent, (Wait, RequeueAfter, RecordEvent))
         )
 
     @property

@@ -26,10 +26,9 @@ from pilothouse.client.rest import Api
 from pilothouse.client.subresources import bind, evict
 from pilothouse.client.transport import NotSent, TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.runtime.declaring import Key
-from pilothouse.runtime.expecting import Expectations
+from pilothouse.runtime.controller import ReconcileKey
+from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import (
-    After,
     Apply,
     Bind,
     Create,
@@ -37,16 +36,17 @@ from pilothouse.runtime.intents import (
     DeleteAll,
     Evict,
     Intent,
+    ObjectTarget,
     Patch,
-    Reference,
+    RecordEvent,
+    RequeueAfter,
     SetStatus,
-    Tell,
     Update,
     Wait,
     subject,
 )
-from pilothouse.runtime.leading import Deposed
-from pilothouse.runtime.outcomes import Act, Outcome
+from pilothouse.runtime.leader_fence import LeadershipLost
+from pilothouse.runtime.reconcile_result import ExecutedIntent, IntentOutcome
 
 _CHANGED: Final = frozenset({"Conflict", "AlreadyExists", "NotFound", "Gone"})
 """Refusals that mean: the world is not what the decision saw."""
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 NounOf = Callable[[str, str], Noun | None]
 """The noun of an apiVersion and a kind."""
 FenceOf = Callable[[], Fence | None]
-"""What to act under at this moment. Raises ``Deposed``."""
+"""What to act under at this moment. Raises ``LeadershipLost``."""
 TellOf = Callable[[Object, str, str, bool], None]
 """Tells an event: about whom, its reason, its message, whether it is a warning."""
 
@@ -74,7 +74,7 @@ class UnknownKind(LookupError):
     """An intent is about a kind that neither its controller has named nor the server has been found to serve."""
 
 
-class Actor:
+class IntentExecutor:
     """Carries out what one controller decides."""
 
     def __init__(
@@ -87,53 +87,55 @@ class Actor:
         self._expectations = expectations
 
     async def carry_out(
-        self, intents: Iterable[Intent], seen: Object, key: Key, fence: FenceOf
-    ) -> tuple[Act, ...]:
-        """What came of each. Raises ``Deposed`` once another leads."""
-        acts: list[Act] = []
+        self, intents: Iterable[Intent], seen: Object, key: ReconcileKey, fence: FenceOf
+    ) -> tuple[ExecutedIntent, ...]:
+        """What came of each. Raises ``LeadershipLost`` once another leads."""
+        acts: list[ExecutedIntent] = []
         going = _Going(self, key, fence)
         stopped = False
         for intent in intents:
             if stopped:
-                acts.append(Act(intent, Outcome.PENDING))
+                acts.append(ExecutedIntent(intent, IntentOutcome.PENDING))
                 continue
             act = await self._attempt(intent, going)
             acts.append(act)
-            stopped = act.outcome in (Outcome.REFUSED, Outcome.FAILED)
+            stopped = act.outcome in (IntentOutcome.REFUSED, IntentOutcome.FAILED)
             if act.is_rejected and isinstance(intent, Create):
                 self._tell(seen, FAILED_CREATE, _failed_create(intent, seen, act.message), True)
-            if intent.event and act.outcome is Outcome.DONE:
-                about = intent.about if isinstance(intent, Tell) else seen
-                self._tell(about, intent.event, intent.because, isinstance(intent, Tell) and intent.warning)
+            if intent.event and act.outcome is IntentOutcome.DONE:
+                about = intent.about if isinstance(intent, RecordEvent) else seen
+                self._tell(
+                    about, intent.event, intent.because, isinstance(intent, RecordEvent) and intent.warning
+                )
         return tuple(acts)
 
-    async def _attempt(self, intent: Intent, going: _Going) -> Act:
+    async def _attempt(self, intent: Intent, going: _Going) -> ExecutedIntent:
         try:
-            return Act(intent, *await going.attempt(intent))
-        except Deposed:
+            return ExecutedIntent(intent, *await going.attempt(intent))
+        except LeadershipLost:
             raise
         except StatusError as refusal:
             if refusal.reason == FENCED:
-                raise Deposed(refusal.message) from refusal
+                raise LeadershipLost(refusal.message) from refusal
             if refusal.reason in _CHANGED:
                 if refusal.code == 404 and isinstance(intent, (Delete, Evict)):
-                    return Act(intent, Outcome.SKIPPED, "it is gone already")
-                return Act(intent, Outcome.REFUSED, refusal.message)
+                    return ExecutedIntent(intent, IntentOutcome.SKIPPED, "it is gone already")
+                return ExecutedIntent(intent, IntentOutcome.REFUSED, refusal.message)
             if refusal.code >= 500:
                 await going.look(intent)
             rejected = 400 <= refusal.code < 500 and refusal.code not in _LATER
-            return Act(intent, Outcome.FAILED, refusal.message, is_rejected=rejected)
+            return ExecutedIntent(intent, IntentOutcome.FAILED, refusal.message, is_rejected=rejected)
         except TransportError as problem:
             going.check()
             # What was not sent was not carried out; an apply may have been sent before.
             if not isinstance(problem, NotSent) or isinstance(intent, Apply):
                 await going.look(intent)
-            return Act(intent, Outcome.FAILED, str(problem))
+            return ExecutedIntent(intent, IntentOutcome.FAILED, str(problem))
         except (UnknownKind, AccessError) as problem:
-            return Act(intent, Outcome.FAILED, str(problem))
+            return ExecutedIntent(intent, IntentOutcome.FAILED, str(problem))
         except Exception as problem:
             log.exception("%r can't be carried out", intent)
-            return Act(intent, Outcome.FAILED, f"{type(problem).__name__}: {problem}")
+            return ExecutedIntent(intent, IntentOutcome.FAILED, f"{type(problem).__name__}: {problem}")
 
     # What ``_Going`` shares among the intents of one decision is kept there; what outlives it is here.
 
@@ -167,7 +169,7 @@ def _failed_create(intent: Create, seen: Object, message: str) -> str:
 class _Going:
     """The intents of one decision, under way."""
 
-    def __init__(self, actor: Actor, key: Key, fence: FenceOf) -> None:
+    def __init__(self, actor: IntentExecutor, key: ReconcileKey, fence: FenceOf) -> None:
         self._actor = actor
         self._api = actor.api
         self._expectations = actor.expectations
@@ -182,10 +184,10 @@ class _Going:
         return self._fence_of()
 
     def check(self) -> None:
-        """Raises ``Deposed`` where nothing more may be done."""
+        """Raises ``LeadershipLost`` where nothing more may be done."""
         self._fence_of()
 
-    async def attempt(self, intent: Intent) -> tuple[Outcome, str]:
+    async def attempt(self, intent: Intent) -> tuple[IntentOutcome, str]:
         match intent:
             case Create():
                 return await self._create(intent)
@@ -201,7 +203,7 @@ class _Going:
                 return await self._delete(intent)
             case DeleteAll():
                 await self._api.delete_collection(intent.noun, intent.namespace, fence=self._fence)
-                return Outcome.DONE, ""
+                return IntentOutcome.DONE, ""
             case Evict():
                 seen = intent.seen
                 await evict(
@@ -213,18 +215,18 @@ class _Going:
                     fence=self._fence,
                 )
                 self._expectations.evicted(self._key, self._noun(seen), seen)
-                return Outcome.DONE, ""
+                return IntentOutcome.DONE, ""
             case Bind():
                 return await self._bind(intent)
-            case Tell():
-                return Outcome.DONE, ""
-            case Wait() | After():
-                return Outcome.PENDING, ""
+            case RecordEvent():
+                return IntentOutcome.DONE, ""
+            case Wait() | RequeueAfter():
+                return IntentOutcome.PENDING, ""
             case _:
                 raise TypeError(f"nobody knows how to carry out {intent!r}")
 
     async def look(self, intent: Intent) -> None:
-        """See what became of a write of which nobody knows. Raises ``Deposed``."""
+        """See what became of a write of which nobody knows. Raises ``LeadershipLost``."""
         failures = 0
         while True:
             self._fence_of()
@@ -256,13 +258,13 @@ class _Going:
         elif isinstance(intent, (Update, Patch, SetStatus, Delete, Evict, Bind)):
             self._expectations.gone(self._key, noun, intent.seen)
 
-    async def _create(self, intent: Create) -> tuple[Outcome, str]:
+    async def _create(self, intent: Create) -> tuple[IntentOutcome, str]:
         tree = intent.object
         noun = self._actor.noun(tree["apiVersion"], tree["kind"])
         self._took(noun, await self._api.create(noun, tree, manager=self._actor.manager, fence=self._fence))
-        return Outcome.DONE, ""
+        return IntentOutcome.DONE, ""
 
-    async def _apply(self, intent: Apply) -> tuple[Outcome, str]:
+    async def _apply(self, intent: Apply) -> tuple[IntentOutcome, str]:
         tree = intent.object
         noun = self._actor.noun(tree["apiVersion"], tree["kind"])
         written = await self._api.apply(
@@ -274,23 +276,23 @@ class _Going:
             fence=self._fence,
         )
         self._took(noun, written)
-        return Outcome.DONE, ""
+        return IntentOutcome.DONE, ""
 
-    async def _update(self, intent: Update) -> tuple[Outcome, str]:
+    async def _update(self, intent: Update) -> tuple[IntentOutcome, str]:
         if there := await self._found(intent.unless):
-            return Outcome.REFUSED, there
+            return IntentOutcome.REFUSED, there
         seen = intent.seen
         if intent.object == seen.tree:
-            return Outcome.SKIPPED, ""
+            return IntentOutcome.SKIPPED, ""
         await self._put(seen, intent.object, intent.subresource)
-        return Outcome.DONE, ""
+        return IntentOutcome.DONE, ""
 
-    async def _set_status(self, intent: SetStatus) -> tuple[Outcome, str]:
+    async def _set_status(self, intent: SetStatus) -> tuple[IntentOutcome, str]:
         seen = intent.seen
         if intent.status == seen.status:
-            return Outcome.SKIPPED, ""
+            return IntentOutcome.SKIPPED, ""
         await self._put(seen, {**seen.tree, "status": intent.status}, "status")
-        return Outcome.DONE, ""
+        return IntentOutcome.DONE, ""
 
     async def _put(self, seen: Object, tree: Tree, subresource: str) -> None:
         noun = self._noun(seen)
@@ -304,9 +306,9 @@ class _Going:
         )
         self._took(noun, written)
 
-    async def _patch(self, intent: Patch) -> tuple[Outcome, str]:
+    async def _patch(self, intent: Patch) -> tuple[IntentOutcome, str]:
         if there := await self._found(intent.unless) or await self._lacking(intent.provided):
-            return Outcome.REFUSED, there
+            return IntentOutcome.REFUSED, there
         seen, fields = intent.seen, intent.fields
         noun = self._noun(seen)
         named: Tree = {"uid": seen.uid} if seen.uid else {}
@@ -324,11 +326,11 @@ class _Going:
             fence=self._fence,
         )
         self._took(noun, written)
-        return Outcome.DONE, ""
+        return IntentOutcome.DONE, ""
 
-    async def _delete(self, intent: Delete) -> tuple[Outcome, str]:
+    async def _delete(self, intent: Delete) -> tuple[IntentOutcome, str]:
         if there := await self._found(intent.unless):
-            return Outcome.REFUSED, there
+            return IntentOutcome.REFUSED, there
         seen = intent.seen
         noun = self._noun(seen)
         left = await self._api.delete(
@@ -345,15 +347,15 @@ class _Going:
             self._took(noun, left)
         else:
             self._expectations.gone(self._key, noun, seen)
-        return Outcome.DONE, ""
+        return IntentOutcome.DONE, ""
 
-    async def _bind(self, intent: Bind) -> tuple[Outcome, str]:
+    async def _bind(self, intent: Bind) -> tuple[IntentOutcome, str]:
         seen = intent.seen
         await bind(self._api, seen.name, seen.namespace, intent.node, uid=seen.uid, fence=self._fence)
         self._expectations.bound(self._key, self._noun(seen), seen)
-        return Outcome.DONE, ""
+        return IntentOutcome.DONE, ""
 
-    async def _found(self, others: Iterable[Reference]) -> str:
+    async def _found(self, others: Iterable[ObjectTarget]) -> str:
         """Which of these is there after all, in words; empty if none is."""
         for other in others:
             if other.name:
@@ -368,7 +370,7 @@ class _Going:
                     )
         return ""
 
-    async def _lacking(self, other: Reference | None) -> str:
+    async def _lacking(self, other: ObjectTarget | None) -> str:
         """That this one is gone, or about to be, in words; empty if it is there and stays."""
         if other is None:
             return ""

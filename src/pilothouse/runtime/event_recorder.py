@@ -1,6 +1,6 @@
 """Events: what was done, for people, told once and not over and over.
 
-    teller = Teller(component="pilothouse-controller-manager", host="m1")
+    teller = EventCorrelator(component="pilothouse-controller-manager", host="m1")
     teller.tell(about, "SuccessfulCreate", "created pod web-0", now=clock.now())    # an EventWrite, or None
 
 The name of an event comes from what it says of whom, so that the same thing said again, by this process or by the one
@@ -39,7 +39,7 @@ class _Bucket(msgspec.Struct):
     at: float
 
 
-class Teller:
+class EventCorrelator:
     """Decides which events are worth writing; remembers the last few thousand."""
 
     def __init__(self, *, component: str, host: str) -> None:

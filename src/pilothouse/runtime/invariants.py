@@ -1,7 +1,7 @@
 """What a controller promises about the world, whatever goes wrong: said beside it, held against it by the simulator.
 
     @promise(Namespace)
-    def a_namespace_goes_when_it_is_empty(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+    def a_namespace_goes_when_it_is_empty(facts: ObjectStates, before: Object | None, after: Object | None) -> str | None:
         if before is not None and after is None and (left := facts.within(before.name)):
             return f"{before.name} went while there still was {left[0]!r}"
         return None
@@ -20,7 +20,7 @@ from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
 
 
-class Facts(Protocol):
+class ObjectStates(Protocol):
     """Everything that is, and a little of what was."""
 
     def all(self, noun: Noun, namespace: str = "") -> Sequence[Object]: ...
@@ -44,12 +44,12 @@ class Facts(Protocol):
         ...
 
 
-Check = Callable[[Facts, Object | None, Object | None], str | None]
+Check = Callable[[ObjectStates, Object | None, Object | None], str | None]
 """Given the facts, and what has just changed, before and after; a sentence if it must not be."""
 
 
 @dataclass(frozen=True)
-class Promise:
+class Invariant:
     """What holds after every write to these kinds; of none, to any."""
 
     name: str
@@ -57,6 +57,6 @@ class Promise:
     nouns: tuple[Noun, ...] = ()
 
 
-def promise(*nouns: Noun) -> Callable[[Check], Promise]:
+def invariant(*nouns: Noun) -> Callable[[Check], Invariant]:
     """Make a promise of a function; its name is the function's."""
-    return lambda check: Promise(check.__name__.replace("_", " "), check, nouns)
+    return lambda check: Invariant(check.__name__.replace("_", " "), check, nouns)

@@ -3,7 +3,7 @@
     manager = Manager(api, [stateful_sets, garbage], informers, office, clock, identity="m1")
     await manager.run()                  # until cancelled
 
-Caches come first and go on while another leads; decisions begin when the caches are filled and the office is held. When it
+SharedCaches come first and go on while another leads; decisions begin when the caches are filled and the office is held. When it
 ends, decisions stop first.
 """
 
@@ -22,15 +22,15 @@ from pilothouse.client.informers import Informers
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.runtime.acting import Actor
-from pilothouse.runtime.caches import Caches
-from pilothouse.runtime.declaring import EVERY, Controller
-from pilothouse.runtime.engine import Engine, Hands
-from pilothouse.runtime.expecting import Expectations
-from pilothouse.runtime.journal import Journal
-from pilothouse.runtime.leading import Office
-from pilothouse.runtime.recording import Stamp
-from pilothouse.runtime.rehearsing import Bystander, Rehearsal
+from pilothouse.runtime.caches import SharedCaches
+from pilothouse.runtime.controller import EVERY, Controller
+from pilothouse.runtime.decision_log import DecisionLog
+from pilothouse.runtime.decision_record import RecordAuthor
+from pilothouse.runtime.dry_run import DryRunLog, NoopExecutor
+from pilothouse.runtime.engine import Engine, Executor
+from pilothouse.runtime.expectations import Expectations
+from pilothouse.runtime.intent_executor import IntentExecutor
+from pilothouse.runtime.leader_fence import LeaderFence
 
 COMPONENT = "pilothouse-controller-manager"
 _PATIENCE = 10.0
@@ -49,11 +49,11 @@ class Manager:
         api: Api,
         controllers: Sequence[Controller],
         informers: Informers,
-        office: Office,
+        office: LeaderFence,
         clock: Clock,
         *,
         identity: str,
-        rehearsal: Rehearsal | None = None,
+        rehearsal: DryRunLog | None = None,
     ) -> None:
         """With a rehearsal, what would be done is told to it, and nothing is."""
         self._api = api
@@ -61,8 +61,8 @@ class Manager:
         self._office = office
         self._every = any(EVERY in one.nouns for one in controllers)
         self._definitions = informers.get(CustomResourceDefinition, partial=True) if self._every else None
-        self.caches = Caches(informers, controllers)
-        self.journal = rehearsal or Journal(api, clock, stamp=Stamp(identity), component=COMPONENT)
+        self.caches = SharedCaches(informers, controllers)
+        self.journal = rehearsal or DecisionLog(api, clock, stamp=RecordAuthor(identity), component=COMPONENT)
         self.engines = [self._engine(one, clock) for one in controllers]
         self._ready = asyncio.Event()
         self._started = asyncio.Event()
@@ -98,9 +98,9 @@ class Manager:
     def _engine(self, controller: Controller, clock: Clock) -> Engine:
         expectations = Expectations()
         journal = self.journal
-        hands: Hands = Bystander()
-        if isinstance(journal, Journal):
-            hands = Actor(
+        hands: Executor = NoopExecutor()
+        if isinstance(journal, DecisionLog):
+            hands = IntentExecutor(
                 self._api,
                 manager=f"pilothouse-{controller.name}",
                 noun_of=self.caches.noun_of,

@@ -20,10 +20,10 @@ import msgspec
 from pilothouse.api.nouns import Decision, Noun
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.times import format_time
-from pilothouse.runtime.declaring import Controller
-from pilothouse.runtime.intents import After, subject
-from pilothouse.runtime.outcomes import NOTHING, Act, Outcome, Result
-from pilothouse.runtime.world import Read, World
+from pilothouse.runtime.controller import Controller
+from pilothouse.runtime.intents import RequeueAfter, subject
+from pilothouse.runtime.reconcile_result import NOTHING, ExecutedIntent, IntentOutcome, ReconcileResult
+from pilothouse.runtime.snapshot import ObjectRead, Snapshot
 
 MOST_INTENTS = 50
 _LONGEST_NAME = 253
@@ -32,7 +32,7 @@ _OPEN = frozenset({"Waiting", "Failed"})
 _UNFIT = re.compile(r"[^a-z0-9.-]")
 
 
-class Stamp(msgspec.Struct, frozen=True):
+class RecordAuthor(msgspec.Struct, frozen=True):
     """Who decided."""
 
     manager: str
@@ -50,10 +50,16 @@ def record_name(controller: str, noun: Noun, name: str) -> str:
 
 
 def record(
-    controller: Controller, seen: Object, world: World, result: Result, *, stamp: Stamp, attempts: int
+    controller: Controller,
+    seen: Object,
+    world: Snapshot,
+    result: ReconcileResult,
+    *,
+    stamp: RecordAuthor,
+    attempts: int,
 ) -> Tree:
     """The record of a decision."""
-    acts = [act for act in result.acts if not isinstance(act.intent, After)]
+    acts = [act for act in result.acts if not isinstance(act.intent, RequeueAfter)]
     tree: Tree = {
         "apiVersion": Decision.api_version,
         "kind": Decision.kind,
@@ -91,12 +97,12 @@ def record(
     return tree
 
 
-def _may_be_named(read: Read, seen: Object) -> bool:
+def _may_be_named(read: ObjectRead, seen: Object) -> bool:
     """Who may read an object's namespace reads the record: it names nothing of other namespaces, nor what has none."""
     return not seen.namespace or read.namespace == seen.namespace
 
 
-def summary(result: Result, acts: list[Act]) -> str:
+def summary(result: ReconcileResult, acts: list[ExecutedIntent]) -> str:
     """All of it in a sentence."""
     if result.failure:
         return f"failed: {result.failure}"
@@ -149,13 +155,13 @@ def _same(tree: Mapping[str, Any]) -> Any:
         [
             (one.get("verb"), one.get("because"), one.get("object"), one.get("outcome"), one.get("message"))
             for one in tree.get("intents") or ()
-            if one.get("outcome") != Outcome.SKIPPED
+            if one.get("outcome") != IntentOutcome.SKIPPED
         ],
         (waiting.get("reason"), waiting.get("message"), waiting.get("remedy")),
     )
 
 
-def _reading(one: Read) -> Tree:
+def _reading(one: ObjectRead) -> Tree:
     return _filled(
         apiVersion=one.noun.api_version,
         kind=one.noun.kind,
@@ -165,7 +171,7 @@ def _reading(one: Read) -> Tree:
     )
 
 
-def _intent(act: Act) -> Tree:
+def _intent(act: ExecutedIntent) -> Tree:
     tree = _filled(verb=act.intent.verb, outcome=str(act.outcome), message=act.message)
     tree["because"] = act.intent.because
     about = subject(act.intent)

@@ -16,10 +16,10 @@ import msgspec
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
-from pilothouse.runtime.declaring import Key
+from pilothouse.runtime.controller import ReconcileKey
 
 
-class Followed(Protocol):
+class FollowedCache(Protocol):
     """A cache of one kind that follows the server."""
 
     @property
@@ -36,7 +36,7 @@ class _Gone(msgspec.Struct, frozen=True):
     noun: Noun
     seen: Object
 
-    def met(self, cache: Followed) -> bool:
+    def met(self, cache: FollowedCache) -> bool:
         found = cache.get(self.seen.namespace, self.seen.name)
         return found is None or found.uid != self.seen.uid or self.shows(found)
 
@@ -58,27 +58,27 @@ class Expectations:
     """What the caches have yet to see, for each key."""
 
     def __init__(self) -> None:
-        self._revisions: dict[Key, dict[Noun, int]] = {}
-        self._changes: dict[Key, list[_Gone]] = {}
+        self._revisions: dict[ReconcileKey, dict[Noun, int]] = {}
+        self._changes: dict[ReconcileKey, list[_Gone]] = {}
 
-    def wrote(self, key: Key, noun: Noun, revision: int) -> None:
+    def wrote(self, key: ReconcileKey, noun: Noun, revision: int) -> None:
         """The decision about a key changed something of a kind at this revision."""
         revisions = self._revisions.setdefault(key, {})
         revisions[noun] = max(revision, revisions.get(noun, 0))
 
-    def gone(self, key: Key, noun: Noun, seen: Object) -> None:
+    def gone(self, key: ReconcileKey, noun: Noun, seen: Object) -> None:
         """The decision about a key had an object removed, and the server did not say at which revision."""
         self._changes.setdefault(key, []).append(_Gone(noun, seen))
 
-    def evicted(self, key: Key, noun: Noun, seen: Object) -> None:
+    def evicted(self, key: ReconcileKey, noun: Noun, seen: Object) -> None:
         """The decision about a key had a pod evicted: it goes, or is gone."""
         self._changes.setdefault(key, []).append(_Evicted(noun, seen))
 
-    def bound(self, key: Key, noun: Noun, seen: Object) -> None:
+    def bound(self, key: ReconcileKey, noun: Noun, seen: Object) -> None:
         """The decision about a key had a pod assigned to a node."""
         self._changes.setdefault(key, []).append(_Bound(noun, seen))
 
-    def missing(self, key: Key, followed: Mapping[Noun, Followed]) -> frozenset[Noun]:
+    def missing(self, key: ReconcileKey, followed: Mapping[Noun, FollowedCache]) -> frozenset[Noun]:
         """The kinds whose caches have yet to see something of this key's; if there is none, it is forgotten."""
         missing: set[Noun] = set()
         revisions = self._revisions.get(key)
@@ -97,7 +97,7 @@ class Expectations:
             self.forget(key)
         return frozenset(missing)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ReconcileKey) -> None:
         """Expect nothing any more."""
         self._revisions.pop(key, None)
         self._changes.pop(key, None)

@@ -1,6 +1,6 @@
 """Whether a process that leads also decides.
 
-    progress = Progress(manager.engines, leads=lambda: leadership.fence is not None, clock=clock)
+    progress = StallCheck(manager.engines, leads=lambda: leadership.fence is not None, clock=clock)
     progress.problem          # "scheduling has decided nothing for 312 s, and 4 objects wait"
 
 It is looked at from outside, now and then: between two looks a controller must have got on, or have had nothing to do. So nothing
@@ -19,7 +19,7 @@ STALLED_SECONDS: Final = 300.0
 """So long a controller may be at one decision: what it does for it has deadlines, which are far shorter."""
 
 
-class Progress:
+class StallCheck:
     """What was seen of each controller at the last look."""
 
     def __init__(self, engines: Sequence[Engine], leads: Callable[[], bool], clock: Clock) -> None:

@@ -1,6 +1,6 @@
 """Decisions and events, written to the API besides the work.
 
-    journal = Journal(api, clock, stamp=Stamp("m1"), component="pilothouse-controller-manager")
+    journal = DecisionLog(api, clock, stamp=RecordAuthor("m1"), component="pilothouse-controller-manager")
     await journal.run(fence)               # until cancelled
     journal.note(controller, seen, world, result, attempts)
     journal.tell(about, "SuccessfulCreate", "created pod web-0", False)
@@ -29,12 +29,9 @@ from pilothouse.client.fence import FENCED, Fence
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.runtime.declaring import Controller, Key
-from pilothouse.runtime.intents import Delete
-from pilothouse.runtime.leading import Deposed
-from pilothouse.runtime.outcomes import Result
-from pilothouse.runtime.recording import (
-    Stamp,
+from pilothouse.runtime.controller import Controller, ReconcileKey
+from pilothouse.runtime.decision_record import (
+    RecordAuthor,
     carried_on,
     gist,
     is_idle,
@@ -43,8 +40,11 @@ from pilothouse.runtime.recording import (
     record_name,
     worth_writing,
 )
-from pilothouse.runtime.telling import EventWrite, Teller
-from pilothouse.runtime.world import World
+from pilothouse.runtime.event_recorder import EventCorrelator, EventWrite
+from pilothouse.runtime.intents import Delete
+from pilothouse.runtime.leader_fence import LeadershipLost
+from pilothouse.runtime.reconcile_result import ReconcileResult
+from pilothouse.runtime.snapshot import Snapshot
 
 PAUSE = 0.5
 """Seconds without news after which what is noted is written: until then it may still change."""
@@ -59,7 +59,7 @@ Name = tuple[str, str]
 log = logging.getLogger(__name__)
 
 
-class Noted:
+class LoggedDecision:
     """A decision that is to be on record. The record is made when somebody looks at it."""
 
     def __init__(self, outcome: str, make: Callable[[], Tree], before: Tree | None) -> None:
@@ -72,20 +72,20 @@ class Noted:
     def tree(self) -> Tree:
         return carried_on(self._make(), self._before)
 
-    def after(self, before: Tree | None) -> Noted:
+    def after(self, before: Tree | None) -> LoggedDecision:
         """The same, where it turns out what it comes after."""
-        return Noted(self.outcome, lambda: self.tree, before)
+        return LoggedDecision(self.outcome, lambda: self.tree, before)
 
 
-class Journal:
+class DecisionLog:
     """What is yet to be written, and what is on record."""
 
-    def __init__(self, api: Api, clock: Clock, *, stamp: Stamp, component: str) -> None:
+    def __init__(self, api: Api, clock: Clock, *, stamp: RecordAuthor, component: str) -> None:
         self._api = api
         self._clock = clock
         self._stamp = stamp
-        self._teller = Teller(component=component, host=stamp.manager)
-        self._decisions: OrderedDict[Name, Noted] = OrderedDict()
+        self._teller = EventCorrelator(component=component, host=stamp.manager)
+        self._decisions: OrderedDict[Name, LoggedDecision] = OrderedDict()
         self._events: OrderedDict[Name, EventWrite] = OrderedDict()
         self._record: dict[Name, Tree] = {}
         self._news = asyncio.Event()
@@ -101,7 +101,9 @@ class Journal:
         """True if there is nothing to be written."""
         return not self._decisions and not self._events and not self._writing
 
-    def note(self, controller: Controller, seen: Object, world: World, result: Result, attempts: int) -> None:
+    def note(
+        self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
+    ) -> None:
         """Have a decision written down, if it is another than the one on record.
 
         One about a record is not, or there would be no end; nor is one that did away with its object, whose record
@@ -115,10 +117,10 @@ class Journal:
         if is_idle(outcome, noted.outcome if noted else outcome_of(on_record)) or _ended(seen, result):
             return
         make = partial(record, controller, seen, world, result, stamp=self._stamp, attempts=attempts)
-        self._decisions[name] = Noted(outcome, make, on_record if noted is None else noted.tree)
+        self._decisions[name] = LoggedDecision(outcome, make, on_record if noted is None else noted.tree)
         self._heard()
 
-    def forget(self, controller: Controller, key: Key) -> None:
+    def forget(self, controller: Controller, key: ReconcileKey) -> None:
         """There is no such object any more; its record goes with it."""
         name = (key.namespace or "default", record_name(controller.name, key.noun, key.name))
         self._decisions.pop(name, None)
@@ -140,7 +142,7 @@ class Journal:
         self._news.set()
 
     async def run(self, fence: Callable[[], Fence | None]) -> None:
-        """Write until cancelled. Raises ``Deposed`` once another leads."""
+        """Write until cancelled. Raises ``LeadershipLost`` once another leads."""
         await self._remembered()
         if self._events:
             # What was done in an earlier term, and not told by its end.
@@ -259,7 +261,7 @@ class Journal:
             await writing
         except StatusError as refusal:
             if refusal.reason == FENCED:
-                raise Deposed(refusal.message) from refusal
+                raise LeadershipLost(refusal.message) from refusal
             if refusal.code >= 500 or refusal.code == 429:
                 raise
             log.info("a record is not wanted: %s", refusal.message)
@@ -267,7 +269,7 @@ class Journal:
         return True
 
 
-def _ended(seen: Object, result: Result) -> bool:
+def _ended(seen: Object, result: ReconcileResult) -> bool:
     return any(isinstance(act.intent, Delete) and act.intent.seen == seen for act in result.done)
 
 

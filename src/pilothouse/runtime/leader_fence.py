@@ -1,8 +1,8 @@
 """Decisions while this process leads, and only then.
 
-    office = Office(leadership)
+    office = LeaderFence(leadership)
     await office.hold(decide)             # runs ``decide`` in each term, until cancelled
-    office.fence()                        # to act under; raises Deposed outside a term
+    office.fence()                        # to act under; raises LeadershipLost outside a term
 
 ``fence`` asks the clock each time: a process that was paused for longer than its lease knows it before its next write, and
 the server knows it too. Losing the lease stops decisions, not the process, which stands by and may lead again.
@@ -27,11 +27,11 @@ LOOK_SECONDS = 1.0
 """How often to look whether a term that ran out goes on after all."""
 
 
-class Deposed(Exception):
+class LeadershipLost(Exception):
     """Another leads, or may: nothing more may be done."""
 
 
-class Office(Protocol):
+class LeaderFence(Protocol):
     """A place from which decisions are taken, by one at a time."""
 
     @property
@@ -39,13 +39,13 @@ class Office(Protocol):
         """When it was taken over, by the loop's clock: whoever held it before has written nothing since."""
 
     def fence(self) -> Fence | None:
-        """What to act under; None where nothing is fenced. Raises ``Deposed``."""
+        """What to act under; None where nothing is fenced. Raises ``LeadershipLost``."""
 
     async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
         """Run ``decide`` whenever the office is held, until cancelled."""
 
 
-class Alone:
+class NoElection:
     """The office of a process that has no rivals."""
 
     since = -math.inf
@@ -57,7 +57,7 @@ class Alone:
         await decide()
 
 
-class Elected:
+class LeaseElection:
     """The office of whoever holds a Lease."""
 
     def __init__(self, leadership: Leadership) -> None:
@@ -74,7 +74,7 @@ class Elected:
     def fence(self) -> Fence | None:
         fence = self._leadership.fence
         if fence is None:
-            raise Deposed("the lease has run out, or is another's")
+            raise LeadershipLost("the lease has run out, or is another's")
         return fence
 
     async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
@@ -87,7 +87,7 @@ class Elected:
                 if await unless(decide(), self._change()):
                     # Nothing that decides ends of itself.
                     raise RuntimeError("decisions came to an end")
-            except Deposed as problem:
+            except LeadershipLost as problem:
                 log.warning("decisions stop: %s", problem)
                 # A renewal that is answered late may give the same term back, of which nobody is told.
                 while self._term == term and self._leadership.fence is None:

@@ -1,6 +1,6 @@
 """What a decision sees: the objects as they are known, the time, and nothing else.
 
-    world = World({Pod: pods, Node: nodes}, now=clock.now())
+    world = Snapshot({Pod: pods, Node: nodes}, now=clock.now())
     world.find(Pod, "default", "web-0")
     world.all(Node)
     world.owned(Pod, stateful_set)
@@ -29,7 +29,7 @@ MOST_READ = 100
 """How many objects a decision's record names; of more it tells the number."""
 
 
-class View(Protocol):
+class KindView(Protocol):
     """The objects of one kind."""
 
     @property
@@ -48,7 +48,7 @@ class View(Protocol):
         ...
 
 
-class Read(msgspec.Struct, frozen=True):
+class ObjectRead(msgspec.Struct, frozen=True):
     """An object that was looked at, and its version; none if it was not there."""
 
     noun: Noun
@@ -57,12 +57,12 @@ class Read(msgspec.Struct, frozen=True):
     resource_version: str = ""
 
 
-class World:
+class Snapshot:
     """The kinds a controller may look at, at one moment."""
 
-    def __init__(self, views: Mapping[Noun, View], *, now: float) -> None:
+    def __init__(self, views: Mapping[Noun, KindView], *, now: float) -> None:
         self._views = views
-        self._read: dict[tuple[Noun, str, str], Read] = {}
+        self._read: dict[tuple[Noun, str, str], ObjectRead] = {}
         self.now = now
         """Seconds since 1970."""
         self.unnamed = 0
@@ -74,7 +74,7 @@ class World:
         return tuple(self._views)
 
     @property
-    def read(self) -> tuple[Read, ...]:
+    def read(self) -> tuple[ObjectRead, ...]:
         """What has been looked at, in the order of the first look."""
         return tuple(self._read.values())
 
@@ -121,7 +121,7 @@ class World:
         last = found.arrived if found is not None else since
         return max(0.0, min(self.now, heard.until) - max(last, heard.since))
 
-    def _view(self, noun: Noun) -> View:
+    def _view(self, noun: Noun) -> KindView:
         view = self._views.get(noun)
         if view is None:
             raise LookupError(
@@ -142,10 +142,12 @@ class World:
         if len(self._read) >= MOST_READ:
             self.unnamed += 1
             return
-        self._read[key] = Read(noun, namespace, name, found.resource_version if found is not None else "")
+        self._read[key] = ObjectRead(
+            noun, namespace, name, found.resource_version if found is not None else ""
+        )
 
 
-class Still:
+class StaticView:
     """A view of objects that don't change: what tests and what-ifs show to a decision."""
 
     def __init__(self, trees: Iterable[Tree | Object]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from pilothouse.base.histogram import Histogram
-from pilothouse.runtime.outcomes import Result
+from pilothouse.runtime.reconcile_result import ReconcileResult
 
 BOUNDS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 """Of the time a decision takes, with what is done for it: seconds."""
 
 
-class Tally:
+class EngineCounters:
     """Counts of one controller's decisions."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Tally:
         """Functions that broke."""
         self.seconds = Histogram(BOUNDS)
 
-    def count(self, result: Result, seconds: float) -> None:
+    def count(self, result: ReconcileResult, seconds: float) -> None:
         """Another decision."""
         self.decisions[result.standing] += 1
         self.refused += result.refused

@@ -25,12 +25,12 @@ from pilothouse.api.nouns import (
 )
 from pilothouse.api.objects import Object
 from pilothouse.controllers.scheduling.requests import added, allocatable, requested
-from pilothouse.runtime.promising import Facts, Promise, promise
+from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 
 
-@promise(Pod)
+@invariant(Pod)
 def a_pod_that_runs_is_ended_by_its_node(
-    facts: Facts, before: Object | None, after: Object | None
+    facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
     """Whoever takes it away sooner may have two of them run at once."""
     if before is None or (after is not None and after.uid == before.uid):
@@ -41,9 +41,9 @@ def a_pod_that_runs_is_ended_by_its_node(
     return None
 
 
-@promise(Pod)
+@invariant(Pod)
 def pods_of_an_ordered_set_are_made_in_order(
-    facts: Facts, before: Object | None, after: Object | None
+    facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
     """The next comes when those before it have been ready; lost ones may come back in any order."""
     if before is not None or after is None or (owner := after.controller) is None:
@@ -62,8 +62,10 @@ def pods_of_an_ordered_set_are_made_in_order(
     return None
 
 
-@promise(PersistentVolumeClaim)
-def a_claim_that_nobody_owns_stays(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+@invariant(PersistentVolumeClaim)
+def a_claim_that_nobody_owns_stays(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
     """Data outlives whoever used it, unless it was said otherwise."""
     if before is None or before.deleting or before.owners or not _goes(after):
         return None
@@ -72,8 +74,10 @@ def a_claim_that_nobody_owns_stays(facts: Facts, before: Object | None, after: O
     return f"claim {before.name} is deleted, and belonged to nobody"
 
 
-@promise(ConfigMap, Secret)
-def what_has_a_living_owner_stays(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+@invariant(ConfigMap, Secret)
+def what_has_a_living_owner_stays(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
     """Of kinds that no other controller deletes."""
     if before is None or before.deleting or not _goes(after) or _namespace_goes(facts, before):
         return None
@@ -85,9 +89,9 @@ def what_has_a_living_owner_stays(facts: Facts, before: Object | None, after: Ob
     return f"{before.name} is deleted, and {', '.join(living)} lives" if living else None
 
 
-@promise(Namespace)
+@invariant(Namespace)
 def a_namespace_goes_when_it_is_empty(
-    facts: Facts, before: Object | None, after: Object | None
+    facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
     if before is None or after is not None:
         return None
@@ -95,9 +99,9 @@ def a_namespace_goes_when_it_is_empty(
     return f"the namespace {before.name} is gone, and {left[0]!r} is in it" if left else None
 
 
-@promise(Pod)
+@invariant(Pod)
 def no_node_has_more_than_it_can_take(
-    facts: Facts, before: Object | None, after: Object | None
+    facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
     """Of pods that the scheduler has placed; whoever names a node himself answers for it himself."""
     if after is None or before is None or before.spec.get("nodeName") or not after.spec.get("nodeName"):
@@ -116,16 +120,16 @@ def no_node_has_more_than_it_can_take(
     return None
 
 
-@promise(Pod)
-def a_pod_is_placed_once(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+@invariant(Pod)
+def a_pod_is_placed_once(facts: ObjectStates, before: Object | None, after: Object | None) -> str | None:
     if before is None or after is None or before.uid != after.uid:
         return None
     was, is_now = before.spec.get("nodeName"), after.spec.get("nodeName")
     return f"pod {after.name} is moved from {was} to {is_now}" if was and was != is_now else None
 
 
-@promise(PersistentVolumeClaim)
-def a_volume_has_one_claim(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+@invariant(PersistentVolumeClaim)
+def a_volume_has_one_claim(facts: ObjectStates, before: Object | None, after: Object | None) -> str | None:
     if after is None or after.status.get("phase") != "Bound":
         return None
     name = after.spec.get("volumeName")
@@ -139,8 +143,10 @@ def a_volume_has_one_claim(facts: Facts, before: Object | None, after: Object | 
     )
 
 
-@promise(CertificateSigningRequest)
-def a_verdict_on_a_request_stays(facts: Facts, before: Object | None, after: Object | None) -> str | None:
+@invariant(CertificateSigningRequest)
+def a_verdict_on_a_request_stays(
+    facts: ObjectStates, before: Object | None, after: Object | None
+) -> str | None:
     """What people have denied is not approved after all."""
     if before is None or after is None or before.uid != after.uid:
         return None
@@ -149,9 +155,9 @@ def a_verdict_on_a_request_stays(facts: Facts, before: Object | None, after: Obj
     return None
 
 
-@promise(CertificateSigningRequest)
+@invariant(CertificateSigningRequest)
 def only_nodes_get_certificates_by_themselves(
-    facts: Facts, before: Object | None, after: Object | None
+    facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
     """Who asked is what the server wrote down: somebody with a bootstrap token, or a node."""
     if after is None or not after.is_true("Approved"):
@@ -166,9 +172,9 @@ SEEN_WITHIN: Final = 60.0
 """Seconds by which what a controller sees may be old: a watch that is late, and a decision that takes its time."""
 
 
-@promise(ElasticsearchCluster)
+@invariant(ElasticsearchCluster)
 def a_cluster_without_a_ready_pod_is_not_available(
-    facts: Facts, before: Object | None, after: Object | None
+    facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
     """As far as its controller can know: by what it writes, and by what stands when everything has been started anew."""
     if after is None or not after.is_true("Available"):
@@ -180,7 +186,7 @@ def a_cluster_without_a_ready_pod_is_not_available(
     return f"{after.name} says that it is available, and none of its pods has been ready {known}"
 
 
-PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
+PROMISES: Final[Mapping[str, tuple[Invariant, ...]]] = {
     "stateful-sets": (
         a_pod_that_runs_is_ended_by_its_node,
         pods_of_an_ordered_set_are_made_in_order,
@@ -196,7 +202,7 @@ PROMISES: Final[Mapping[str, tuple[Promise, ...]]] = {
 """By the name of the controller."""
 
 
-def every() -> tuple[Promise, ...]:
+def every() -> tuple[Invariant, ...]:
     """All of them."""
     return tuple(each for promises in PROMISES.values() for each in promises)
 
@@ -209,6 +215,6 @@ def _goes(after: Object | None) -> bool:
     return after is None or after.deleting
 
 
-def _namespace_goes(facts: Facts, one: Object) -> bool:
+def _namespace_goes(facts: ObjectStates, one: Object) -> bool:
     namespace = facts.find(Namespace, "", one.namespace)
     return namespace is None or namespace.deleting

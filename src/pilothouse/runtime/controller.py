@@ -1,7 +1,7 @@
 """How a controller says what it decides about and what it looks at.
 
     @controller(StatefulSet, owns=(Pod, PersistentVolumeClaim), also={Node: pods_on})
-    def stateful_sets(set: Object, world: World) -> Iterator[Intent]:
+    def stateful_sets(set: Object, world: Snapshot) -> Iterator[Intent]:
         '''Each ordinal has its pod, in order.'''
 
 The decorated name is a ``Controller``: data. It is run by whoever puts it into a list (``app``), called by a test as
@@ -25,15 +25,15 @@ from typing import Final, NamedTuple
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
 from pilothouse.runtime.intents import Intent
-from pilothouse.runtime.world import World
+from pilothouse.runtime.snapshot import Snapshot
 
-Decide = Callable[[Object, World], Iterator[Intent]]
+Decide = Callable[[Object, Snapshot], Iterator[Intent]]
 
 EVERY: Final = Noun("*", "*", "*", "*")
 """All kinds, for controllers that care for none in particular."""
 
 
-class Key(NamedTuple):
+class ReconcileKey(NamedTuple):
     """An object that is to be decided about, there or not."""
 
     noun: Noun
@@ -45,9 +45,9 @@ class Key(NamedTuple):
         return f"{self.noun.resource} {where}"
 
 
-Names = Iterable[Key | tuple[str, str]]
+Names = Iterable[ReconcileKey | tuple[str, str]]
 """Objects to be decided about: by key, or those of the primary kind by namespace and name."""
-Mapper = Callable[[Object, World], Names]
+Mapper = Callable[[Object, Snapshot], Names]
 
 
 Heeds = Callable[[Object, Object], bool]
@@ -59,7 +59,7 @@ def any_change(before: Object, after: Object) -> bool:
     return True
 
 
-def same_name(changed: Object, world: World) -> Names:
+def same_name(changed: Object, world: Snapshot) -> Names:
     """The primary object has the name of the changed one."""
     return ((changed.namespace, changed.name),)
 
@@ -95,7 +95,7 @@ class Controller:
         """What it does, in a line."""
         return (self.decide.__doc__ or "").strip().partition("\n")[0]
 
-    def __call__(self, one: Object, world: World) -> list[Intent]:
+    def __call__(self, one: Object, world: Snapshot) -> list[Intent]:
         """Decide."""
         return list(self.decide(one, world))
 

@@ -1,6 +1,6 @@
 """Whom a change concerns: a controller's mappers, asked again when they break.
 
-    mappers = Mappers(controller, world=..., add=queue.add, tally=tally, journal=journal)
+    mappers = EventMappers(controller, world=..., add=queue.add, tally=tally, journal=journal)
     mappers.told(mapper, pod, priority=1)          # the keys that it names are added
     mappers.clear()
 
@@ -18,21 +18,21 @@ from typing import Protocol
 
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
-from pilothouse.runtime.declaring import Controller, Key, Mapper
-from pilothouse.runtime.outcomes import Result
-from pilothouse.runtime.tallying import Tally
-from pilothouse.runtime.world import World
+from pilothouse.runtime.controller import Controller, Mapper, ReconcileKey
+from pilothouse.runtime.engine_counters import EngineCounters
+from pilothouse.runtime.reconcile_result import ReconcileResult
+from pilothouse.runtime.snapshot import Snapshot
 
 RETRY = Backoff(first=1.0, factor=2.0, longest=300.0)
 
 log = logging.getLogger(__name__)
 
 
-class Notes(Protocol):
+class MapperErrors(Protocol):
     """Where decisions are written down."""
 
     def note(
-        self, controller: Controller, seen: Object, world: World, result: Result, attempts: int
+        self, controller: Controller, seen: Object, world: Snapshot, result: ReconcileResult, attempts: int
     ) -> None: ...
 
 
@@ -50,31 +50,31 @@ class _Unmapped:
             self.versions = [*self.versions[:1], one]
 
 
-class Mappers:
+class EventMappers:
     """The mappers of one controller."""
 
     def __init__(
         self,
         controller: Controller,
         *,
-        world: Callable[[], World],
-        add: Callable[[Key, int], None],
-        tally: Tally,
-        journal: Notes,
+        world: Callable[[], Snapshot],
+        add: Callable[[ReconcileKey, int], None],
+        tally: EngineCounters,
+        journal: MapperErrors,
     ) -> None:
         self._controller = controller
         self._world = world
         self._add = add
         self._tally = tally
         self._journal = journal
-        self._unmapped: dict[Key, _Unmapped] = {}
+        self._unmapped: dict[ReconcileKey, _Unmapped] = {}
 
     def told(self, mapper: Mapper, one: Object, priority: int) -> None:
         """An object is there, has changed or is gone: have those looked at whom it concerns."""
         problem = self._map(mapper, one, priority)
         if not problem:
             return
-        key = Key(one.noun, one.namespace, one.name)
+        key = ReconcileKey(one.noun, one.namespace, one.name)
         unmapped = self._unmapped.setdefault(key, _Unmapped(mapper))
         unmapped.take(one)
         self._failed(key, unmapped, one, problem)
@@ -90,7 +90,7 @@ class Mappers:
         """Empty if all went well, else what is wrong."""
         try:
             found = [
-                key if isinstance(key, Key) else Key(self._controller.primary, *key)
+                key if isinstance(key, ReconcileKey) else ReconcileKey(self._controller.primary, *key)
                 for key in mapper(one, self._world())
             ]
         except Exception as problem:
@@ -100,20 +100,22 @@ class Mappers:
             self._add(key, priority)
         return ""
 
-    def _failed(self, key: Key, unmapped: _Unmapped, one: Object, problem: str) -> None:
+    def _failed(self, key: ReconcileKey, unmapped: _Unmapped, one: Object, problem: str) -> None:
         self._tally.errors += 1
         unmapped.failures += 1
-        self._journal.note(self._controller, one, self._world(), Result(error=problem), unmapped.failures)
+        self._journal.note(
+            self._controller, one, self._world(), ReconcileResult(error=problem), unmapped.failures
+        )
         if unmapped.alarm is not None:
             unmapped.alarm.cancel()
         pause = RETRY.after(unmapped.failures)
         unmapped.alarm = asyncio.get_running_loop().call_later(pause, self._again, key)
 
-    def _again(self, key: Key) -> None:
+    def _again(self, key: ReconcileKey) -> None:
         unmapped = self._unmapped[key]
         for one in unmapped.versions:
             if problem := self._map(unmapped.mapper, one, 0):
                 self._failed(key, unmapped, one, problem)
                 return
         del self._unmapped[key]
-        self._journal.note(self._controller, unmapped.versions[-1], self._world(), Result(), 0)
+        self._journal.note(self._controller, unmapped.versions[-1], self._world(), ReconcileResult(), 0)
