@@ -13,8 +13,8 @@ from pathlib import Path
 from aiohttp import web
 from tests.kit.real_elastic import addresses
 
+from pilothouse.pilot.driver import InstanceEnvironment
 from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
-from pilothouse.pilot.driving import Place
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -33,6 +33,6 @@ async def beside(
     await runner.setup()
     try:
         await web.TCPSite(runner, address, 9200).start()
-        yield Elasticsearch(Place(name, "default", address, folder, {"ES_HOME": str(folder)}))
+        yield Elasticsearch(InstanceEnvironment(name, "default", address, folder, {"ES_HOME": str(folder)}))
     finally:
         await runner.cleanup()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pilothouse.pilot.drivers.elasticsearch.leading import STILL, Drain
+from pilothouse.pilot.drivers.elasticsearch.cluster_actions import STILL, DrainProgress
 
 
 def test_it_is_pushed_once_in_a_while_and_only_when_nothing_moves() -> None:
-    drain = Drain()
+    drain = DrainProgress()
     assert not drain.stands_still({"es-2": 2}, moving=False, now=0.0)
     assert not drain.stands_still({"es-2": 2}, moving=False, now=STILL - 1)
     assert drain.stands_still({"es-2": 2}, moving=False, now=STILL)
@@ -15,7 +15,7 @@ def test_it_is_pushed_once_in_a_while_and_only_when_nothing_moves() -> None:
 
 
 def test_whatever_moves_begins_the_time_anew() -> None:
-    drain = Drain()
+    drain = DrainProgress()
     drain.stands_still({"es-2": 2}, moving=False, now=0.0)
     assert not drain.stands_still({"es-2": 2}, moving=True, now=STILL)
     assert not drain.stands_still({"es-2": 1}, moving=False, now=STILL + 1)
@@ -24,6 +24,6 @@ def test_whatever_moves_begins_the_time_anew() -> None:
 
 
 def test_without_shards_to_move_nothing_is_pushed() -> None:
-    drain = Drain()
+    drain = DrainProgress()
     for moment in range(0, 100, 10):
         assert not drain.stands_still({}, moving=False, now=float(moment))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
+from pilothouse.pilot.driver import DesiredState, InstanceEnvironment
+from pilothouse.pilot.drivers.elasticsearch.node_client import ElasticsearchClient, NodeRequestFailed
 from pilothouse.pilot.drivers.redis import Redis
-from pilothouse.pilot.driving import Place, Wish
 
 MUCH = 32 * 2**20
 
@@ -60,8 +60,8 @@ def little_memory() -> Iterator[None]:
 )
 async def test_elasticsearch(first: bytes, then: bytes) -> None:
     async with answering(first, then) as port:
-        with little_memory(), pytest.raises(Unanswered) as told:
-            await Node("127.0.0.1", port, secrets=None).get("/")
+        with little_memory(), pytest.raises(NodeRequestFailed) as told:
+            await ElasticsearchClient("127.0.0.1", port, secrets=None).get("/")
         assert "no answer in time" not in str(told.value)
 
 
@@ -69,8 +69,8 @@ async def test_what_elasticsearch_complains_of_is_cut() -> None:
     body = b'{"error": "' + b"x" * 1_000_000 + b'"}'
     head = b"HTTP/1.1 500 Error\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
     async with answering(head + body) as port:
-        with pytest.raises(Unanswered) as told:
-            await Node("127.0.0.1", port, secrets=None).get("/")
+        with pytest.raises(NodeRequestFailed) as told:
+            await ElasticsearchClient("127.0.0.1", port, secrets=None).get("/")
         assert "xxx" in str(told.value)
         assert len(str(told.value)) < 5000
 
@@ -89,7 +89,7 @@ async def test_what_elasticsearch_complains_of_is_cut() -> None:
 )
 async def test_redis(tmp_path: Path, first: bytes, then: bytes) -> None:
     async with answering(first, then) as port:
-        place = Place(
+        place = InstanceEnvironment(
             name="cache-0",
             namespace="default",
             address="127.0.0.1",
@@ -97,7 +97,7 @@ async def test_redis(tmp_path: Path, first: bytes, then: bytes) -> None:
             environ={"REDIS_PORT": str(port)},
         )
         with little_memory():
-            seen = await Redis(place).observe(Wish(1, "", {}))
+            seen = await Redis(place).observe(DesiredState(1, "", {}))
         assert not seen.ready
         assert seen.message.startswith("Redis does not answer: ")
         assert "it takes too long" not in seen.message

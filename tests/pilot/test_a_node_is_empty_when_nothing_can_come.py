@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from tests.kit.played_elastic import beside
 
-from pilothouse.pilot.drivers.elasticsearch.leading import DECOMMISSIONS, EXCLUDED
-from pilothouse.pilot.driving import Observation, Wish
+from pilothouse.pilot.driver import DesiredState, Observation
+from pilothouse.pilot.drivers.elasticsearch.cluster_actions import DECOMMISSIONS, EXCLUDED
 
 NAME, OTHER = "es-demo-data-2", "es-demo-data-0"
 
@@ -68,7 +68,7 @@ async def observed(tmp_path: Path) -> AsyncIterator[tuple[Played, Observe]]:
 
         async def observe(generation: int) -> Observation:
             spec = {"decommission": True, "elasticsearch": {"roles": ["data"]}}
-            return await driver.observe(Wish(generation, "hash", spec, uid="mine"))
+            return await driver.observe(DesiredState(generation, "hash", spec, uid="mine"))
 
         yield elasticsearch, observe
 

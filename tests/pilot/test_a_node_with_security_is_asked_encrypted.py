@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
+from pilothouse.pilot.driver import DesiredState, HookFailed, InstanceEnvironment
 from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
-from pilothouse.pilot.drivers.elasticsearch.securing import Secrets, ssl_settings
-from pilothouse.pilot.driving import HookFailed, Place, Wish
+from pilothouse.pilot.drivers.elasticsearch.node_client import ElasticsearchClient, NodeRequestFailed
+from pilothouse.pilot.drivers.elasticsearch.tls_and_users import MountedSecrets, ssl_settings
 from pilothouse.pki.authority import Authority
 
 PASSWORD = "sesame"
 
 
-def mounted(folder: Path, *, password: str = PASSWORD) -> Secrets:
+def mounted(folder: Path, *, password: str = PASSWORD) -> MountedSecrets:
     """What a pod is given."""
     now = datetime.datetime.now(datetime.UTC)
     authority = Authority.make("the authority", now)
     own = authority.peer("node", ["es-demo.default.svc"], now)
     files = {"ca.crt": authority.certificate, "tls.crt": own.certificate, "tls.key": own.key}
-    secrets = Secrets(folder / "certificates", folder / "users")
+    secrets = MountedSecrets(folder / "certificates", folder / "users")
     for path, content in ((secrets.certificates, files), (secrets.users, {"elastic": password.encode()})):
         path.mkdir(parents=True)
         for name, data in content.items():
@@ -36,7 +36,7 @@ def mounted(folder: Path, *, password: str = PASSWORD) -> Secrets:
 
 
 @asynccontextmanager
-async def a_node(secrets: Secrets) -> AsyncIterator[int]:
+async def a_node(secrets: MountedSecrets) -> AsyncIterator[int]:
     """One that answers whoever knows the password; its port."""
     known = base64.b64encode(f"elastic:{PASSWORD}".encode())
 
@@ -59,15 +59,15 @@ async def a_node(secrets: Secrets) -> AsyncIterator[int]:
 async def test_it_is_asked_with_the_password_and_trusted_by_its_authority(tmp_path: Path) -> None:
     secrets = mounted(tmp_path)
     async with a_node(secrets) as port:
-        assert await Node("127.0.0.1", port, secrets=secrets).get("/") == {"name": "it"}
+        assert await ElasticsearchClient("127.0.0.1", port, secrets=secrets).get("/") == {"name": "it"}
 
 
 async def test_a_password_that_is_not_taken_is_told_with_what_to_do(tmp_path: Path) -> None:
     secrets = mounted(tmp_path)
     async with a_node(secrets) as port:
         (secrets.users / "elastic").write_text("another")
-        node = Node("127.0.0.1", port, secrets=secrets)
-        with pytest.raises(Unanswered, match="does not take the password of elastic") as refused:
+        node = ElasticsearchClient("127.0.0.1", port, secrets=secrets)
+        with pytest.raises(NodeRequestFailed, match="does not take the password of elastic") as refused:
             await node.get("/")
         assert refused.value.code == 401
         (secrets.users / "elastic").write_text(f"{PASSWORD}\n")
@@ -76,8 +76,8 @@ async def test_a_password_that_is_not_taken_is_told_with_what_to_do(tmp_path: Pa
 
 async def test_a_node_of_another_authority_is_told_nothing(tmp_path: Path) -> None:
     async with a_node(mounted(tmp_path / "theirs")) as port:
-        node = Node("127.0.0.1", port, secrets=mounted(tmp_path / "ours"))
-        with pytest.raises(Unanswered, match="certificate verify failed"):
+        node = ElasticsearchClient("127.0.0.1", port, secrets=mounted(tmp_path / "ours"))
+        with pytest.raises(NodeRequestFailed, match="certificate verify failed"):
             await node.get("/")
 
 
@@ -99,8 +99,10 @@ async def test_a_distribution_without_security_is_not_started_open(tmp_path: Pat
     home = tmp_path / "home"
     (home / "lib").mkdir(parents=True)
     (home / "lib" / "elasticsearch-8.17.0.jar").touch()
-    driver = Elasticsearch(Place("a", "b", "127.0.0.1", tmp_path / "data", {"ES_HOME": str(home)}))
-    wish = Wish(1, "h", {"configuration": {"settings": {"xpack.security.enabled": True}}})
+    driver = Elasticsearch(
+        InstanceEnvironment("a", "b", "127.0.0.1", tmp_path / "data", {"ES_HOME": str(home)})
+    )
+    wish = DesiredState(1, "h", {"configuration": {"settings": {"xpack.security.enabled": True}}})
     preflight = driver.hooks("PreStart", wish)[0]
     with pytest.raises(HookFailed, match="has none") as refused:
         await preflight.run()

@@ -15,27 +15,29 @@ from pilothouse.api.navigator.disk_usage import DiskUsage
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.pilot.data_volume import DataVolume, usage_at
-from pilothouse.pilot.driving import Observation, Wish
-from pilothouse.pilot.figures import figures
-from pilothouse.pilot.living import Life
-from pilothouse.pilot.telling import Known, told, worth_writing
+from pilothouse.pilot.driver import DesiredState, Observation
+from pilothouse.pilot.instance_lifecycle import InstanceHistory
+from pilothouse.pilot.pilot_metrics import render_metrics
+from pilothouse.pilot.pilot_status import InstanceFacts, pilot_status, worth_writing
 
 GIB = 1 << 30
 SIZE = 100 * GIB
 
 
-def known(used: int | None, *, seen: Observation | None = None, application: str = "redis") -> Known:
-    life = Life().preparing().launched(Wish(1, "a", {}))
+def known(used: int | None, *, seen: Observation | None = None, application: str = "redis") -> InstanceFacts:
+    life = InstanceHistory().preparing().launched(DesiredState(1, "a", {}))
     volume = DiskUsage(used, SIZE) if used is not None else None
     observation = seen or Observation(ready=True)
-    return Known(life, Wish(1, "a", {}), application, observation, 1, 7, folder="/data", volume=volume)
+    return InstanceFacts(
+        life, DesiredState(1, "a", {}), application, observation, 1, 7, folder="/data", volume=volume
+    )
 
 
 def status_after(*used: int, seen: Observation | None = None) -> Tree:
     """What it is once all of these were seen, one after the other."""
     status: Tree = {}
     for each in used:
-        status = told(pilot(status), known(each, seen=seen), 0.0)
+        status = pilot_status(pilot(status), known(each, seen=seen), 0.0)
     return status
 
 
@@ -57,15 +59,15 @@ def test_it_is_in_the_status_of_every_kind_of_database() -> None:
         "capacityBytes": SIZE,
         "usedPercent": 41,
     }
-    assert "volume" not in told(pilot({}), known(None), 0.0), "what is not known is not said"
+    assert "volume" not in pilot_status(pilot({}), known(None), 0.0), "what is not known is not said"
 
 
 def test_what_moves_by_less_than_a_hundredth_is_not_written() -> None:
     before = status_after(41 * GIB)
     for used in (41 * GIB + GIB // 2, 40 * GIB + GIB // 2, 41 * GIB + 1):
-        after = told(pilot(before), known(used), 0.0)
+        after = pilot_status(pilot(before), known(used), 0.0)
         assert not worth_writing(before, after, since=1e9)
-    assert worth_writing(before, told(pilot(before), known(42 * GIB), 0.0), since=0.0)
+    assert worth_writing(before, pilot_status(pilot(before), known(42 * GIB), 0.0), since=0.0)
 
 
 def test_a_disk_at_a_watermark_is_not_written_with_every_breath() -> None:
@@ -73,7 +75,7 @@ def test_a_disk_at_a_watermark_is_not_written_with_every_breath() -> None:
     status = status_after(84 * GIB + GIB // 2, above)
     assert degraded(status)[0] == "True", "past it is news at once"
     for used in (below, above, below):
-        assert told(pilot(status), known(used), 0.0) == status
+        assert pilot_status(pilot(status), known(used), 0.0) == status
     assert degraded(status_after(above, 84 * GIB - GIB // 2))[0] == "False"
 
 
@@ -102,13 +104,13 @@ def test_a_database_that_refuses_writes_says_so_first() -> None:
 
 
 def test_what_was_said_of_a_volume_stays_while_it_can_not_be_seen() -> None:
-    status = told(pilot(status_after(96 * GIB)), known(None), 0.0)
+    status = pilot_status(pilot(status_after(96 * GIB)), known(None), 0.0)
     assert status["volume"]["usedPercent"] == 96
     assert degraded(status)[0] == "True"
 
 
 def test_prometheus_gets_every_figure() -> None:
-    page = figures("cache-0", known(41 * GIB + 1), leads=False, beats=0, now=0.0, start_took=None)
+    page = render_metrics("cache-0", known(41 * GIB + 1), leads=False, beats=0, now=0.0, start_took=None)
     assert f'pilothouse_pilot_volume_used_bytes{{pilot="cache-0"}} {41 * GIB + 1}\n' in page
     assert f'pilothouse_pilot_volume_capacity_bytes{{pilot="cache-0"}} {SIZE}\n' in page
 

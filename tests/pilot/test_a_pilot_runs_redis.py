@@ -23,9 +23,9 @@ from pilothouse.api.nouns import CoreEvent, Lease, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
-from pilothouse.pilot.captain import Captain
-from pilothouse.pilot.driving import Place
-from pilothouse.pilot.finding import UnknownApplication, find_driver
+from pilothouse.pilot.driver import InstanceEnvironment
+from pilothouse.pilot.driver_registry import UnknownApplication, find_driver
+from pilothouse.pilot.instance_supervisor import InstanceSupervisor
 from pilothouse.supervise.signals import Asked
 
 NAME = "cache-0"
@@ -34,7 +34,7 @@ NAME = "cache-0"
 @dataclass
 class Bridge:
     api: Api
-    captain: Captain
+    captain: InstanceSupervisor
     asked: Asked
     running: asyncio.Task[int]
     folder: Path
@@ -70,10 +70,10 @@ async def bridge(folder: Path) -> AsyncIterator[Bridge]:
     program = tools.find("redis-server")
     port = free_port()
     environ = {"PATH": f"{program.parent}:{os.environ['PATH']}", "REDIS_PORT": str(port)}
-    place = Place(NAME, "default", "127.0.0.1", folder, environ)
+    place = InstanceEnvironment(NAME, "default", "127.0.0.1", folder, environ)
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
-        captain = Captain(api, place, find_driver("redis", place), SystemClock(), Random(1))
+        captain = InstanceSupervisor(api, place, find_driver("redis", place), SystemClock(), Random(1))
         asked = Asked()
         running = asyncio.create_task(captain.run(asked))
         try:
@@ -205,4 +205,4 @@ async def test_it_shows_signs_of_life(tmp_path: Path) -> None:
 
 def test_an_application_that_nobody_knows_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(UnknownApplication, match="redis"):
-        find_driver("oracle", Place("a", "b", "127.0.0.1", tmp_path, {}))
+        find_driver("oracle", InstanceEnvironment("a", "b", "127.0.0.1", tmp_path, {}))

@@ -9,17 +9,19 @@ from pathlib import Path
 from tests.kit.waiting import eventually
 
 from pilothouse.base.clock import SystemClock
-from pilothouse.pilot.child import Child
-from pilothouse.pilot.driving import Start
+from pilothouse.pilot.database_process import DatabaseProcess
+from pilothouse.pilot.driver import StartCommand
 from pilothouse.supervise.signals import Asked
 
 HOURS = 3600.0
 
 
-async def database(folder: Path, on_term: str) -> Child:
+async def database(folder: Path, on_term: str) -> DatabaseProcess:
     """A program that says when it listens for TERM, and then does this."""
     script = f"trap '{on_term}' TERM; touch {folder}/listens; while :; do sleep 0.05; done"
-    child = Child.begin(Start(("/bin/sh", "-c", script), dict(os.environ)), SystemClock(), ended=lambda: None)
+    child = DatabaseProcess.begin(
+        StartCommand(("/bin/sh", "-c", script), dict(os.environ)), SystemClock(), ended=lambda: None
+    )
     await eventually(lambda: asyncio.to_thread((folder / "listens").exists))
     return child
 

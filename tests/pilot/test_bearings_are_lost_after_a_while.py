@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pilothouse.pilot.candidacy import ASTRAY, Bearings, Candidacy
+from pilothouse.pilot.election_candidacy import ASTRAY, Candidacy, OutOfClusterTimer
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from pilothouse.pilot.candidacy import ASTRAY, Bearings, Candidacy
     ],
 )
 def test_bearings_are_lost_in_one_stretch(told: list[tuple[float, bool, bool]], lost: bool) -> None:
-    bearings = Bearings()
+    bearings = OutOfClusterTimer()
     *_, last = [
         bearings.are_lost(serves=serves, others_serve=others, now=now) for now, serves, others in told
     ]

@@ -10,9 +10,8 @@ import pytest
 
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pilot.drivers.elasticsearch.driver import make
-from pilothouse.pilot.drivers.elasticsearch.figures import cluster_figures, node_figures
-from pilothouse.pilot.drivers.elasticsearch.leading import (
+from pilothouse.pilot.driver import DesiredState, HookFailed, InstanceEnvironment
+from pilothouse.pilot.drivers.elasticsearch.cluster_actions import (
     ALL_IN,
     ALLOCATION,
     DECOMMISSIONS,
@@ -21,36 +20,37 @@ from pilothouse.pilot.drivers.elasticsearch.leading import (
     MISSED,
     UNSEEN,
     Act,
-    Attendance,
     ExcludeVoters,
     IncludeVoters,
+    MembershipTimer,
     SetSettings,
-    acts,
     are_all_in,
+    cluster_actions,
     gives_vote_away,
     held,
     members,
     without_vote,
 )
-from pilothouse.pilot.drivers.elasticsearch.preparing import (
-    Layout,
-    build_at,
-    check_version,
-    find_home,
-    write_configuration,
-)
-from pilothouse.pilot.drivers.elasticsearch.seeing import (
-    Copy,
-    State,
+from pilothouse.pilot.drivers.elasticsearch.cluster_state import (
+    ClusterState,
+    ShardCopy,
     copies_of,
     documents,
     health_facts,
     not_elsewhere,
 )
+from pilothouse.pilot.drivers.elasticsearch.driver import make
+from pilothouse.pilot.drivers.elasticsearch.elasticsearch_metrics import cluster_metrics, node_metrics
+from pilothouse.pilot.drivers.elasticsearch.preflight import (
+    DataLayout,
+    build_at,
+    check_version,
+    find_home,
+    write_configuration,
+)
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, settings_of, written
-from pilothouse.pilot.driving import HookFailed, Place, Wish
 
-PLACE = Place("es-demo-data-0", "default", "127.70.0.1", Path("/data"), {})
+PLACE = InstanceEnvironment("es-demo-data-0", "default", "127.70.0.1", Path("/data"), {})
 SETTINGS = {
     "cluster.name": "demo",
     "discovery.seed_hosts": ["es-demo-discovery.default.svc"],
@@ -62,7 +62,7 @@ SETTINGS = {
 def settings(version: str, *, leads: bool = False, maps_memory: bool = True, secured: bool = True) -> Tree:
     spec = {"configuration": {"settings": SETTINGS}, "elasticsearch": {"roles": ["data", "master"]}}
     build = Build(version, secured=secured)
-    wish = Wish(1, "a", spec, leads=leads)
+    wish = DesiredState(1, "a", spec, leads=leads)
     return settings_of(
         wish, PLACE, build, data=Path("/data/data"), logs=Path("/data/logs"), maps_memory=maps_memory
     )
@@ -112,8 +112,8 @@ def test_no_java_of_a_node_shares_a_file_with_that_of_another(tmp_path: Path) ->
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "elasticsearch-7.17.29.jar").touch()
     environ = {"ES_HOME": str(tmp_path), "JDK_JAVA_OPTIONS": "-Dx=y"}
-    driver = make(Place("es-demo-data-0", "default", "127.70.0.1", tmp_path, environ))
-    start = driver.start(Wish(1, "a", {}))
+    driver = make(InstanceEnvironment("es-demo-data-0", "default", "127.70.0.1", tmp_path, environ))
+    start = driver.start(DesiredState(1, "a", {}))
     assert start.environ["JDK_JAVA_OPTIONS"] == "-Dx=y -XX:-UsePerfData"
     assert start.environ["ES_TMPDIR"].startswith(str(tmp_path))
 
@@ -139,7 +139,7 @@ def test_an_archive_that_was_imported_as_it_is_has_its_home_in_one_folder(tmp_pa
 def test_a_folder_that_a_later_version_may_have_begun_on_is_not_given_to_an_earlier_one(
     tmp_path: Path,
 ) -> None:
-    home, layout = tmp_path / "home", Layout(tmp_path / "data")
+    home, layout = tmp_path / "home", DataLayout(tmp_path / "data")
     for folder in (home / "config", layout.configuration):
         folder.mkdir(parents=True)
     (home / "config" / "jvm.options").touch()
@@ -161,8 +161,8 @@ def pilot(name: str, *roles: str, decommission: bool = False, generation: int = 
     return Object(Pilot, {**tree, "spec": spec, "status": status})
 
 
-def state(*names: str, excluded: tuple[str, ...] = ()) -> State:
-    return State(
+def state(*names: str, excluded: tuple[str, ...] = ()) -> ClusterState:
+    return ClusterState(
         uuid="u",
         master=names[0],
         names={name: name for name in names},
@@ -172,13 +172,13 @@ def state(*names: str, excluded: tuple[str, ...] = ()) -> State:
 
 def led(
     pilots: list[Object],
-    seen: State,
+    seen: ClusterState,
     settings: Tree,
     *,
     version: tuple[int, int] = (8, 17),
     long: bool = False,
 ) -> list[Act]:
-    return list(acts("es-demo-", pilots, seen, settings, version, release=long))
+    return list(cluster_actions("es-demo-", pilots, seen, settings, version, release=long))
 
 
 A, B, C = "es-demo-a-0", "es-demo-a-1", "es-demo-a-2"
@@ -204,7 +204,7 @@ def test_a_cancelled_decommission_and_a_node_that_is_gone_are_taken_out_and_a_pe
 
 
 def test_replicas_are_built_when_all_stay_or_one_is_missed_for_long() -> None:
-    attendance, replicas = Attendance(), frozenset({ALLOCATION})
+    attendance, replicas = MembershipTimer(), frozenset({ALLOCATION})
     assert not attendance.suffices(True, replicas, 0.0)
     assert not attendance.suffices(False, replicas, ALL_IN - 1), "it is being restarted"
     assert not attendance.suffices(True, replicas, 100.0)
@@ -216,14 +216,14 @@ def test_replicas_are_built_when_all_stay_or_one_is_missed_for_long() -> None:
 
 
 def test_what_was_seen_before_somebody_else_led_does_not_count() -> None:
-    attendance, replicas = Attendance(), frozenset({ALLOCATION})
+    attendance, replicas = MembershipTimer(), frozenset({ALLOCATION})
     assert not attendance.suffices(True, replicas, 0.0)
     assert not attendance.suffices(True, replicas, UNSEEN + 1), "another node may have got ready to stop"
     assert attendance.suffices(True, replicas, UNSEEN + 1 + ALL_IN)
 
 
 def test_who_gets_ready_to_stop_has_time_to_say_so() -> None:
-    attendance = Attendance()
+    attendance = MembershipTimer()
     assert not attendance.suffices(True, frozenset(), 0.0)
     assert not attendance.suffices(True, frozenset({ALLOCATION}), 100.0), (
         "that it stops is not yet known here"
@@ -337,9 +337,9 @@ def test_health_is_settled_when_nothing_moves_or_is_held_back() -> None:
 
 
 def test_a_cluster_that_is_not_formed_has_no_uuid() -> None:
-    assert State.of({"cluster_uuid": "_na_"}).uuid == ""
-    assert State.of({"cluster_uuid": "x", "metadata": {"cluster_uuid_committed": False}}).uuid == ""
-    formed = State.of(
+    assert ClusterState.of({"cluster_uuid": "_na_"}).uuid == ""
+    assert ClusterState.of({"cluster_uuid": "x", "metadata": {"cluster_uuid_committed": False}}).uuid == ""
+    formed = ClusterState.of(
         {
             "cluster_uuid": "x",
             "master_node": "1",
@@ -363,9 +363,9 @@ def test_documents_that_nobody_counted_are_unknown() -> None:
     assert documents({}) is None
 
 
-def copies(**found: str) -> list[Copy]:
+def copies(**found: str) -> list[ShardCopy]:
     """Of one shard: on which nodes, each ``whole``, ``building`` or ``leaving``."""
-    return [Copy(("books", 0), node, said == "whole") for node, said in found.items()]
+    return [ShardCopy(("books", 0), node, said == "whole") for node, said in found.items()]
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def copies(**found: str) -> list[Copy]:
     ],
 )
 def test_a_copy_is_waited_for_unless_it_is_whole_elsewhere_and_has_nowhere_to_go(
-    found: list[Copy], staying: str, left: int
+    found: list[ShardCopy], staying: str, left: int
 ) -> None:
     assert not_elsewhere("a", found, set(staying)) == left
 
@@ -392,8 +392,8 @@ def test_a_copy_is_waited_for_unless_it_is_whole_elsewhere_and_has_nowhere_to_go
 def test_copies_are_whole_once_they_are_started_and_stay() -> None:
     shards = [{"index": "books", "shard": 1, "state": said} for said in ("STARTED", "RELOCATING")]
     assert copies_of({"routing_nodes": {"nodes": {"a": shards}}}) == [
-        Copy(("books", 1), "a", True),
-        Copy(("books", 1), "a", False),
+        ShardCopy(("books", 1), "a", True),
+        ShardCopy(("books", 1), "a", False),
     ]
 
 
@@ -406,7 +406,7 @@ def test_figures_have_the_names_that_dashboards_know() -> None:
     }
     found = {
         (each.name, each.labels.get("area", each.labels.get("gc", ""))): each.value
-        for each in node_figures({"nodes": {"1": node}}, 2, cluster="demo", name=A)
+        for each in node_metrics({"nodes": {"1": node}}, 2, cluster="demo", name=A)
     }
     assert found == {
         ("elasticsearch_indices_docs", ""): 7,
@@ -421,7 +421,7 @@ def test_figures_have_the_names_that_dashboards_know() -> None:
         ("elasticsearch_jvm_gc_collection_seconds_sum", "young"): 1.5,
     }
     health = {"status": "yellow", "number_of_nodes": 2, "active_shards": 4}
-    whole = [(each.name, each.labels.get("color", ""), each.value) for each in cluster_figures(health, 3)]
+    whole = [(each.name, each.labels.get("color", ""), each.value) for each in cluster_metrics(health, 3)]
     assert whole == [
         ("elasticsearch_cluster_health_status", "green", 0),
         ("elasticsearch_cluster_health_status", "yellow", 1),

@@ -19,8 +19,16 @@ from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.rest import Api
-from pilothouse.pilot.captain import Captain
-from pilothouse.pilot.driving import Hook, HookFailed, Observation, Phase, Place, Start, Wish
+from pilothouse.pilot.driver import (
+    DesiredState,
+    Hook,
+    HookFailed,
+    InstanceEnvironment,
+    Observation,
+    Phase,
+    StartCommand,
+)
+from pilothouse.pilot.instance_supervisor import InstanceSupervisor
 from pilothouse.supervise.signals import Asked
 
 NAME = "frail-0"
@@ -43,21 +51,21 @@ class Frail:
         file = self._folder / "pids"
         return [int(line) for line in file.read_text().split()] if file.exists() else []
 
-    def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
         if phase == self._phase:
             return (Hook("First", self._die), Hook("Second", self._fail))
         return (Hook("Sweep", self._sweep),) if phase == "PostStop" else ()
 
-    def start(self, wish: Wish) -> Start:
-        return Start(("/bin/sh", "-c", FOREVER), dict(os.environ), folder=str(self._folder))
+    def start(self, wish: DesiredState) -> StartCommand:
+        return StartCommand(("/bin/sh", "-c", FOREVER), dict(os.environ), folder=str(self._folder))
 
-    async def observe(self, wish: Wish) -> Observation:
+    async def observe(self, wish: DesiredState) -> Observation:
         return Observation(ready=bool(self.pids))
 
-    def stands(self, wish: Wish) -> bool:
+    def stands(self, wish: DesiredState) -> bool:
         return False
 
-    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         return {}
 
     async def _die(self) -> None:
@@ -81,11 +89,11 @@ class Frail:
 @asynccontextmanager
 async def sailing(driver: Frail, folder: Path) -> AsyncIterator[tuple[Api, asyncio.Task[int]]]:
     """A pilot of it, with its Pilot."""
-    place = Place(NAME, "default", "127.0.0.1", folder, {})
+    place = InstanceEnvironment(NAME, "default", "127.0.0.1", folder, {})
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
         asked = Asked()
-        captain = Captain(api, place, driver, SystemClock(), Random(1))
+        captain = InstanceSupervisor(api, place, driver, SystemClock(), Random(1))
         running = asyncio.create_task(captain.run(asked))
         try:
             await api.create(Pilot, pilot_with("1"))

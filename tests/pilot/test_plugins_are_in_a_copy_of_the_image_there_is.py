@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pilothouse.api.objects import Tree
-from pilothouse.pilot.drivers.elasticsearch import copying, plugins
+from pilothouse.pilot.driver import DesiredState, HookFailed, InstanceEnvironment
+from pilothouse.pilot.drivers.elasticsearch import image_copy, plugins
 from pilothouse.pilot.drivers.elasticsearch.driver import Elasticsearch
-from pilothouse.pilot.driving import HookFailed, Place, Wish
 
 INSTALLER = """#!/bin/sh
 # Knows its own folder, as Elasticsearch's does, and every plugin but "bad".
@@ -43,8 +43,10 @@ def an_image(folder: Path, word: str, *own: str) -> Path:
 async def start(image: Path, data: Path, *names: str, leaves: bool = False) -> Path:
     """A pilot's process begins: where Elasticsearch then runs."""
     wanted: list[Tree] = [{"name": name} for name in names]
-    driver = Elasticsearch(Place("es-demo-data-0", "default", "127.70.0.1", data, {"ES_HOME": str(image)}))
-    wish = Wish(1, "a", {"elasticsearch": {"plugins": wanted}, "decommission": leaves})
+    driver = Elasticsearch(
+        InstanceEnvironment("es-demo-data-0", "default", "127.70.0.1", data, {"ES_HOME": str(image)})
+    )
+    wish = DesiredState(1, "a", {"elasticsearch": {"plugins": wanted}, "decommission": leaves})
     (hook,) = (hook for hook in driver.hooks("PreStart", wish) if hook.name == "InstallPlugins")
     await hook.run()
     return Path(driver.start(wish).argv[0]).parents[1]
@@ -87,10 +89,10 @@ async def test_a_copy_is_used_again_as_it_is(tmp_path: Path, data: Path) -> None
 
 async def test_a_file_that_was_changed_makes_another_image(tmp_path: Path) -> None:
     image = an_image(tmp_path / "image", "word")
-    before = copying.copy_of(image, "8.17.0", tmp_path)
-    assert copying.copy_of(image, "8.17.0", tmp_path) == before
+    before = image_copy.copy_of(image, "8.17.0", tmp_path)
+    assert image_copy.copy_of(image, "8.17.0", tmp_path) == before
     os.utime(image / "lib" / "word", (1, 1))
-    assert copying.copy_of(image, "8.17.0", tmp_path) != before
+    assert image_copy.copy_of(image, "8.17.0", tmp_path) != before
 
 
 async def test_there_is_no_copy_without_plugins(tmp_path: Path, data: Path) -> None:
@@ -158,8 +160,8 @@ async def test_a_node_that_is_to_give_its_data_away_starts_without_a_copy(
 
 async def test_a_copy_that_takes_nothing_more_is_told_of_with_each_plugin(tmp_path: Path) -> None:
     image = an_image(tmp_path / "image", "word")
-    target = copying.copy_of(image, "8.17.0", tmp_path)
-    copying.make(image, target)
+    target = image_copy.copy_of(image, "8.17.0", tmp_path)
+    image_copy.make(image, target)
     # Where each came from is written down there, and now it can't be.
     (target / "plugins.json").mkdir()
     with pytest.raises(HookFailed, match="can't be changed") as failed:
@@ -170,7 +172,7 @@ async def test_a_copy_that_takes_nothing_more_is_told_of_with_each_plugin(tmp_pa
 
 async def test_what_an_interrupted_copy_has_left_does_not_count(tmp_path: Path, data: Path) -> None:
     image = an_image(tmp_path / "image", "word", "own")
-    target = copying.copy_of(image, "8.17.0", data)
+    target = image_copy.copy_of(image, "8.17.0", data)
     (target.with_name(f"{target.name}.new") / "lib").mkdir(parents=True)
     home = await start(image, data, "own")
     assert (home / "lib" / "word").read_text() == "word"
@@ -181,8 +183,8 @@ async def test_a_plugin_of_the_image_comes_back_as_a_whole(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = an_image(tmp_path / "image", "word", "own")
-    target = copying.copy_of(image, "8.17.0", data)
-    copying.make(image, target)
+    target = image_copy.copy_of(image, "8.17.0", data)
+    image_copy.make(image, target)
     shutil.rmtree(target / "plugins" / "own")
 
     def stop(*_: object, **__: object) -> None:

@@ -15,8 +15,8 @@ from tests.kit.real_elastic import unpacked
 from tests.kit.tools import MissingTool
 
 from pilothouse.api.objects import Tree
+from pilothouse.pilot.driver import HookFailed
 from pilothouse.pilot.drivers.elasticsearch.plugins import install
-from pilothouse.pilot.driving import HookFailed
 
 VERSION = "8.17.0"
 

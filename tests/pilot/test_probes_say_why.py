@@ -9,7 +9,7 @@ import urllib.request
 
 from tests.kit.processes import free_port
 
-from pilothouse.pilot.pages import MOST_CONNECTIONS, serving
+from pilothouse.pilot.probe_server import MOST_CONNECTIONS, serving
 
 
 def get(url: str) -> tuple[int, str]:

@@ -12,8 +12,8 @@ from aiohttp import web
 from tests.kit.played_elastic import beside
 
 from pilothouse.api.objects import Tree
-from pilothouse.pilot.drivers.elasticsearch.explaining import EXPLAIN, Inquiry, explanation
-from pilothouse.pilot.driving import Wish
+from pilothouse.pilot.driver import DesiredState
+from pilothouse.pilot.drivers.elasticsearch.allocation_explain import EXPLAIN, AllocationExplain, explanation
 
 FULL = (
     "the node is above the low watermark cluster setting [cluster.routing.allocation.disk.watermark.low=85%]"
@@ -64,7 +64,7 @@ def test_a_long_answer_is_cut() -> None:
 
 
 def test_it_is_asked_once_for_each_change_and_now_and_then_again() -> None:
-    inquiry = Inquiry()
+    inquiry = AllocationExplain()
     assert inquiry.is_due(yellow(), 0)
     inquiry.learn(ANSWER)
     assert not inquiry.is_due(yellow(), 299)
@@ -74,7 +74,7 @@ def test_it_is_asked_once_for_each_change_and_now_and_then_again() -> None:
 
 
 def test_nothing_is_asked_or_told_while_shards_move_or_have_a_place() -> None:
-    inquiry = Inquiry()
+    inquiry = AllocationExplain()
     for facts in (yellow(settled=False), yellow(0), {"health": "Green", "settled": True}):
         assert not inquiry.is_due(facts, 0)
     assert inquiry.is_due(yellow(), 0)
@@ -108,7 +108,7 @@ class Played:
 async def played(tmp_path: Path) -> AsyncIterator[tuple[Played, Callable[[], Awaitable[Tree]]]]:
     elasticsearch = Played()
     async with beside(tmp_path, "es-demo-data-0", elasticsearch.answer) as driver:
-        yield elasticsearch, lambda: driver.lead(Wish(1, "hash", {}), (), lambda: True)
+        yield elasticsearch, lambda: driver.lead(DesiredState(1, "hash", {}), (), lambda: True)
 
 
 async def test_the_leading_pilot_reports_it(played: tuple[Played, Callable[[], Awaitable[Tree]]]) -> None:

@@ -12,14 +12,14 @@ from pilothouse.api.navigator.crashes import crash_of
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.times import format_time
-from pilothouse.pilot.driving import Observation, Wish
-from pilothouse.pilot.exits import Exit, judged
-from pilothouse.pilot.living import Life
-from pilothouse.pilot.telling import Known, told, why_not_ready
+from pilothouse.pilot.driver import DesiredState, Observation
+from pilothouse.pilot.instance_lifecycle import InstanceHistory
+from pilothouse.pilot.pilot_status import InstanceFacts, pilot_status, why_not_ready
+from pilothouse.pilot.process_exit import DatabaseExit, classify_exit
 from pilothouse.pilot.termination_log import write_termination_message
 
-WISH = Wish(1, "a", {})
-RUNNING = Life().preparing().launched(WISH)
+WISH = DesiredState(1, "a", {})
+RUNNING = InstanceHistory().preparing().launched(WISH)
 REFUSED = Observation(ready=False, message="Redis does not answer: connection refused", answers=False)
 NOW = 10_000.0
 
@@ -28,12 +28,12 @@ def pilot(status: Tree | None = None) -> Object:
     return Object(Pilot, {"metadata": {"name": "cache-0"}, "spec": {}, "status": status or {}})
 
 
-def known(**fields: Any) -> Known:
-    return Known(**{"life": RUNNING, "wish": WISH, "application": "redis", "started": NOW, **fields})
+def known(**fields: Any) -> InstanceFacts:
+    return InstanceFacts(**{"life": RUNNING, "wish": WISH, "application": "redis", "started": NOW, **fields})
 
 
-def crashed(said: str = "unknown setting [a]", *, at: float = NOW) -> Exit:
-    return judged(1, asked_by=None, clean_codes=(0,), now=at, said=["INFO hello", f"ERROR {said}"])
+def crashed(said: str = "unknown setting [a]", *, at: float = NOW) -> DatabaseExit:
+    return classify_exit(1, asked_by=None, clean_codes=(0,), now=at, said=["INFO hello", f"ERROR {said}"])
 
 
 def message(status: Tree, kind: str) -> str:
@@ -44,7 +44,7 @@ def test_an_end_with_a_code_has_the_last_error_lines() -> None:
     exit = crashed()
     assert exit.sentence == "it ended with code 1: ERROR unknown setting [a]"
     assert exit.tree()["message"] == "ERROR unknown setting [a]"
-    status = told(pilot(), known(life=RUNNING.ended(clean=False), exit=exit), NOW)
+    status = pilot_status(pilot(), known(life=RUNNING.ended(clean=False), exit=exit), NOW)
     assert message(status, "Stopped") == f"The database is down: {exit.sentence}"
     assert exit.sentence in message(status, "Ready")
 
@@ -52,7 +52,9 @@ def test_an_end_with_a_code_has_the_last_error_lines() -> None:
 @pytest.mark.parametrize("returncode", [-9, 0])
 def test_one_that_was_killed_or_ended_in_order_had_nothing_to_say(returncode: int) -> None:
     asked_by = 15 if returncode == 0 else None
-    exit = judged(returncode, asked_by=asked_by, clean_codes=(0,), now=NOW, said=["ERROR of an hour ago"])
+    exit = classify_exit(
+        returncode, asked_by=asked_by, clean_codes=(0,), now=NOW, said=["ERROR of an hour ago"]
+    )
     assert exit.message == ""
     assert "message" not in exit.tree()
 
@@ -82,7 +84,7 @@ def test_one_that_has_not_been_asked_yet_is_starting_too() -> None:
     [
         ({"observation": REFUSED, "has_served": True}, OUT_OF_TOUCH),
         ({"observation": Observation(ready=False, message="no master")}, "NotReady"),
-        ({"trouble": "Preflight failed", "has_failed": True, "life": Life()}, HOOK_FAILED),
+        ({"trouble": "Preflight failed", "has_failed": True, "life": InstanceHistory()}, HOOK_FAILED),
         ({"life": RUNNING.halting("its pod goes"), "observation": REFUSED}, "NotReady"),
     ],
     ids=["it has served", "it answers", "a hook", "it is stopped"],
@@ -123,10 +125,10 @@ def test_a_crash_is_over_once_the_database_has_been_ready() -> None:
 def test_an_exit_before_a_run_whose_end_nobody_saw_is_not_the_last_one() -> None:
     """The machine went down: what is in the status is of the run before."""
     before = after_a_crash(started=NOW + 2)
-    again = told(before, known(started=NOW + 900), NOW + 900)
+    again = pilot_status(before, known(started=NOW + 900), NOW + 900)
     assert "lastExit" not in again
     assert "before that" not in message(again, "Ready")
-    same = told(before, known(started=NOW + 2), NOW + 3)
+    same = pilot_status(before, known(started=NOW + 2), NOW + 3)
     assert same["lastExit"]["exitCode"] == 1
 
 

@@ -9,10 +9,21 @@ import pytest
 from pilothouse.api.navigator.labels import CONFIGURATION
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
-from pilothouse.pilot.driving import Observation, Wish
-from pilothouse.pilot.exits import judged
-from pilothouse.pilot.living import Anew, Halt, Launch, Leave, Life, Names, Rest, RunHook, decide, gives_up
-from pilothouse.pilot.telling import Known, told, worth_writing
+from pilothouse.pilot.driver import DesiredState, Observation
+from pilothouse.pilot.instance_lifecycle import (
+    ExitPilot,
+    InstanceHistory,
+    Names,
+    RestartInstance,
+    RunHook,
+    StartDatabase,
+    StopDatabase,
+    WaitForChange,
+    decide,
+    gives_up,
+)
+from pilothouse.pilot.pilot_status import InstanceFacts, pilot_status, worth_writing
+from pilothouse.pilot.process_exit import classify_exit
 
 HOOKS: Names = {
     "PreStart": ["WriteConfiguration", "InstallPlugins"],
@@ -22,51 +33,53 @@ HOOKS: Names = {
 }
 
 
-def wish(hash: str = "a", generation: int = 1, **spec: Any) -> Wish:
-    return Wish(generation, hash, spec)
+def wish(hash: str = "a", generation: int = 1, **spec: Any) -> DesiredState:
+    return DesiredState(generation, hash, spec)
 
 
-def prepared() -> Life:
-    return Life().preparing().ran("PreStart", "WriteConfiguration").ran("PreStart", "InstallPlugins")
+def prepared() -> InstanceHistory:
+    return (
+        InstanceHistory().preparing().ran("PreStart", "WriteConfiguration").ran("PreStart", "InstallPlugins")
+    )
 
 
-def running(hash: str = "a") -> Life:
+def running(hash: str = "a") -> InstanceHistory:
     return prepared().launched(wish(hash)).ran("PostStart", "Greet")
 
 
 def test_nav_P24_nothing_is_started_without_a_pilot() -> None:
-    assert decide(Life(), None, asked=False, hooks={}) == Rest()
+    assert decide(InstanceHistory(), None, asked=False, hooks={}) == WaitForChange()
 
 
 def test_nav_P25_hooks_come_first_then_the_database_then_its_hooks() -> None:
-    life = Life()
+    life = InstanceHistory()
     assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
     life = life.ran("PreStart", "WriteConfiguration")
     assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
-    assert decide(prepared(), wish(), asked=False, hooks=HOOKS) == Launch()
+    assert decide(prepared(), wish(), asked=False, hooks=HOOKS) == StartDatabase()
     life = prepared().launched(wish())
     assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PostStart", "Greet")
-    assert decide(running(), wish(), asked=False, hooks=HOOKS) == Rest()
+    assert decide(running(), wish(), asked=False, hooks=HOOKS) == WaitForChange()
 
 
 def test_nav_P26_asked_to_stop_it_stops_the_database_and_ends_after_it() -> None:
     assert decide(running(), wish(), asked=True, hooks=HOOKS) == RunHook("PreStop", "Flush")
     life = running().ran("PreStop", "Flush")
     act = decide(life, wish(), asked=True, hooks=HOOKS)
-    assert isinstance(act, Halt)
+    assert isinstance(act, StopDatabase)
     life = life.halting(act.because).ended(clean=True)
     assert decide(life, wish(), asked=True, hooks=HOOKS) == RunHook("PostStop", "Sweep")
-    assert decide(life.ran("PostStop", "Sweep"), wish(), asked=True, hooks=HOOKS) == Leave(0)
+    assert decide(life.ran("PostStop", "Sweep"), wish(), asked=True, hooks=HOOKS) == ExitPilot(0)
 
 
 def test_nav_P28_what_was_done_is_not_done_again_when_a_later_hook_fails() -> None:
-    life = Life().preparing().ran("PreStart", "WriteConfiguration")
+    life = InstanceHistory().preparing().ran("PreStart", "WriteConfiguration")
     assert decide(life, wish(), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
     assert not gives_up("PreStart", 100, asked=False, urgency=0)
 
 
 def test_another_configuration_that_comes_before_the_start_is_prepared_for_from_the_beginning() -> None:
-    life = Life().preparing().preparing_for("a").ran("PreStart", "WriteConfiguration")
+    life = InstanceHistory().preparing().preparing_for("a").ran("PreStart", "WriteConfiguration")
     same = life.preparing_for("a")
     assert decide(same, wish("a"), asked=False, hooks=HOOKS) == RunHook("PreStart", "InstallPlugins")
     other = life.preparing_for("b")
@@ -77,50 +90,54 @@ def test_another_configuration_that_comes_before_the_start_is_prepared_for_from_
 def test_another_hash_restarts_the_database_in_place_with_all_its_hooks() -> None:
     life = running("a").ran("PreStop", "Flush")
     act = decide(life, wish("b", 2), asked=False, hooks=HOOKS)
-    assert isinstance(act, Halt)
+    assert isinstance(act, StopDatabase)
     assert "generation 2" in act.because
     life = life.halting(act.because).ended(clean=True).ran("PostStop", "Sweep")
-    assert decide(life, wish("b", 2), asked=False, hooks=HOOKS) == Anew()
+    assert decide(life, wish("b", 2), asked=False, hooks=HOOKS) == RestartInstance()
     life = life.anew()
     assert decide(life, wish("b", 2), asked=False, hooks=HOOKS) == RunHook("PreStart", "WriteConfiguration")
     assert life.starts == 1
 
 
 def test_the_same_hash_in_a_newer_generation_is_no_reason_to_restart() -> None:
-    assert decide(running("a"), wish("a", 9), asked=False, hooks=HOOKS) == Rest()
+    assert decide(running("a"), wish("a", 9), asked=False, hooks=HOOKS) == WaitForChange()
 
 
 def test_what_its_cluster_has_not_written_is_no_reason_to_restart() -> None:
     edited = Object(Pilot, {"metadata": {"name": "a", "annotations": {CONFIGURATION: "a"}}, "spec": {}})
-    theirs = Wish.of(edited)
+    theirs = DesiredState.of(edited)
     assert not theirs.vouched
-    assert decide(running("a"), theirs, asked=False, hooks=HOOKS) == Rest()
-    ours = Wish.of(Object(Pilot, {"metadata": {"name": "a"}, "spec": {}}))
+    assert decide(running("a"), theirs, asked=False, hooks=HOOKS) == WaitForChange()
+    ours = DesiredState.of(Object(Pilot, {"metadata": {"name": "a"}, "spec": {}}))
     assert ours.vouched, "it is nobody's but its author's"
-    assert isinstance(decide(running("a").ran("PreStop", "Flush"), ours, asked=False, hooks=HOOKS), Halt)
-    assert decide(prepared(), theirs, asked=False, hooks=HOOKS) == Launch(), "it starts with what there is"
+    assert isinstance(
+        decide(running("a").ran("PreStop", "Flush"), ours, asked=False, hooks=HOOKS), StopDatabase
+    )
+    assert decide(prepared(), theirs, asked=False, hooks=HOOKS) == StartDatabase(), (
+        "it starts with what there is"
+    )
 
 
 def test_it_is_told_for_as_long_as_the_database_goes_on_without_it() -> None:
-    theirs = Wish(2, "b", {}, vouched=False)
-    status = told(pilot(), known(life=running("a"), wish=theirs), 0.0)
+    theirs = DesiredState(2, "b", {}, vouched=False)
+    status = pilot_status(pilot(), known(life=running("a"), wish=theirs), 0.0)
     assert conditions(status)["EditedByHand"] == "True"
-    status = told(pilot(**status), known(life=running("a"), wish=wish("a", 3)), 0.0)
+    status = pilot_status(pilot(**status), known(life=running("a"), wish=wish("a", 3)), 0.0)
     assert "EditedByHand" not in conditions(status)
 
 
 def test_a_pilot_that_is_deleted_leaves_the_database_running() -> None:
-    assert decide(running(), None, asked=False, hooks=HOOKS) == Rest()
+    assert decide(running(), None, asked=False, hooks=HOOKS) == WaitForChange()
 
 
 def test_a_database_that_ends_by_itself_ends_the_pilot_with_a_code() -> None:
     life = running().ended(clean=False).ran("PostStop", "Sweep")
-    assert decide(life, wish(), asked=False, hooks=HOOKS) == Leave(1)
+    assert decide(life, wish(), asked=False, hooks=HOOKS) == ExitPilot(1)
 
 
-@pytest.mark.parametrize(("asked", "then"), [(False, Anew()), (True, Leave(1))])
+@pytest.mark.parametrize(("asked", "then"), [(False, RestartInstance()), (True, ExitPilot(1))])
 def test_who_ends_while_it_is_prepared_for_its_stop_is_prepared_no_further(
-    asked: bool, then: Anew | Leave
+    asked: bool, then: RestartInstance | ExitPilot
 ) -> None:
     life = running("a").halting("its configuration has changed").ended(clean=False)
     assert decide(life, wish("b", 2), asked=asked, hooks=HOOKS) == RunHook("PostStop", "Sweep")
@@ -129,7 +146,7 @@ def test_who_ends_while_it_is_prepared_for_its_stop_is_prepared_no_further(
 
 def test_a_database_that_had_to_be_killed_is_told_by_the_code() -> None:
     life = running().halting("stop").ended(clean=False).ran("PostStop", "Sweep")
-    assert decide(life, wish(), asked=True, hooks=HOOKS) == Leave(1)
+    assert decide(life, wish(), asked=True, hooks=HOOKS) == ExitPilot(1)
 
 
 def test_on_the_way_to_the_end_a_hook_that_fails_is_given_up() -> None:
@@ -153,12 +170,12 @@ def test_on_the_way_to_the_end_a_hook_that_fails_is_given_up() -> None:
 def test_an_end_is_clean_if_it_was_asked_for_and_orderly(
     returncode: int, asked_by: int | None, clean: bool, code: int | None, signal: str
 ) -> None:
-    exit = judged(returncode, asked_by=asked_by, clean_codes=(0,), now=0.0)
+    exit = classify_exit(returncode, asked_by=asked_by, clean_codes=(0,), now=0.0)
     assert (exit.clean, exit.code, exit.signal) == (clean, code, signal)
 
 
 def test_a_kill_for_want_of_memory_says_what_helps() -> None:
-    exit = judged(-9, asked_by=None, clean_codes=(0,), now=0.0, out_of_memory=True, log=["last"])
+    exit = classify_exit(-9, asked_by=None, clean_codes=(0,), now=0.0, out_of_memory=True, log=["last"])
     assert "memory limit" in exit.sentence
     assert exit.tree()["outOfMemory"] is True
     assert exit.tree()["log"] == ["last"]
@@ -174,9 +191,9 @@ def pilot(**status: Any) -> Object:
     return Object(Pilot, {**tree, "status": status})
 
 
-def known(**fields: Any) -> Known:
+def known(**fields: Any) -> InstanceFacts:
     defaults: dict[str, Any] = {"life": running(), "wish": wish(), "application": "elasticsearch", "pid": 7}
-    return Known(**{**defaults, **fields})
+    return InstanceFacts(**{**defaults, **fields})
 
 
 def conditions(status: dict[str, Any]) -> dict[str, str]:
@@ -187,7 +204,7 @@ def test_a_pilot_that_was_taken_for_silent_says_anew_that_it_is_ready() -> None:
     before = pilot(
         conditions=[{"type": "Ready", "status": "Unknown"}, {"type": "PodPresent", "status": "True"}]
     )
-    status = told(before, known(observation=Observation(ready=True)), 10.0)
+    status = pilot_status(before, known(observation=Observation(ready=True)), 10.0)
     assert conditions(status) == {
         "Ready": "True",
         "PodPresent": "True",
@@ -200,12 +217,12 @@ def test_a_pilot_that_was_taken_for_silent_says_anew_that_it_is_ready() -> None:
 def test_decommissioned_is_said_of_this_generation_once_nothing_is_left() -> None:
     leaving = wish(generation=4, decommission=True)
     full, empty = Observation(ready=True, left="2 shards"), Observation(ready=True, left="")
-    status = told(pilot(), known(wish=leaving, observation=full, observed=4), 0.0)
+    status = pilot_status(pilot(), known(wish=leaving, observation=full, observed=4), 0.0)
     assert conditions(status)["Decommissioned"] == "False"
-    status = told(pilot(), known(wish=leaving, observation=empty, observed=4), 0.0)
+    status = pilot_status(pilot(), known(wish=leaving, observation=empty, observed=4), 0.0)
     said = next(each for each in status["conditions"] if each["type"] == "Decommissioned")
     assert (said["status"], said["observedGeneration"]) == ("True", 4)
-    status = told(pilot(**status), known(wish=wish(generation=5)), 0.0)
+    status = pilot_status(pilot(**status), known(wish=wish(generation=5)), 0.0)
     assert "Decommissioned" not in conditions(status)
 
 
@@ -215,24 +232,24 @@ def test_decommissioned_is_said_of_this_generation_once_nothing_is_left() -> Non
 def test_what_was_seen_before_a_decommission_does_not_count_for_it(left: str | None, observed: int) -> None:
     leaving = wish(generation=4, decommission=True)
     seen = Observation(ready=True, left=left)
-    status = told(pilot(), known(wish=leaving, observation=seen, observed=observed), 0.0)
+    status = pilot_status(pilot(), known(wish=leaving, observation=seen, observed=observed), 0.0)
     assert conditions(status)["Decommissioned"] == "False"
 
 
 def test_an_empty_instance_that_stops_is_still_empty() -> None:
     leaving = wish(generation=4, decommission=True)
     empty = Observation(ready=True, left="")
-    status = told(pilot(), known(wish=leaving, observation=empty, observed=4), 0.0)
+    status = pilot_status(pilot(), known(wish=leaving, observation=empty, observed=4), 0.0)
     stopped = known(wish=leaving, life=running().halting("its pod goes").ended(clean=True))
-    assert conditions(told(pilot(**status), stopped, 1.0))["Decommissioned"] == "True"
+    assert conditions(pilot_status(pilot(**status), stopped, 1.0))["Decommissioned"] == "True"
     again = known(wish=wish(generation=6, decommission=True), life=stopped.life)
-    assert conditions(told(pilot(**status), again, 1.0))["Decommissioned"] == "False"
+    assert conditions(pilot_status(pilot(**status), again, 1.0))["Decommissioned"] == "False"
 
 
 def test_another_number_of_documents_alone_waits_for_a_while() -> None:
     def seen(documents: int) -> dict[str, Any]:
         observation = Observation(ready=True, status={"documents": documents})
-        return told(pilot(), known(observation=observation), 0.0)
+        return pilot_status(pilot(), known(observation=observation), 0.0)
 
     assert not worth_writing(seen(1), seen(2), since=5.0)
     assert worth_writing(seen(1), seen(2), since=60.0)
@@ -240,6 +257,6 @@ def test_another_number_of_documents_alone_waits_for_a_while() -> None:
 
 def test_facts_of_the_whole_cluster_go_with_the_lead() -> None:
     facts = {"health": "Green", "observedTime": "2026-01-01T00:00:00Z"}
-    status = told(pilot(), known(cluster=facts), 0.0)
+    status = pilot_status(pilot(), known(cluster=facts), 0.0)
     assert status["elasticsearch"]["cluster"] == facts
-    assert "cluster" not in told(pilot(**status), known(), 0.0).get("elasticsearch", {})
+    assert "cluster" not in pilot_status(pilot(**status), known(), 0.0).get("elasticsearch", {})

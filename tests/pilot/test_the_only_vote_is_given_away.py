@@ -12,12 +12,12 @@ from tests.kit.played_elastic import beside
 
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
-from pilothouse.pilot.drivers.elasticsearch.leading import ALLOCATION, HELD_BACK
-from pilothouse.pilot.driving import HookFailed, Wish
+from pilothouse.pilot.driver import DesiredState, HookFailed
+from pilothouse.pilot.drivers.elasticsearch.cluster_actions import ALLOCATION, HELD_BACK
 
 NAME, OTHER = "es-demo-data-0", "es-demo-data-1"
 EXCLUSIONS = "/_cluster/voting_config_exclusions"
-MASTER = Wish(1, "hash", {"elasticsearch": {"roles": ["master", "data"]}})
+MASTER = DesiredState(1, "hash", {"elasticsearch": {"roles": ["master", "data"]}})
 
 
 class Played:
@@ -102,7 +102,7 @@ async def test_who_has_not_got_its_vote_back_is_reported(
     spec = {**MASTER.spec, "configuration": {"settings": {"cluster.name": "demo"}}}
     async with beside(tmp_path, NAME, Played(["0"], excluded=excluded).answer) as driver:
         peers = [pilot_of(each, dict(MASTER.spec)) for each in (NAME, OTHER)]
-        facts = await driver.lead(Wish(1, "hash", spec), peers, lambda: True)
+        facts = await driver.lead(DesiredState(1, "hash", spec), peers, lambda: True)
     assert facts.get("withoutVote") == reported
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import ManualClock
-from pilothouse.pilot.driving import Hook, HookFailed, Observation, Phase, Start, Wish
-from pilothouse.pilot.lookout import Lookout
+from pilothouse.pilot.driver import DesiredState, Hook, HookFailed, Observation, Phase, StartCommand
+from pilothouse.pilot.observer import DatabaseObserver
 
-WISH = Wish(3, "hash", {})
+WISH = DesiredState(3, "hash", {})
 
 
 class Database:
@@ -24,19 +24,19 @@ class Database:
         self.seen = Observation(ready=True)
         self.facts: Tree | HookFailed = {"health": "Green"}
 
-    def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
         return ()
 
-    def start(self, wish: Wish) -> Start:
-        return Start((), {})
+    def start(self, wish: DesiredState) -> StartCommand:
+        return StartCommand((), {})
 
-    async def observe(self, wish: Wish) -> Observation:
+    async def observe(self, wish: DesiredState) -> Observation:
         return self.seen
 
-    def stands(self, wish: Wish) -> bool:
+    def stands(self, wish: DesiredState) -> bool:
         return True
 
-    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         if isinstance(self.facts, HookFailed):
             raise self.facts
         return self.facts
@@ -53,13 +53,13 @@ class Term:
         return ("lease", self.number)
 
 
-async def seen_by(lookout: Lookout, crew: Term | None = None) -> bool:
+async def seen_by(lookout: DatabaseObserver, crew: Term | None = None) -> bool:
     return lookout.take(await lookout.look(WISH, crew))
 
 
 async def test_facts_have_the_time_since_when_they_are_so_in_one_term() -> None:
     database, clock = Database(), ManualClock(1_700_000_000)
-    lookout = Lookout(database, clock)
+    lookout = DatabaseObserver(database, clock)
     await seen_by(lookout, Term(1))
     first = lookout.cluster
     assert first == {"health": "Green", "observedTime": "2023-11-14T22:13:20Z"}
@@ -78,7 +78,7 @@ async def test_only_who_leads_a_database_that_serves_knows_of_the_whole(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     database = Database()
-    lookout = Lookout(database, ManualClock(0))
+    lookout = DatabaseObserver(database, ManualClock(0))
     for crew in (None, Term(1, leads=False)):
         await seen_by(lookout, crew)
         assert lookout.cluster is None
@@ -93,7 +93,7 @@ async def test_only_who_leads_a_database_that_serves_knows_of_the_whole(
 
 
 async def test_what_was_seen_goes_with_the_process_and_a_look_that_is_not_taken_changes_nothing() -> None:
-    lookout = Lookout(Database(), ManualClock(0))
+    lookout = DatabaseObserver(Database(), ManualClock(0))
     lookout.begin()
     late = await lookout.look(WISH, Term(1))
     assert (lookout.seen, lookout.generation, lookout.has_served) == (None, 0, False)
@@ -107,7 +107,7 @@ async def test_what_was_seen_goes_with_the_process_and_a_look_that_is_not_taken_
 
 async def test_a_reason_to_start_it_anew_is_news_once() -> None:
     database = Database()
-    lookout = Lookout(database, ManualClock(0))
+    lookout = DatabaseObserver(database, ManualClock(0))
     assert not await seen_by(lookout)
     database.seen = Observation(ready=True, restart="its certificate is another")
     assert [await seen_by(lookout) for _ in range(2)] == [True, False]

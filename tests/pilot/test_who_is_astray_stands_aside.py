@@ -10,8 +10,8 @@ from tests.kit.pilots import cluster_tree, pilot_tree
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.client.rest import Api
-from pilothouse.pilot.candidacy import ASTRAY
-from pilothouse.pilot.crew import Crew
+from pilothouse.pilot.election_candidacy import ASTRAY
+from pilothouse.pilot.peers import PilotPeers
 from pilothouse.sim.loop import LoopClock, SeededLoop
 from pilothouse.sim.server import Server
 
@@ -35,7 +35,7 @@ async def is_ready(api: Api, name: str, status: str) -> None:
 class Told:
     """A crew member who says every second whether his instance serves."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: PilotPeers) -> None:
         self.crew = crew
         self.serves = True
 
@@ -61,7 +61,9 @@ def test_another_leads_while_one_is_astray_and_nobody_gives_up_a_cluster_that_wa
         async def scene() -> None:
             cluster = await api.create(ElasticsearchCluster, cluster_tree("demo", nodes=2, version="8.17.0"))
             members = {
-                name: Told(Crew(api, await pilot(cluster, name), clock, Random(name), changed=lambda: None))
+                name: Told(
+                    PilotPeers(api, await pilot(cluster, name), clock, Random(name), changed=lambda: None)
+                )
                 for name in (ONE, TWO)
             }
 

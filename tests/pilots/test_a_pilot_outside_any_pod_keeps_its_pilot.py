@@ -19,7 +19,7 @@ from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.meta.errors import StatusError
-from pilothouse.pilot.beating import EVERY, Heart
+from pilothouse.pilot.heartbeat import EVERY, PilotHeartbeat
 from pilothouse.runtime.intents import Delete, RequeueAfter
 from pilothouse.runtime.invariants import ObjectStates, invariant
 from pilothouse.runtime.snapshot import Snapshot, StaticView
@@ -57,7 +57,7 @@ async def renews(server: Server, clock: Clock, rng: random.Random) -> None:
     while True:
         await asyncio.sleep(EVERY)
         try:
-            await Heart(api, clock).beat(await api.get(Pilot, name, "default"))
+            await PilotHeartbeat(api, clock).beat(await api.get(Pilot, name, "default"))
         except (StatusError, TransportError):
             continue
 

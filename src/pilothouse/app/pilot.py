@@ -17,10 +17,10 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.rest import Api
-from pilothouse.pilot.captain import GRACE, Captain
-from pilothouse.pilot.driving import Place
-from pilothouse.pilot.finding import find_driver
-from pilothouse.pilot.pages import serving
+from pilothouse.pilot.driver import InstanceEnvironment
+from pilothouse.pilot.driver_registry import find_driver
+from pilothouse.pilot.instance_supervisor import GRACE, InstanceSupervisor
+from pilothouse.pilot.probe_server import serving
 from pilothouse.pilot.termination_log import write_termination_message
 from pilothouse.supervise.reaping import Reaper
 from pilothouse.supervise.signals import forwarding
@@ -35,7 +35,7 @@ class PilotOptions:
 
     application: str
     access: Access
-    place: Place
+    place: InstanceEnvironment
     ready_port: int = READY_PORT
     live_port: int = LIVE_PORT
     grace: float = GRACE
@@ -49,7 +49,7 @@ async def run(options: PilotOptions) -> int:
     agent = f"pilothouse-pilot/{pilothouse.__version__}"
     async with HttpTransport.open(options.access, clock, agent=agent) as transport:
         api = Api(transport, Random(), manager="pilothouse-pilot")
-        captain = Captain(api, options.place, driver, clock, Random(), grace=options.grace)
+        captain = InstanceSupervisor(api, options.place, driver, clock, Random(), grace=options.grace)
         questions = {options.ready_port: captain.readiness, options.live_port: captain.liveness}
         async with (
             serving(options.place.address, questions, captain.figures),

@@ -85,8 +85,8 @@ def _run(application: str, flags: dict[str, Any]) -> None:
 
     from pilothouse.app.pilot import PilotOptions, run
     from pilothouse.client.access import AccessError
-    from pilothouse.pilot.driving import Place
-    from pilothouse.pilot.finding import UnknownApplication
+    from pilothouse.pilot.driver import InstanceEnvironment
+    from pilothouse.pilot.driver_registry import UnknownApplication
     from pilothouse.pilot.termination_log import write_termination_message
 
     # What a database does is told without being asked for.
@@ -100,7 +100,7 @@ def _run(application: str, flags: dict[str, Any]) -> None:
         options = PilotOptions(
             application=application,
             access=access,
-            place=Place(
+            place=InstanceEnvironment(
                 name=flags["name"] or host,
                 namespace=flags["namespace"] or access.namespace or "default",
                 address=flags["address"] or socket.gethostbyname(host),

@@ -21,7 +21,7 @@ KNOWN = {
     "node/addresses/pod_ranges.py": "marks: nothing is read from them, and nothing depends on having one",
     "node/server/http_server.py": "TLS; certificates and tokens, then a SubjectAccessReview",
     "node/services/service_proxy.py": "services of pods: what is connected to is the pod, which does its own checks",
-    "pilot/pages.py": "plain HTTP: probes and figures of one database, reading only, 64 connections",
+    "pilot/probe_server.py": "plain HTTP: probes and figures of one database, reading only, 64 connections",
     "supervise/attaching.py": "a client: the shim's user is checked (SO_PEERCRED)",
     "supervise/shim/entries.py": "in the container's folder (0700); the peer's user is checked (SO_PEERCRED)",
     "supervise/shim/clients.py": "in the container's folder (0700); the peer's user is checked (SO_PEERCRED)",

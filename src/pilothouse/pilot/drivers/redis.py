@@ -15,7 +15,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pilot.driving import Figure, Hook, HookFailed, Observation, Phase, Place, Start, Wish
+from pilothouse.pilot.driver import (
+    DesiredState,
+    Hook,
+    HookFailed,
+    InstanceEnvironment,
+    MetricValue,
+    Observation,
+    Phase,
+    StartCommand,
+)
 
 PORT: Final = 6379
 _SECONDS: Final = 3.0
@@ -35,24 +44,24 @@ class Redis:
 
     application = "redis"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: InstanceEnvironment) -> None:
         self._place = place
         self._port = int(place.environ.get("REDIS_PORT") or PORT)
         self._file = place.folder / "redis.conf"
 
-    def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
         if phase != "PreStart":
             return ()
         return (Hook("WriteConfiguration", lambda: self._write(wish)),)
 
-    def start(self, wish: Wish) -> Start:
-        return Start(
+    def start(self, wish: DesiredState) -> StartCommand:
+        return StartCommand(
             argv=("redis-server", str(self._file)),
             environ={**self._place.environ, **wish.environment},
             folder=str(self._place.folder),
         )
 
-    async def observe(self, wish: Wish) -> Observation:
+    async def observe(self, wish: DesiredState) -> Observation:
         try:
             async with asyncio.timeout(_SECONDS):
                 info = parsed(await self._info())
@@ -62,7 +71,9 @@ class Redis:
                 if is_database(name)
             )
             figures = tuple(
-                Figure(name, help, float(info[key])) for key, (name, help) in _FIGURES.items() if key in info
+                MetricValue(name, help, float(info[key]))
+                for key, (name, help) in _FIGURES.items()
+                if key in info
             )
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as problem:
             return Observation(
@@ -80,7 +91,7 @@ class Redis:
             figures=figures,
         )
 
-    def _refusal(self, wish: Wish, info: dict[str, str]) -> str:
+    def _refusal(self, wish: DesiredState, info: dict[str, str]) -> str:
         """Why it takes no writes: it can't keep them. Empty if it can."""
         stops = str(wish.settings.get("stop-writes-on-bgsave-error") or "yes") == "yes"
         field = "aof_last_write_status" if info.get("aof_last_write_status") == "err" else ""
@@ -93,13 +104,13 @@ class Redis:
             "where its user must be able to write; its log says what went wrong."
         )
 
-    def stands(self, wish: Wish) -> bool:
+    def stands(self, wish: DesiredState) -> bool:
         return False
 
-    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         return {}
 
-    async def _write(self, wish: Wish) -> None:
+    async def _write(self, wish: DesiredState) -> None:
         try:
             self._place.folder.mkdir(parents=True, exist_ok=True)
             self._file.write_text(lines(wish.settings, self._place, self._port))
@@ -123,11 +134,11 @@ class Redis:
             writer.close()
 
 
-def make(place: Place) -> Redis:
+def make(place: InstanceEnvironment) -> Redis:
     return Redis(place)
 
 
-def lines(settings: Any, place: Place, port: int) -> str:
+def lines(settings: Any, place: InstanceEnvironment, port: int) -> str:
     """``redis.conf``. What follows from the place can't be set otherwise."""
     fixed = {"bind": place.address, "port": port, "dir": str(place.folder), "daemonize": "no"}
     found = {**settings, **fixed}

@@ -20,19 +20,29 @@ from typing import Final
 
 from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pilot.drivers.elasticsearch import (
-    copying,
-    explaining,
-    figures,
-    leading,
-    plugins,
-    preparing,
-    securing,
-    seeing,
+from pilothouse.pilot.driver import (
+    DesiredState,
+    Hook,
+    HookFailed,
+    HookNotReady,
+    InstanceEnvironment,
+    MetricValue,
+    Observation,
+    Phase,
+    StartCommand,
 )
-from pilothouse.pilot.drivers.elasticsearch.asking import Node, Unanswered
+from pilothouse.pilot.drivers.elasticsearch import (
+    allocation_explain,
+    cluster_actions,
+    cluster_state,
+    elasticsearch_metrics,
+    image_copy,
+    plugins,
+    preflight,
+    tls_and_users,
+)
+from pilothouse.pilot.drivers.elasticsearch.node_client import ElasticsearchClient, NodeRequestFailed
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, settings_of
-from pilothouse.pilot.driving import Figure, Hook, HookFailed, NotYet, Observation, Phase, Place, Start, Wish
 
 log = logging.getLogger(__name__)
 
@@ -52,21 +62,21 @@ class Elasticsearch:
 
     application = "elasticsearch"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: InstanceEnvironment) -> None:
         self._place = place
-        self._layout = preparing.Layout(place.folder)
-        self._secrets = securing.Secrets.of(place.environ)
-        self._node = Node(place.address, secrets=self._secrets)
+        self._layout = preflight.DataLayout(place.folder)
+        self._secrets = tls_and_users.MountedSecrets.of(place.environ)
+        self._node = ElasticsearchClient(place.address, secrets=self._secrets)
         self._plugins: list[Tree] = []
         self._found: tuple[Path, Build] | None = None
         self._copied: Path | None = None
-        self._attendance = leading.Attendance()
-        self._drain = leading.Drain()
-        self._inquiry = explaining.Inquiry()
-        self._figures: tuple[Figure, ...] = ()
+        self._attendance = cluster_actions.MembershipTimer()
+        self._drain = cluster_actions.DrainProgress()
+        self._inquiry = allocation_explain.AllocationExplain()
+        self._figures: tuple[MetricValue, ...] = ()
         """Of the whole cluster, as they were when it was last led."""
 
-    def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
         if phase == "PreStart":
             return (
                 Hook("Preflight", lambda: self._check(wish)),
@@ -83,12 +93,12 @@ class Elasticsearch:
             )
         return ()
 
-    def start(self, wish: Wish) -> Start:
+    def start(self, wish: DesiredState) -> StartCommand:
         home, build = self._build()
         if self._wanted_plugins(wish) and self._copied is not None and self._copied.exists():
             # Else it could not be made, which keeps nobody from starting who is to give its data away.
             home = self._copied
-        return Start(
+        return StartCommand(
             argv=(str(home / "bin" / "elasticsearch"),),
             environ=self._environ(wish, build, home),
             folder=str(self._layout.root),
@@ -96,19 +106,21 @@ class Elasticsearch:
             noise=_NOISE,
         )
 
-    async def observe(self, wish: Wish) -> Observation:
+    async def observe(self, wish: DesiredState) -> Observation:
         _, build = self._build()
         try:
-            state = seeing.State.of(
-                await self._node.get(seeing.STATE, local="true", filter_path=seeing.STATE_FILTER)
+            state = cluster_state.ClusterState.of(
+                await self._node.get(
+                    cluster_state.STATE, local="true", filter_path=cluster_state.STATE_FILTER
+                )
             )
             left, held = await self._left(wish, build) if wish.decommission else (None, None)
             # Asked last: what is reported of a node that is to go must not be from before it was seen to be empty.
-            stats = await self._node.get(seeing.STATS, filter_path=seeing.STATS_FILTER)
-        except Unanswered as problem:
+            stats = await self._node.get(cluster_state.STATS, filter_path=cluster_state.STATS_FILTER)
+        except NodeRequestFailed as problem:
             if problem.code == _NO_STATE:
                 # It is up, and has never been in a cluster; from version 8 on it says no more than that.
-                restart = self._must_form(wish, seeing.State(), build)
+                restart = self._must_form(wish, cluster_state.ClusterState(), build)
                 return Observation(ready=False, message=_NO_MASTER, version=build.version, restart=restart)
             return Observation(
                 ready=False,
@@ -119,20 +131,20 @@ class Elasticsearch:
         id = state.id_of(self._place.name)
         joined = state.has_master and bool(id)
         shards = state.shards.get(id, 0) if joined else None
-        documents = seeing.documents(stats)
+        documents = cluster_state.documents(stats)
         if joined and held is not None:
             # The master's account is later.
             shards = held
         surplus = ""
         if left == "" and documents:
             if shards:
-                surplus = seeing.surplus(shards, documents)
+                surplus = cluster_state.surplus(shards, documents)
             else:
                 left = f"{documents} documents of shards that have moved away are still being removed"
         status: Tree = {
             "version": build.version,
             "plugins": self._plugins,
-            "security": securing.state(build.secured, wish.settings.get(SECURITY)),
+            "security": tls_and_users.state(build.secured, wish.settings.get(SECURITY)),
         }
         if joined:
             status |= {"shards": shards, "documents": documents}
@@ -144,47 +156,53 @@ class Elasticsearch:
             left=left,
             surplus=surplus,
             figures=(
-                *figures.node_figures(stats, shards, **self._who(wish)),
+                *elasticsearch_metrics.node_metrics(stats, shards, **self._who(wish)),
                 *(self._figures if wish.leads else ()),
             ),
             restart=self._must_form(wish, state, build),
         )
 
-    def stands(self, wish: Wish) -> bool:
+    def stands(self, wish: DesiredState) -> bool:
         """Masters do: only they can form a cluster."""
         return "master" in ((wish.spec.get("elasticsearch") or {}).get("roles") or ())
 
-    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         _, build = self._build()
         try:
-            whole = await self._node.get(seeing.LED_STATE, filter_path=seeing.LED_STATE_FILTER)
-            state = seeing.State.of(whole)
+            whole = await self._node.get(cluster_state.LED_STATE, filter_path=cluster_state.LED_STATE_FILTER)
+            state = cluster_state.ClusterState.of(whole)
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
-            settings = leading.settings_in_force(answer)
+            settings = cluster_actions.settings_in_force(answer)
             prefix = self._prefix(wish)
-            held = leading.held(prefix, peers, state, settings)
-            release = self._attendance.suffices(leading.are_all_in(peers, state), held, time.monotonic())
-            acts = leading.acts(prefix, peers, state, settings, build.numbers, release=release)
+            held = cluster_actions.held(prefix, peers, state, settings)
+            release = self._attendance.suffices(
+                cluster_actions.are_all_in(peers, state), held, time.monotonic()
+            )
+            acts = cluster_actions.cluster_actions(
+                prefix, peers, state, settings, build.numbers, release=release
+            )
             for act in acts:
                 if not leads():
                     raise HookFailed("the cluster is left to another pilot, which leads by now")
                 await self._carry_out(act)
             health = await self._node.get("/_cluster/health")
             moving = bool(health.get("relocating_shards") or health.get("initializing_shards"))
-            left = leading.shards_left(peers, state, settings)
+            left = cluster_actions.shards_left(peers, state, settings)
             if self._drain.stands_still(left, moving=moving, now=time.monotonic()) and leads():
                 await self._node.post("/_cluster/reroute", retry_failed="true", filter_path="acknowledged")
-        except Unanswered as problem:
+        except NodeRequestFailed as problem:
             raise HookFailed(f"the cluster can't be looked after: {problem}") from None
-        held_back = bool(held) or settings.get(leading.ALLOCATION, "all") != "all"
-        facts = seeing.health_facts(health, held_back=held_back)
-        read_only = seeing.read_only_indices(whole)
+        held_back = bool(held) or settings.get(cluster_actions.ALLOCATION, "all") != "all"
+        facts = cluster_state.health_facts(health, held_back=held_back)
+        read_only = cluster_state.read_only_indices(whole)
         if read_only is not None:
             facts["readOnlyIndices"] = read_only
         count = read_only["count"] if read_only is not None else 0
-        self._figures = tuple(figures.cluster_figures(health, count, cluster=self._who(wish)["cluster"]))
-        facts["members"] = leading.members(peers, state)
-        if waiting := leading.without_vote(prefix, peers, state, settings):
+        self._figures = tuple(
+            elasticsearch_metrics.cluster_metrics(health, count, cluster=self._who(wish)["cluster"])
+        )
+        facts["members"] = cluster_actions.members(peers, state)
+        if waiting := cluster_actions.without_vote(prefix, peers, state, settings):
             facts["withoutVote"] = sorted(waiting)
         if state.uuid:
             facts["clusterUUID"] = state.uuid
@@ -196,21 +214,21 @@ class Elasticsearch:
         """Why shards stay without a node. Whether it is known or not, the cluster is looked after."""
         if self._inquiry.is_due(facts, time.monotonic()):
             try:
-                query = {"filter_path": explaining.EXPLAIN_FILTER}
-                self._inquiry.learn(await self._node.get(explaining.EXPLAIN, **query))
-            except Unanswered as problem:
+                query = {"filter_path": allocation_explain.EXPLAIN_FILTER}
+                self._inquiry.learn(await self._node.get(allocation_explain.EXPLAIN, **query))
+            except NodeRequestFailed as problem:
                 log.warning("why shards have no node is not known: %s", problem)
         return self._inquiry.answer
 
-    async def _carry_out(self, act: leading.Act) -> None:
+    async def _carry_out(self, act: cluster_actions.Act) -> None:
         match act:
-            case leading.SetSettings(settings):
+            case cluster_actions.SetSettings(settings):
                 # What was once set for the time being would win over what is set for good.
                 body = {"persistent": dict(settings), "transient": dict.fromkeys(settings)}
                 await self._node.put("/_cluster/settings", body)
-            case leading.IncludeVoters():
+            case cluster_actions.IncludeVoters():
                 await self._node.delete("/_cluster/voting_config_exclusions", wait_for_removal="false")
-            case leading.ExcludeVoters(names):
+            case cluster_actions.ExcludeVoters(names):
                 _, build = self._build()
                 path, listed = "/_cluster/voting_config_exclusions", ",".join(names)
                 if build.numbers >= (7, 8):
@@ -218,33 +236,33 @@ class Elasticsearch:
                 else:
                     await self._node.post(f"{path}/{listed}", timeout="8s")
 
-    async def _left(self, wish: Wish, build: Build) -> tuple[str, int | None]:
+    async def _left(self, wish: DesiredState, build: Build) -> tuple[str, int | None]:
         """What keeps this node from being done with, and how many shards it has by the master's account, if that is known.
 
         Asked in this order, and of the master: where it is excluded first and holds nothing then, nothing can come any more.
         """
         try:
             answer = await self._node.get("/_cluster/settings", flat_settings="true")
-            settings = leading.settings_in_force(answer)
-            asked = leading.decommission(wish.uid, wish.generation)
-            if leading.decommissions(settings).get(self._place.name) != asked:
+            settings = cluster_actions.settings_in_force(answer)
+            asked = cluster_actions.decommission(wish.uid, wish.generation)
+            if cluster_actions.decommissions(settings).get(self._place.name) != asked:
                 return "shards may still come: the leading pilot has not excluded this node yet", None
-            copies = await self._node.get(seeing.STATE, filter_path=seeing.COPIES_FILTER)
-            holders = await self._node.get(seeing.DATA_NODES, filter_path=seeing.NODES_FILTER)
-        except Unanswered as problem:
+            copies = await self._node.get(cluster_state.STATE, filter_path=cluster_state.COPIES_FILTER)
+            holders = await self._node.get(cluster_state.DATA_NODES, filter_path=cluster_state.NODES_FILTER)
+        except NodeRequestFailed as problem:
             return f"it is not known what is left on it: {problem}", None
-        state = seeing.State.of(copies)
+        state = cluster_state.ClusterState.of(copies)
         id = state.id_of(self._place.name)
         if not state.has_master or not id:
             return "the node is not part of the cluster, so nobody knows what is left on it", None
-        excluded = str(settings.get(leading.EXCLUDED) or "").split(",")
+        excluded = str(settings.get(cluster_actions.EXCLUDED) or "").split(",")
         staying = {
             each for each in (holders.get("nodes") or {}) if state.names.get(each, "") not in (*excluded, "")
         }
         shards = state.shards.get(id, 0)
-        if waiting := seeing.not_elsewhere(id, seeing.copies_of(copies), staying):
+        if waiting := cluster_state.not_elsewhere(id, cluster_state.copies_of(copies), staying):
             return "1 shard is left" if waiting == 1 else f"{waiting} shards are left", shards
-        if id in (holders.get("nodes") or {}) and (lost := seeing.sought(copies)):
+        if id in (holders.get("nodes") or {}) and (lost := cluster_state.missing_indices(copies)):
             return (
                 f"shards of {', '.join(lost)} are on no node, and this one may have the last copy of them",
                 shards,
@@ -258,7 +276,7 @@ class Elasticsearch:
                 return said, shards
         return "", shards
 
-    def _must_form(self, wish: Wish, state: seeing.State, build: Build) -> str:
+    def _must_form(self, wish: DesiredState, state: cluster_state.ClusterState, build: Build) -> str:
         """A pilot that came to lead after its node was started, while there is no cluster yet."""
         if not wish.leads or state.uuid or not wish.settings.get(INITIAL_MASTERS) or build.numbers < (7, 0):
             return ""
@@ -267,21 +285,21 @@ class Elasticsearch:
             return ""
         return "its pilot has come to lead a cluster that has not been formed yet"
 
-    async def _check(self, wish: Wish) -> None:
+    async def _check(self, wish: DesiredState) -> None:
         home, build = self._build()
         if wish.settings.get(SECURITY) and not build.secured:
             raise HookFailed(
                 f"security is asked for, and the Elasticsearch at {home} has none (there is no modules/x-pack-security): it is not started. "
                 "Take a distribution that has it, such as Elastic's own image, or take spec.security out",
-                {"security": securing.state(build.secured, True)},
+                {"security": tls_and_users.state(build.secured, True)},
             )
-        preparing.check(self._layout, build, self._place.address)
+        preflight.check_machine(self._layout, build, self._place.address)
 
-    async def _await_leader(self, wish: Wish) -> None:
+    async def _await_leader(self, wish: DesiredState) -> None:
         if wish.settings.get(INITIAL_MASTERS) and self.stands(wish) and not wish.leads and not wish.leader:
-            raise NotYet("the pilots have not chosen yet who of them forms the cluster")
+            raise HookNotReady("the pilots have not chosen yet who of them forms the cluster")
 
-    async def _write(self, wish: Wish) -> None:
+    async def _write(self, wish: DesiredState) -> None:
         home, build = self._build()
         settings = settings_of(
             wish,
@@ -289,14 +307,14 @@ class Elasticsearch:
             build,
             data=self._layout.data,
             logs=self._layout.logs,
-            maps_memory=preparing.maps_memory(),
+            maps_memory=preflight.maps_memory(),
         )
         if self._secrets is not None and settings.get(SECURITY):
-            settings |= securing.ssl_settings()
+            settings |= tls_and_users.ssl_settings()
         files = (wish.spec.get("configuration") or {}).get("files") or {}
-        preparing.write_configuration(self._layout, home, build, settings, files)
+        preflight.write_configuration(self._layout, home, build, settings, files)
 
-    async def _take_up_secrets(self, wish: Wish) -> None:
+    async def _take_up_secrets(self, wish: DesiredState) -> None:
         if self._secrets is None or not wish.settings.get(SECURITY):
             return
         home, build = self._build()
@@ -304,7 +322,7 @@ class Elasticsearch:
         environ = self._environ(wish, build, home)
         await self._secrets.store_password(home, self._layout.configuration, environ)
 
-    async def _install(self, wish: Wish) -> None:
+    async def _install(self, wish: DesiredState) -> None:
         self._plugins = []
         wanted = self._wanted_plugins(wish)
         if wanted:
@@ -321,24 +339,28 @@ class Elasticsearch:
                 told = problem.status.get("plugins") or [_failed(each, problem) for each in wanted]
                 self._plugins = [_unknown(each) for each in told]
         keep = self._copied if wanted else None
-        await asyncio.to_thread(copying.clear_away, self._layout.root, keep=keep)
+        await asyncio.to_thread(image_copy.clear_away, self._layout.root, keep=keep)
 
     async def _hold_back(self) -> None:
         """Replicas of this node's shards are not to be built elsewhere while it is away for a moment."""
         try:
-            state = seeing.State.of(
-                await self._node.get(seeing.STATE, local="true", filter_path=seeing.STATE_FILTER)
+            state = cluster_state.ClusterState.of(
+                await self._node.get(
+                    cluster_state.STATE, local="true", filter_path=cluster_state.STATE_FILTER
+                )
             )
             if state.has_master and len(state.names) > 1:
-                await self._carry_out(leading.SetSettings({leading.ALLOCATION: leading.HELD_BACK}))
-        except Unanswered as problem:
+                await self._carry_out(
+                    cluster_actions.SetSettings({cluster_actions.ALLOCATION: cluster_actions.HELD_BACK})
+                )
+        except NodeRequestFailed as problem:
             raise HookFailed(f"replicas could not be held back: {problem}") from None
 
     async def _flush(self) -> None:
         """It makes the next start faster. Nothing is lost without it, so it is tried once."""
         try:
             await self._node.post("/_flush")
-        except Unanswered as problem:
+        except NodeRequestFailed as problem:
             log.warning("what is in memory could not be written out before the stop: %s", problem)
 
     async def _give_vote_away(self) -> None:
@@ -347,31 +369,35 @@ class Elasticsearch:
         if build.numbers < (7, 0):
             return
         try:
-            state = seeing.State.of(
-                await self._node.get(seeing.STATE, local="true", filter_path=seeing.STATE_FILTER)
+            state = cluster_state.ClusterState.of(
+                await self._node.get(
+                    cluster_state.STATE, local="true", filter_path=cluster_state.STATE_FILTER
+                )
             )
-            found = await self._node.get(seeing.MASTERS, filter_path=seeing.NODES_FILTER)
+            found = await self._node.get(cluster_state.MASTERS, filter_path=cluster_state.NODES_FILTER)
             masters = (found.get("nodes") or {}).keys()
-            if state.has_master and leading.gives_vote_away(state.id_of(self._place.name), masters, state):
-                await self._carry_out(leading.ExcludeVoters((self._place.name,)))
-        except Unanswered as problem:
+            if state.has_master and cluster_actions.gives_vote_away(
+                state.id_of(self._place.name), masters, state
+            ):
+                await self._carry_out(cluster_actions.ExcludeVoters((self._place.name,)))
+        except NodeRequestFailed as problem:
             raise HookFailed(f"the vote could not be given to another node: {problem}") from None
 
     def _build(self) -> tuple[Path, Build]:
         """What is there, looked for once: it goes with the image, and thus with this process."""
         if self._found is None:
-            home = preparing.find_home(self._place.environ)
-            self._found = home, preparing.build_at(home)
+            home = preflight.find_home(self._place.environ)
+            self._found = home, preflight.build_at(home)
         return self._found
 
     def _copy(self) -> Path:
         """Of the image, with plugins."""
         if self._copied is None:
             home, build = self._build()
-            self._copied = copying.copy_of(home, build.version, self._layout.root)
+            self._copied = image_copy.copy_of(home, build.version, self._layout.root)
         return self._copied
 
-    def _environ(self, wish: Wish, build: Build, home: Path) -> dict[str, str]:
+    def _environ(self, wish: DesiredState, build: Build, home: Path) -> dict[str, str]:
         environ = {**self._place.environ, **wish.environment}
         environ.pop("ES_HOME", None)
         environ |= {
@@ -387,14 +413,14 @@ class Elasticsearch:
             environ[variable] = str(Path(os.path.realpath(java)).parent.parent)
         return environ
 
-    def _who(self, wish: Wish) -> dict[str, str]:
+    def _who(self, wish: DesiredState) -> dict[str, str]:
         """The labels by which figures of one node are told from those of others."""
         return {"cluster": str(wish.settings.get("cluster.name") or ""), "name": self._place.name}
 
-    def _prefix(self, wish: Wish) -> str:
+    def _prefix(self, wish: DesiredState) -> str:
         return f"es-{wish.settings.get('cluster.name') or ''}-"
 
-    def _wanted_plugins(self, wish: Wish) -> Sequence[Tree]:
+    def _wanted_plugins(self, wish: DesiredState) -> Sequence[Tree]:
         return (wish.spec.get("elasticsearch") or {}).get("plugins") or ()
 
 
@@ -406,5 +432,5 @@ def _unknown(plugin: Tree) -> Tree:
     return {**plugin, "status": "Unknown"} if plugin["status"] == "Failed" else plugin
 
 
-def make(place: Place) -> Elasticsearch:
+def make(place: InstanceEnvironment) -> Elasticsearch:
     return Elasticsearch(place)

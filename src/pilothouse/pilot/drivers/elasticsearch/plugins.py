@@ -2,7 +2,7 @@
 
     statuses = await install(copy_of(image, version, root), image, wish.spec["elasticsearch"]["plugins"], environ)
 
-They are installed into a copy of the image (see ``copying``); what the image has stays in it. Beside the plugins the copy remembers where each came from: one
+They are installed into a copy of the image (see ``image_copy``); what the image has stays in it. Beside the plugins the copy remembers where each came from: one
 from elsewhere takes the place of the one there is. What an archive may hold, and whether it fits the version, is the installer's to judge; its words are what is
 told.
 """
@@ -18,8 +18,8 @@ import msgspec
 
 from pilothouse.aio.commands import CommandError, run
 from pilothouse.api.objects import Tree
-from pilothouse.pilot.drivers.elasticsearch import copying
-from pilothouse.pilot.driving import HookFailed
+from pilothouse.pilot.driver import HookFailed
+from pilothouse.pilot.drivers.elasticsearch import image_copy
 
 _PATIENCE: Final = 300.0
 _SOURCES: Final = "plugins.json"
@@ -32,7 +32,7 @@ async def install(
     asked = {str(each["name"]): str(each.get("url") or "") for each in wanted}
     statuses: list[Tree] = []
     try:
-        await asyncio.to_thread(copying.make, image, target)
+        await asyncio.to_thread(image_copy.make, image, target)
         own = _present(image)
         sources = await _without_others(target, own, asked, environ)
         for name, url in asked.items():
@@ -77,7 +77,7 @@ def _taken_from_image(image: Path, target: Path, name: str) -> str:
     place = Path("plugins") / name
     try:
         # A draft beside the others would be taken for a plugin.
-        copying.put(image / place, target / place, target / f"{name}.new")
+        image_copy.put(image / place, target / place, target / f"{name}.new")
     except OSError as problem:
         return f"{image / place} can't be copied to {target / place}: {problem}"
     return ""

@@ -17,7 +17,7 @@ import msgspec
 from pilothouse.api.navigator.configurations import INITIAL_MASTERS, MINIMUM_MASTERS, SECURITY
 from pilothouse.api.objects import Tree
 from pilothouse.meta.versions import Version
-from pilothouse.pilot.driving import Place, Wish
+from pilothouse.pilot.driver import DesiredState, InstanceEnvironment
 
 _ROLES: Final = ("master", "data", "ingest")
 _OLD_NAMES: Final = {
@@ -42,7 +42,9 @@ class Build(msgspec.Struct, frozen=True):
         return parsed.numbers[0], parsed.numbers[1]
 
 
-def settings_of(wish: Wish, place: Place, build: Build, *, data: Path, logs: Path, maps_memory: bool) -> Tree:
+def settings_of(
+    wish: DesiredState, place: InstanceEnvironment, build: Build, *, data: Path, logs: Path, maps_memory: bool
+) -> Tree:
     """By their dotted names."""
     found: Tree = dict(wish.settings)
     if not wish.leads or build.numbers < (7, 0):
@@ -86,7 +88,7 @@ def jvm_options(given: str) -> str:
     return "\n".join([*kept, f"-Des.networkaddress.cache.ttl={_NAMES_KEPT}"]) + "\n"
 
 
-def _roles(wish: Wish, build: Build) -> Tree:
+def _roles(wish: DesiredState, build: Build) -> Tree:
     roles = (wish.spec.get("elasticsearch") or {}).get("roles")
     if roles is None:
         return {}

@@ -1,6 +1,6 @@
 """Before the start: whether the machine lets a node run, and its files. Every refusal says what would help.
 
-    layout = Layout.at(place.folder)
+    layout = DataLayout.at(place.folder)
     check(layout, build)
     write_configuration(layout, home, settings, files)
 
@@ -22,8 +22,8 @@ import msgspec
 
 from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.meta.versions import Version
+from pilothouse.pilot.driver import HookFailed
 from pilothouse.pilot.drivers.elasticsearch.settings import Build, jvm_options, written
-from pilothouse.pilot.driving import HookFailed
 
 LEAST_FILES: Final = 65535
 """Elasticsearch itself insists on it, unless it listens on a loopback address."""
@@ -36,7 +36,7 @@ _JAR: Final = re.compile(r"elasticsearch-(\d+\.\d+\.\d+)\.jar")
 _OURS: Final = ("elasticsearch.yml", "jvm.options")
 
 
-class Layout(msgspec.Struct, frozen=True):
+class DataLayout(msgspec.Struct, frozen=True):
     """What is where on the data volume."""
 
     root: Path
@@ -84,7 +84,7 @@ def build_at(home: Path) -> Build:
     raise HookFailed(f"{WRONG_IMAGE}: {home}/lib has no elasticsearch-VERSION.jar. {_IMPORT_AGAIN}")
 
 
-def check(layout: Layout, build: Build, address: str) -> None:
+def check_machine(layout: DataLayout, build: Build, address: str) -> None:
     """Raises ``HookFailed`` for what would keep a node from running, before it is tried."""
     if os.geteuid() == 0:
         raise HookFailed(
@@ -109,7 +109,7 @@ def check(layout: Layout, build: Build, address: str) -> None:
     check_version(layout, build)
 
 
-def check_version(layout: Layout, build: Build) -> None:
+def check_version(layout: DataLayout, build: Build) -> None:
     """Raises ``HookFailed`` if a later version may have begun on the folder: it says so before that is started (``write_configuration``)."""
     if not layout.version_file.exists():
         return
@@ -139,7 +139,7 @@ def maps_memory() -> bool:
 
 
 def write_configuration(
-    layout: Layout, home: Path, build: Build, settings: Mapping[str, Any], files: Mapping[str, str]
+    layout: DataLayout, home: Path, build: Build, settings: Mapping[str, Any], files: Mapping[str, str]
 ) -> None:
     """The image's own files, ours, and those that the Pilot adds. Raises ``HookFailed``."""
     given, target = home / "config", layout.configuration

@@ -21,7 +21,7 @@ import msgspec
 
 from pilothouse.api.navigator.configurations import MINIMUM_MASTERS
 from pilothouse.api.objects import Object, Tree
-from pilothouse.pilot.drivers.elasticsearch.seeing import State
+from pilothouse.pilot.drivers.elasticsearch.cluster_state import ClusterState
 
 EXCLUDED: Final = "cluster.routing.allocation.exclude._name"
 DECOMMISSIONS: Final = "cluster.metadata.pilothouse_decommissions"
@@ -62,10 +62,10 @@ def settings_in_force(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {**(answer.get("persistent") or {}), **(answer.get("transient") or {})}
 
 
-def acts(
+def cluster_actions(
     prefix: str,
     pilots: Sequence[Object],
-    state: State,
+    state: ClusterState,
     settings: Mapping[str, Any],
     version: tuple[int, int],
     *,
@@ -84,14 +84,16 @@ def acts(
         yield from _voters(prefix, pilots, going, state, release=release)
 
 
-def held(prefix: str, pilots: Sequence[Object], state: State, settings: Mapping[str, Any]) -> frozenset[str]:
+def held(
+    prefix: str, pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]
+) -> frozenset[str]:
     """What is as it is only for nodes to stop: replicas that are held back, votes that are given away."""
     replicas = {ALLOCATION} if settings.get(ALLOCATION) == HELD_BACK else set()
     return frozenset(replicas | without_vote(prefix, pilots, state, settings))
 
 
 def without_vote(
-    prefix: str, pilots: Sequence[Object], state: State, settings: Mapping[str, Any]
+    prefix: str, pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]
 ) -> set[str]:
     """The nodes that gave their vote away to stop, and have not got it back: until they have, the other can't give its own to them."""
     return _ours(prefix, state) - _going(pilots, settings).keys()
@@ -108,14 +110,14 @@ def decommissions(settings: Mapping[str, Any]) -> dict[str, str]:
     return {name: said for name, _, said in found if name}
 
 
-def are_all_in(pilots: Collection[Object], state: State) -> bool:
+def are_all_in(pilots: Collection[Object], state: ClusterState) -> bool:
     """Whether every node that should be there is, and none is about to stop."""
     names = set(state.names.values())
     expected = [each for each in pilots if not _leaves(each) and not _is_without_pod(each)]
     return all(each.name in names and each.at("status", "phase") == "Running" for each in expected)
 
 
-class Attendance:
+class MembershipTimer:
     """For how long all nodes have been in, or one has been missed, since somebody last got ready to stop."""
 
     def __init__(self) -> None:
@@ -130,7 +132,7 @@ class Attendance:
         return now - self._since >= (ALL_IN if all_in else MISSED)
 
 
-class Drain:
+class DrainProgress:
     """Whether shards that are to leave their nodes have stopped moving, so that Elasticsearch has to be asked to look again.
 
     It moves shards when the cluster's state changes, and under load it may miss the last of these changes: shards then stay, though they may move.
@@ -151,14 +153,14 @@ class Drain:
         return True
 
 
-def shards_left(pilots: Sequence[Object], state: State, settings: Mapping[str, Any]) -> dict[str, int]:
+def shards_left(pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]) -> dict[str, int]:
     """How many shards the nodes have that are to go, of those that have some."""
     going = _going(pilots, settings)
     found = {name: state.shards.get(id, 0) for id, name in state.names.items() if name in going}
     return {name: count for name, count in found.items() if count}
 
 
-def gives_vote_away(id: str, masters: Collection[str], state: State) -> bool:
+def gives_vote_away(id: str, masters: Collection[str], state: ClusterState) -> bool:
     """Whether a node that stops has the only vote, as one of two masters has, though there is another that could have it.
 
     Without a master nothing can be written until it is back; and one that comes back alone, with a later version, forms a cluster that the other, with
@@ -167,7 +169,7 @@ def gives_vote_away(id: str, masters: Collection[str], state: State) -> bool:
     return state.voters == {id} and bool(others)
 
 
-def members(pilots: Collection[Object], state: State) -> dict[str, str]:
+def members(pilots: Collection[Object], state: ClusterState) -> dict[str, str]:
     """The nodes that see each other, with the start of each that its pilot vouches for."""
     started = {
         each.name: str(each.at("status", "lastStartedTime") or "") for each in pilots if each.is_true("Ready")
@@ -200,7 +202,7 @@ def _is_behind(pilot: Object, said: str | None) -> bool:
 
 
 def _voters(
-    prefix: str, pilots: Sequence[Object], going: Collection[str], state: State, *, release: bool
+    prefix: str, pilots: Sequence[Object], going: Collection[str], state: ClusterState, *, release: bool
 ) -> Iterator[Act]:
     masters = [each for each in pilots if "master" in _roles(each)]
     wanted = {each.name for each in masters if each.name in going}
@@ -217,13 +219,13 @@ def _voters(
         yield ExcludeVoters(tuple(sorted(missing)))
 
 
-def _ours(prefix: str, state: State) -> set[str]:
+def _ours(prefix: str, state: ClusterState) -> set[str]:
     """This cluster's nodes without a vote."""
     return {name for name in state.excluded_voters if name.startswith(prefix)}
 
 
 def _minimum_masters(
-    pilots: Sequence[Object], state: State, settings: Mapping[str, Any]
+    pilots: Sequence[Object], state: ClusterState, settings: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     # One that is to go, or has gone and is not forgotten yet, has no say in how many of the others are enough.
     staying = [each for each in pilots if not _leaves(each) and not _is_without_pod(each)]

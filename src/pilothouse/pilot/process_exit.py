@@ -1,6 +1,6 @@
 """How a database ended: what the kernel says of it, in words and for the Pilot's status.
 
-exit = Exit(code=None, signal="SIGKILL", clean=False, out_of_memory=True, log=("...",))
+exit = DatabaseExit(code=None, signal="SIGKILL", clean=False, out_of_memory=True, log=("...",))
 exit.sentence        # "it was killed by SIGKILL, for want of memory"
 """
 
@@ -26,7 +26,7 @@ _COUNTS = (
 """Where the kernel counts, by the version of control groups, in a container's own view."""
 
 
-class Exit(msgspec.Struct, frozen=True):
+class DatabaseExit(msgspec.Struct, frozen=True):
     """The end of a database."""
 
     time: float
@@ -59,7 +59,7 @@ class Exit(msgspec.Struct, frozen=True):
         return found
 
 
-def judged(
+def classify_exit(
     returncode: int,
     *,
     asked_by: int | None,
@@ -69,12 +69,12 @@ def judged(
     said: Iterable[str] = (),
     noise: tuple[str, ...] = (),
     out_of_memory: bool = False,
-) -> Exit:
+) -> DatabaseExit:
     """An exit as Python tells it (negative for a signal). ``asked_by`` is the signal that it was asked to stop with,
     ``said`` its last lines without stack frames, ``noise`` what the useless ones among them contain."""
     by_signal = -returncode if returncode < 0 else 0
     clean = asked_by is not None and (by_signal == asked_by or returncode in (*clean_codes, 128 + asked_by))
-    return Exit(
+    return DatabaseExit(
         time=now,
         clean=clean,
         code=None if by_signal else returncode,

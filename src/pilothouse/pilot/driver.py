@@ -2,10 +2,10 @@
 
     class Driver:
         def hooks(self, phase, wish): return [Hook("WriteConfiguration", ...)] if phase == "PreStart" else []
-        def start(self, wish): return Start(("redis-server", str(self.file)))
+        def start(self, wish): return StartCommand(("redis-server", str(self.file)))
         async def observe(self, wish): ...
 
-It is registered as an entry point of the group ``pilothouse.drivers``, whose value is a function from a ``Place`` to the driver;
+It is registered as an entry point of the group ``pilothouse.drivers``, whose value is a function from a ``InstanceEnvironment`` to the driver;
 ``docs/pilots.md`` has a worked example. A driver keeps no state that matters: all it needs comes with each call, so that it does not matter
 which process of a pilot it lives in.
 """
@@ -25,7 +25,7 @@ from pilothouse.api.objects import Object, Tree
 Phase = Literal["PreStart", "PostStart", "PreStop", "PostStop"]
 
 
-class NotYet(Exception):
+class HookNotReady(Exception):
     """A hook can't be done yet, and nothing is wrong: it is tried again soon."""
 
 
@@ -38,7 +38,7 @@ class HookFailed(Exception):
         self.status: Tree = status or {}
 
 
-class Place(msgspec.Struct, frozen=True):
+class InstanceEnvironment(msgspec.Struct, frozen=True):
     """Where an instance lives."""
 
     name: str
@@ -51,7 +51,7 @@ class Place(msgspec.Struct, frozen=True):
     environ: Mapping[str, str]
 
 
-class Wish(msgspec.Struct, frozen=True):
+class DesiredState(msgspec.Struct, frozen=True):
     """What the Pilot says, and where this instance stands among its peers."""
 
     generation: int
@@ -67,7 +67,7 @@ class Wish(msgspec.Struct, frozen=True):
     """It is what the Pilot's cluster has written, if it is a cluster's: else a database that runs is not restarted for it."""
 
     @classmethod
-    def of(cls, pilot: Object, *, leads: bool = False, leader: str = "") -> Wish:
+    def of(cls, pilot: Object, *, leads: bool = False, leader: str = "") -> DesiredState:
         digest = configuration_hash(pilot.spec)
         vouched = in_force(pilot.spec, pilot.annotations) == digest
         return cls(pilot.generation, digest, pilot.spec, leads, leader, pilot.uid, vouched)
@@ -94,7 +94,7 @@ class Hook(msgspec.Struct, frozen=True):
     run: Callable[[], Awaitable[None]]
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartCommand(msgspec.Struct, frozen=True):
     """How the database is started and asked to stop."""
 
     argv: tuple[str, ...]
@@ -107,7 +107,7 @@ class Start(msgspec.Struct, frozen=True):
     """Parts of the lines that it writes at its end whatever the reason is."""
 
 
-class Figure(msgspec.Struct, frozen=True):
+class MetricValue(msgspec.Struct, frozen=True):
     """One value for Prometheus."""
 
     name: str
@@ -135,7 +135,7 @@ class Observation(msgspec.Struct, frozen=True):
     """What a decommissioned instance still holds though nothing is left to wait for: copies that are whole elsewhere."""
     writes_refused: str = ""
     """Why it takes no writes, and what would help; empty if it takes them."""
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[MetricValue, ...] = ()
     restart: str = ""
     """Why the database has to be started anew although its configuration is the same."""
 
@@ -145,23 +145,23 @@ class Driver(Protocol):
 
     application: str
 
-    def hooks(self, phase: Phase, wish: Wish) -> Sequence[Hook]:
+    def hooks(self, phase: Phase, wish: DesiredState) -> Sequence[Hook]:
         """What is to be done in a phase, in order; each once for every start of the database."""
         ...
 
-    def start(self, wish: Wish) -> Start:
+    def start(self, wish: DesiredState) -> StartCommand:
         """How to start it, once the hooks of PreStart are done."""
         ...
 
-    async def observe(self, wish: Wish) -> Observation:
+    async def observe(self, wish: DesiredState) -> Observation:
         """How it is. Never raises for a database that does not answer: it is not ready, then."""
         ...
 
-    def stands(self, wish: Wish) -> bool:
+    def stands(self, wish: DesiredState) -> bool:
         """Whether this instance takes part in choosing who leads the pilots of its cluster."""
         ...
 
-    async def lead(self, wish: Wish, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
+    async def lead(self, wish: DesiredState, peers: Sequence[Object], leads: Callable[[], bool]) -> Tree:
         """Do what is to be done once for the whole cluster, whose Pilots are ``peers``. What is known of the
         whole: for the application's part of the status, under ``cluster``. Raises ``HookFailed``.
 

@@ -1,6 +1,6 @@
 """Why shards stay without a node, in Elasticsearch's own words.
 
-    inquiry = Inquiry()
+    inquiry = AllocationExplain()
     if inquiry.is_due(facts, now): inquiry.learn(await node.get(EXPLAIN, filter_path=EXPLAIN_FILTER))
     inquiry.answer                # "the replica of shard 0 of logs has no place: es-demo-data-1: the node is above the low watermark …"
 
@@ -34,7 +34,7 @@ _HAS_A_COPY: Final = "same_shard"
 _HAS_IT: Final = "it has a copy already"
 
 
-class Inquiry:
+class AllocationExplain:
     """What was asked, and answered."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Requests to the node beside us, and to no other.
 
-    node = Node("127.70.4.1", secrets=None)
+    node = ElasticsearchClient("127.70.4.1", secrets=None)
     state = await node.get("/_cluster/state/nodes", local="true")
     await node.put("/_cluster/settings", {"persistent": {...}})
 
@@ -20,8 +20,8 @@ from pilothouse.api.objects import Tree
 from pilothouse.client.answers import Malformed
 from pilothouse.client.connections import Connection
 from pilothouse.client.transport import Answer
-from pilothouse.pilot.drivers.elasticsearch.securing import USER, Secrets
-from pilothouse.pilot.driving import HookFailed
+from pilothouse.pilot.driver import HookFailed
+from pilothouse.pilot.drivers.elasticsearch.tls_and_users import USER, MountedSecrets
 
 PORT: Final = 9200
 SECONDS: Final = 10.0
@@ -33,7 +33,7 @@ _SAID: Final = 2000
 """Characters of an error that are reported."""
 
 
-class Unanswered(Exception):
+class NodeRequestFailed(Exception):
     """The node does not answer, or not with what was asked for. ``code`` is the HTTP status, 0 if there was none;
     ``listens`` is False if nothing does at its port."""
 
@@ -43,10 +43,10 @@ class Unanswered(Exception):
         self.listens = listens
 
 
-class Node:
+class ElasticsearchClient:
     """An Elasticsearch node; with ``secrets``, one that talks encrypted and wants to know who asks."""
 
-    def __init__(self, address: str, port: int = PORT, *, secrets: Secrets | None) -> None:
+    def __init__(self, address: str, port: int = PORT, *, secrets: MountedSecrets | None) -> None:
         self._address = address
         self._port = port
         self._secrets = secrets
@@ -64,25 +64,27 @@ class Node:
         return await self._ask("DELETE", path, query)
 
     async def _ask(self, method: str, path: str, query: dict[str, str], body: Tree | None = None) -> Tree:
-        """Raises ``Unanswered``."""
+        """Raises ``NodeRequestFailed``."""
         target = f"{path}?{urlencode(query)}" if query else path
         try:
             data, tls = self._encoded(method, target, body), self._context()
             async with asyncio.timeout(SECONDS):
                 answer = await self._exchange(data, tls)
             if answer.status == 401 and self._secrets is not None:
-                raise Unanswered(
+                raise NodeRequestFailed(
                     f"{method} {path}: Elasticsearch does not take the password of {USER} in {self._secrets.users}: "
                     "write the one that it knows into the Secret that is mounted there",
                     answer.status,
                 )
             if answer.status >= 300:
-                raise Unanswered(f"{method} {path}: {answer.status}: {_reason(answer.body)}", answer.status)
+                raise NodeRequestFailed(
+                    f"{method} {path}: {answer.status}: {_reason(answer.body)}", answer.status
+                )
             found: Any = msgspec.json.decode(answer.body) if answer.body else {}
         except (OSError, TimeoutError, Malformed, HookFailed, msgspec.DecodeError, RecursionError) as problem:
             listens = not isinstance(problem, ConnectionRefusedError)
             said = str(problem) or "no answer in time"
-            raise Unanswered(f"{method} {path}: {said}", listens=listens) from None
+            raise NodeRequestFailed(f"{method} {path}: {said}", listens=listens) from None
         return found if isinstance(found, dict) else {}
 
     def _encoded(self, method: str, target: str, body: Tree | None) -> bytes:

@@ -1,6 +1,6 @@
 """Writing what is known where others see it: the Pilot's status, and events about it.
 
-    reporter = Reporter(api, teller, clock)
+    reporter = PilotStatusWriter(api, teller, clock)
     await reporter.report(pilot, known)
 
 A server that is away is no reason to do anything but try again later: what is written is always the whole of what is known by then.
@@ -17,14 +17,14 @@ from pilothouse.client.access import AccessError
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.pilot.telling import Known, told, worth_writing
+from pilothouse.pilot.pilot_status import InstanceFacts, pilot_status, worth_writing
 from pilothouse.runtime.event_recorder import EventCorrelator
 
 log = logging.getLogger(__name__)
 _SECONDS = 5.0
 
 
-class Reporter:
+class PilotStatusWriter:
     """Tells the API."""
 
     def __init__(self, api: Api, teller: EventCorrelator, clock: Clock) -> None:
@@ -35,9 +35,9 @@ class Reporter:
         self.problem = ""
         """Why the last write did not come through; empty if it did."""
 
-    async def report(self, pilot: Object, known: Known, *, anyway: bool = False) -> Object:
+    async def report(self, pilot: Object, known: InstanceFacts, *, anyway: bool = False) -> Object:
         """Write the status if it is worth it; the Pilot as it is then. ``anyway`` lets nothing be put off."""
-        status = told(pilot, known, self._clock.now())
+        status = pilot_status(pilot, known, self._clock.now())
         since = float("inf") if anyway else self._clock.monotonic() - self._written
         if not worth_writing(pilot.status, status, since=since):
             return pilot

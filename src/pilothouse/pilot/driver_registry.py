@@ -3,7 +3,7 @@
     driver = find_driver("redis", place)
 
 A package brings a driver with an entry point of the group ``pilothouse.drivers``: its name is the application, its value a function
-from a ``Place`` to the driver.
+from a ``InstanceEnvironment`` to the driver.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Final, cast
 
-from pilothouse.pilot.driving import Driver, Place
+from pilothouse.pilot.driver import Driver, InstanceEnvironment
 
 GROUP: Final = "pilothouse.drivers"
 OURS: Final = {
     "elasticsearch": "pilothouse.pilot.drivers.elasticsearch.driver",
     "redis": "pilothouse.pilot.drivers.redis",
 }
-Make = Callable[[Place], Driver]
+Make = Callable[[InstanceEnvironment], Driver]
 
 
 class UnknownApplication(Exception):
     """No driver has this name."""
 
 
-def find_driver(application: str, place: Place) -> Driver:
+def find_driver(application: str, place: InstanceEnvironment) -> Driver:
     """Raises ``UnknownApplication``, which names those that there are."""
     installed = {point.name: point for point in entry_points(group=GROUP)}
     if application in installed:

@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pilothouse.base.exposition import counter, gauge, header, labels
-from pilothouse.pilot.driving import Figure
-from pilothouse.pilot.telling import Known
+from pilothouse.pilot.driver import MetricValue
+from pilothouse.pilot.pilot_status import InstanceFacts
 
 
-def figures(
-    name: str, known: Known | None, *, leads: bool, beats: int, now: float, start_took: float | None
+def render_metrics(
+    name: str, known: InstanceFacts | None, *, leads: bool, beats: int, now: float, start_took: float | None
 ) -> str:
     """In Prometheus' text format."""
     found = (*_pilot(name, known, leads=leads, beats=beats, now=now), *_start(name, start_took), *_process())
     return "".join(found)
 
 
-def _pilot(name: str, known: Known | None, *, leads: bool, beats: int, now: float) -> Iterator[str]:
+def _pilot(name: str, known: InstanceFacts | None, *, leads: bool, beats: int, now: float) -> Iterator[str]:
     who = labels(pilot=name)
     yield gauge(
         "pilothouse_pilot_leads", "Whether this pilot leads those of its cluster.", [(who, int(leads))]
@@ -54,7 +54,7 @@ def _start(name: str, took: float | None) -> Iterator[str]:
         yield gauge("pilothouse_pilot_start_seconds", help, [(labels(pilot=name), took)])
 
 
-def _of_application(found: Iterable[Figure]) -> Iterator[str]:
+def _of_application(found: Iterable[MetricValue]) -> Iterator[str]:
     names = ""
     for figure in sorted(found, key=lambda each: each.name):
         if figure.name != names:

@@ -1,6 +1,6 @@
 """What a node's answers mean.
 
-state = State.of(await node.get("/_cluster/state/...", local="true"))
+state = ClusterState.of(await node.get("/_cluster/state/...", local="true"))
 state.has_master, state.id_of("es-demo-data-0"), state.shards_on(id)
 """
 
@@ -64,7 +64,7 @@ _FROM_ELSEWHERE: Final = ("EMPTY_STORE", "SNAPSHOT", "LOCAL_SHARDS")
 _NO_UUID: Final = ("", "_na_")
 
 
-class State(msgspec.Struct, frozen=True):
+class ClusterState(msgspec.Struct, frozen=True):
     """A cluster, as one of its nodes sees it."""
 
     uuid: str = ""
@@ -79,7 +79,7 @@ class State(msgspec.Struct, frozen=True):
     """By name."""
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> State:
+    def of(cls, answer: Mapping[str, Any]) -> ClusterState:
         metadata = answer.get("metadata") or {}
         coordination = metadata.get("cluster_coordination") or {}
         uuid = str(metadata.get("cluster_uuid") or answer.get("cluster_uuid") or "")
@@ -107,7 +107,7 @@ class State(msgspec.Struct, frozen=True):
         return next((id for id, found in self.names.items() if found == name), "")
 
 
-class Copy(msgspec.Struct, frozen=True):
+class ShardCopy(msgspec.Struct, frozen=True):
     """One copy of a shard, on a node."""
 
     shard: tuple[str, int]
@@ -117,17 +117,17 @@ class Copy(msgspec.Struct, frozen=True):
     """It has everything, and stays where it is."""
 
 
-def copies_of(answer: Mapping[str, Any]) -> list[Copy]:
+def copies_of(answer: Mapping[str, Any]) -> list[ShardCopy]:
     """All that are on nodes, by what the cluster's state says."""
     nodes = (answer.get("routing_nodes") or {}).get("nodes") or {}
     return [
-        Copy((str(each.get("index")), int(each.get("shard") or 0)), node, each.get("state") == "STARTED")
+        ShardCopy((str(each.get("index")), int(each.get("shard") or 0)), node, each.get("state") == "STARTED")
         for node, found in nodes.items()
         for each in found
     ]
 
 
-def not_elsewhere(node: str, copies: Collection[Copy], staying: Collection[str]) -> int:
+def not_elsewhere(node: str, copies: Collection[ShardCopy], staying: Collection[str]) -> int:
     """How many of a node's copies have to be waited for.
 
     One is not that is whole on a node that stays and has nowhere to go, since every node that stays has a copy of its own:
@@ -145,7 +145,7 @@ def not_elsewhere(node: str, copies: Collection[Copy], staying: Collection[str])
     )
 
 
-def sought(answer: Mapping[str, Any]) -> list[str]:
+def missing_indices(answer: Mapping[str, Any]) -> list[str]:
     """The indices with shards that have data, and that no node has: by what the cluster's state says.
 
     A node that has just come back, or that can't open a shard, has the data on its disk and is not told to hold it."""

@@ -3,11 +3,11 @@
     act = decide(life, wish, asked=False, hooks=names)
     match act:
         case RunHook(phase, name): ...      # then life = life.ran(phase, name)
-        case Launch(): ...                  # then life = life.launched(wish)
-        case Halt(because): ...             # then life = life.halting(because), and once it has ended life.ended(exit)
-        case Anew(): life = life.anew()
-        case Rest(): ...                    # until something happens
-        case Leave(code): ...               # the pilot's own exit code
+        case StartDatabase(): ...                  # then life = life.launched(wish)
+        case StopDatabase(because): ...             # then life = life.halting(because), and once it has ended life.ended(exit)
+        case RestartInstance(): life = life.anew()
+        case WaitForChange(): ...                    # until something happens
+        case ExitPilot(code): ...               # the pilot's own exit code
 
 * Nothing is started before the Pilot is there. A Pilot that goes away later changes nothing: the database goes on with what it has.
 * Hooks run in order, each once for every start. What has been done is not done again when a later one fails, unless another configuration
@@ -25,7 +25,7 @@ from typing import Literal
 
 import msgspec
 
-from pilothouse.pilot.driving import Phase, Wish
+from pilothouse.pilot.driver import DesiredState, Phase
 
 Names = Mapping[Phase, Sequence[str]]
 """The hooks of each phase."""
@@ -37,32 +37,32 @@ class RunHook(msgspec.Struct, frozen=True):
     name: str
 
 
-class Launch(msgspec.Struct, frozen=True):
+class StartDatabase(msgspec.Struct, frozen=True):
     """Start the database."""
 
 
-class Halt(msgspec.Struct, frozen=True):
+class StopDatabase(msgspec.Struct, frozen=True):
     """Have the database stop."""
 
     because: str
 
 
-class Anew(msgspec.Struct, frozen=True):
+class RestartInstance(msgspec.Struct, frozen=True):
     """Begin the next start."""
 
 
-class Rest(msgspec.Struct, frozen=True):
+class WaitForChange(msgspec.Struct, frozen=True):
     """Wait for something to happen."""
 
 
-class Leave(msgspec.Struct, frozen=True):
+class ExitPilot(msgspec.Struct, frozen=True):
     code: int
 
 
-Act = RunHook | Launch | Halt | Anew | Rest | Leave
+Act = RunHook | StartDatabase | StopDatabase | RestartInstance | WaitForChange | ExitPilot
 
 
-class Life(msgspec.Struct, frozen=True):
+class InstanceHistory(msgspec.Struct, frozen=True):
     """What has happened to the instance since its pilot began."""
 
     standing: Standing = "Waiting"
@@ -82,21 +82,21 @@ class Life(msgspec.Struct, frozen=True):
     """The hash of the configuration that the next start is prepared for."""
     done: frozenset[tuple[Phase, str]] = frozenset()
 
-    def preparing_for(self, hash: str) -> Life:
+    def preparing_for(self, hash: str) -> InstanceHistory:
         """What was done for a start with another configuration is to be done again."""
         if self.is_running or self.has_ended or self.prepared == hash:
             return self
         kept = frozenset(each for each in self.done if each[0] != "PreStart")
         return msgspec.structs.replace(self, prepared=hash, done=kept)
 
-    def ran(self, phase: Phase, name: str) -> Life:
+    def ran(self, phase: Phase, name: str) -> InstanceHistory:
         """A hook is done, or given up."""
         return msgspec.structs.replace(self, done=self.done | {(phase, name)})
 
-    def preparing(self) -> Life:
+    def preparing(self) -> InstanceHistory:
         return msgspec.structs.replace(self, standing="PreStart")
 
-    def launched(self, wish: Wish) -> Life:
+    def launched(self, wish: DesiredState) -> InstanceHistory:
         return msgspec.structs.replace(
             self,
             standing="Running",
@@ -106,14 +106,14 @@ class Life(msgspec.Struct, frozen=True):
             generation=wish.generation,
         )
 
-    def confirmed(self, generation: int) -> Life:
+    def confirmed(self, generation: int) -> InstanceHistory:
         """A newer generation of the Pilot asks for the very same configuration."""
         return msgspec.structs.replace(self, generation=generation)
 
-    def halting(self, because: str) -> Life:
+    def halting(self, because: str) -> InstanceHistory:
         return msgspec.structs.replace(self, standing="PreStop", stopping=because)
 
-    def ended(self, *, clean: bool) -> Life:
+    def ended(self, *, clean: bool) -> InstanceHistory:
         """The database is gone."""
         return msgspec.structs.replace(
             self,
@@ -124,33 +124,37 @@ class Life(msgspec.Struct, frozen=True):
             is_clean=clean,
         )
 
-    def anew(self) -> Life:
-        return Life(standing="PreStart", starts=self.starts, hash=self.hash, generation=self.generation)
+    def anew(self) -> InstanceHistory:
+        return InstanceHistory(
+            standing="PreStart", starts=self.starts, hash=self.hash, generation=self.generation
+        )
 
 
-def decide(life: Life, wish: Wish | None, *, asked: bool, hooks: Names, restart: str = "") -> Act:
+def decide(
+    life: InstanceHistory, wish: DesiredState | None, *, asked: bool, hooks: Names, restart: str = ""
+) -> Act:
     """What is to be done now. ``asked`` is whether the pilot was told to stop; ``restart`` is the driver's own reason."""
     if life.is_running:
         reason = life.stopping or why_stop(life, wish, asked=asked, restart=restart)
         if reason:
-            return _pending(life, hooks, "PreStop") or Halt(reason)
-        return _pending(life, hooks, "PostStart") or Rest()
+            return _pending(life, hooks, "PreStop") or StopDatabase(reason)
+        return _pending(life, hooks, "PostStart") or WaitForChange()
     if life.has_ended:
         if pending := _pending(life, hooks, "PostStop"):
             return pending
         if not life.was_asked:
-            return Leave(1)
+            return ExitPilot(1)
         if asked:
-            return Leave(0 if life.is_clean else 1)
-        return Anew()
+            return ExitPilot(0 if life.is_clean else 1)
+        return RestartInstance()
     if asked:
-        return Leave(0)
+        return ExitPilot(0)
     if wish is None:
-        return Rest()
-    return _pending(life, hooks, "PreStart") or Launch()
+        return WaitForChange()
+    return _pending(life, hooks, "PreStart") or StartDatabase()
 
 
-def why_stop(life: Life, wish: Wish | None, *, asked: bool, restart: str = "") -> str:
+def why_stop(life: InstanceHistory, wish: DesiredState | None, *, asked: bool, restart: str = "") -> str:
     """Why a running database should stop; empty if it should go on."""
     if asked:
         return "the pilot was told to stop"
@@ -167,7 +171,7 @@ def gives_up(phase: Phase, attempts: int, *, asked: bool, urgency: int) -> bool:
     return urgency > 1 or attempts >= (3 if asked else 6)
 
 
-def _pending(life: Life, hooks: Names, phase: Phase) -> RunHook | None:
+def _pending(life: InstanceHistory, hooks: Names, phase: Phase) -> RunHook | None:
     for name in hooks.get(phase, ()):
         if (phase, name) not in life.done:
             return RunHook(phase, name)

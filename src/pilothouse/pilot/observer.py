@@ -1,6 +1,6 @@
 """What is seen of a database and, by the pilot that leads, of its whole cluster.
 
-    lookout = Lookout(driver, clock)
+    lookout = DatabaseObserver(driver, clock)
     lookout.begin()                         # with every start of the database
     sight = await lookout.look(wish, crew)
     lookout.take(sight)                     # unless it is of a process that has ended meanwhile
@@ -20,12 +20,12 @@ import msgspec
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.times import format_time
-from pilothouse.pilot.driving import Driver, HookFailed, Observation, Wish
+from pilothouse.pilot.driver import DesiredState, Driver, HookFailed, Observation
 
 log = logging.getLogger(__name__)
 
 
-class Sight(msgspec.Struct, frozen=True):
+class ObservedState(msgspec.Struct, frozen=True):
     """One look at it."""
 
     observation: Observation
@@ -35,7 +35,7 @@ class Sight(msgspec.Struct, frozen=True):
     """What is known of the whole; None if this pilot does not lead."""
 
 
-class Leading(Protocol):
+class LeadershipView(Protocol):
     """Whether this pilot leads, and whom (``Crew``)."""
 
     @property
@@ -48,7 +48,7 @@ class Leading(Protocol):
     def pilots(self) -> Sequence[Object]: ...
 
 
-class Lookout:
+class DatabaseObserver:
     """Of one instance."""
 
     def __init__(self, driver: Driver, clock: Clock) -> None:
@@ -74,7 +74,7 @@ class Lookout:
         """The database has ended."""
         self.seen, self.cluster = None, None
 
-    async def look(self, wish: Wish, crew: Leading | None) -> Sight:
+    async def look(self, wish: DesiredState, crew: LeadershipView | None) -> ObservedState:
         """How it is; who leads does what is to be done for the whole cluster besides."""
         seen = await self._driver.observe(wish)
         facts: Tree | None = None
@@ -86,9 +86,9 @@ class Lookout:
                 log.warning("as leader: %s", problem)
             if facts is not None and term is not None:
                 facts = self._dated(facts, term)
-        return Sight(seen, wish.generation, facts)
+        return ObservedState(seen, wish.generation, facts)
 
-    def take(self, sight: Sight) -> bool:
+    def take(self, sight: ObservedState) -> bool:
         """It counts from here on. Whether it brings a reason to start the database anew that was not known."""
         before, self.seen = self.seen, sight.observation
         self.generation, self.cluster = sight.generation, sight.cluster

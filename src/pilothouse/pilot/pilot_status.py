@@ -1,6 +1,6 @@
 """What a Pilot's status says, made from what is known: a pure function over the status that was there.
 
-    status = told(pilot, Known(life=life, observation=seen, ...), now)
+    status = told(pilot, InstanceFacts(life=life, observation=seen, ...), now)
     if worth_writing(pilot.status, status, since=30.0): ...
 
 What others have said (``PodPresent``) and other applications' parts are kept. ``Ready`` is said anew whatever a controller made of our silence.
@@ -20,9 +20,9 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.base.duration import human_age
 from pilothouse.base.times import format_time, parse_time
 from pilothouse.meta.conditions import find_condition, with_condition, without_condition
-from pilothouse.pilot.driving import Observation, Wish
-from pilothouse.pilot.exits import Exit
-from pilothouse.pilot.living import Life
+from pilothouse.pilot.driver import DesiredState, Observation
+from pilothouse.pilot.instance_lifecycle import InstanceHistory
+from pilothouse.pilot.process_exit import DatabaseExit
 
 EDITED: Final = "EditedByHand"
 """The condition of a Pilot whose configuration is not its cluster's."""
@@ -36,11 +36,11 @@ _SLOW: Final = 120.0
 """Seconds after which it is also said what is in the way of an answer."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class InstanceFacts(msgspec.Struct, frozen=True):
     """What a pilot knows of its instance."""
 
-    life: Life
-    wish: Wish
+    life: InstanceHistory
+    wish: DesiredState
     application: str
     observation: Observation | None = None
     observed: int = 0
@@ -48,7 +48,7 @@ class Known(msgspec.Struct, frozen=True):
     pid: int | None = None
     started: float | None = None
     restarts: int = 0
-    exit: Exit | None = None
+    exit: DatabaseExit | None = None
     trouble: str = ""
     """What is in the way, such as a hook that fails."""
     has_failed: bool = False
@@ -65,7 +65,7 @@ class Known(msgspec.Struct, frozen=True):
     """Of the filesystem that this is on, as it was last seen."""
 
 
-def told(pilot: Object, known: Known, now: float) -> Tree:
+def pilot_status(pilot: Object, known: InstanceFacts, now: float) -> Tree:
     """The whole status."""
     life, seen = known.life, known.observation
     status: Tree = {
@@ -93,7 +93,7 @@ def told(pilot: Object, known: Known, now: float) -> Tree:
     return status
 
 
-def why_not_ready(pilot: Object, known: Known, now: float) -> tuple[str, str]:
+def why_not_ready(pilot: Object, known: InstanceFacts, now: float) -> tuple[str, str]:
     """The reason and the message of ``Ready`` while it is ``False``."""
     life, seen = known.life, known.observation
     runs = life.is_running and not life.stopping
@@ -107,7 +107,7 @@ def why_not_ready(pilot: Object, known: Known, now: float) -> tuple[str, str]:
     return "NotReady", (seen.message if seen is not None else "") or _not_ready(known)
 
 
-def _starting(pilot: Object, known: Known, now: float) -> str:
+def _starting(pilot: Object, known: InstanceFacts, now: float) -> str:
     took = max(0.0, now - known.started) if known.started is not None else 0.0
     step = max((each for each in _STEPS if each <= took), default=0)
     said = f"{known.application.capitalize()} is starting"
@@ -120,7 +120,7 @@ def _starting(pilot: Object, known: Known, now: float) -> str:
     return said
 
 
-def _is_outdated(pilot: Object, known: Known) -> bool:
+def _is_outdated(pilot: Object, known: InstanceFacts) -> bool:
     """Whether the last exit in the status is not the last one: how the run after it ended is not known to this process."""
     exited = (pilot.status.get("lastExit") or {}).get("time")
     started = pilot.status.get("lastStartedTime")
@@ -130,7 +130,7 @@ def _is_outdated(pilot: Object, known: Known) -> bool:
     return not is_ours and parse_time(started) > parse_time(exited)
 
 
-def _reported(pilot: Object, known: Known) -> DiskUsage | None:
+def _reported(pilot: Object, known: InstanceFacts) -> DiskUsage | None:
     """What the status says of the volume: what it said before, unless there is news."""
     before = pilot.status.get("volume") or {}
     reported = DiskUsage.of(before) if before.get("path") == known.folder else None
@@ -148,7 +148,7 @@ def worth_writing(before: Mapping[str, Any], after: Mapping[str, Any], *, since:
     return _without_counts(before) != _without_counts(after)
 
 
-def _application(pilot: Object, known: Known) -> Tree:
+def _application(pilot: Object, known: InstanceFacts) -> Tree:
     before = pilot.status.get(known.application) or {}
     seen = known.observation
     part = {name: value for name, value in before.items() if name != "cluster"}
@@ -163,7 +163,7 @@ def _application(pilot: Object, known: Known) -> Tree:
     return part
 
 
-def _conditions(pilot: Object, known: Known, usage: DiskUsage | None, now: float) -> list[Tree]:
+def _conditions(pilot: Object, known: InstanceFacts, usage: DiskUsage | None, now: float) -> list[Tree]:
     life, seen, moment = known.life, known.observation, format_time(now)
     conditions: list[Tree] = list(pilot.status.get("conditions") or ())
     generation = known.wish.generation
@@ -234,7 +234,7 @@ def _was_empty(conditions: list[Tree], generation: int) -> bool:
     return said.get("status") == "True" and said.get("observedGeneration") == generation
 
 
-def _not_ready(known: Known) -> str:
+def _not_ready(known: InstanceFacts) -> str:
     life = known.life
     if life.stopping:
         return f"It is being stopped: {life.stopping}."
@@ -243,7 +243,7 @@ def _not_ready(known: Known) -> str:
     return "The database does not run."
 
 
-def _degraded(known: Known, usage: DiskUsage | None) -> tuple[str, str] | None:
+def _degraded(known: InstanceFacts, usage: DiskUsage | None) -> tuple[str, str] | None:
     """What is wrong with an instance that serves, and what would help."""
     seen = known.observation
     if known.life.is_running and seen is not None and seen.writes_refused:

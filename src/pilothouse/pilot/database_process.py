@@ -1,6 +1,6 @@
 """The database as our child: its own process group, its output passed on, its end seen at once.
 
-    child = Child.begin(start, clock, ended=wake.set)
+    child = DatabaseProcess.begin(start, clock, ended=wake.set)
     exit = await child.stop(asked, grace=60.0)        # the stop signal, and in the end SIGKILL
     child.exit                                        # how it ended, or None
 
@@ -23,8 +23,8 @@ from typing import IO
 
 from pilothouse.base.clock import Clock
 from pilothouse.base.error_lines import is_stack_frame
-from pilothouse.pilot.driving import HookFailed, Start
-from pilothouse.pilot.exits import Exit, judged, memory_kills
+from pilothouse.pilot.driver import HookFailed, StartCommand
+from pilothouse.pilot.process_exit import DatabaseExit, classify_exit, memory_kills
 from pilothouse.supervise.signals import Asked
 
 LINES = 50
@@ -33,11 +33,11 @@ HURRIED = 10.0
 """Seconds that are left to a database once its pilot was asked to stop a second time."""
 
 
-class Child:
+class DatabaseProcess:
     """One run of a database."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], start: Start, clock: Clock, ended: Callable[[], None]
+        self, process: subprocess.Popen[bytes], start: StartCommand, clock: Clock, ended: Callable[[], None]
     ) -> None:
         self.pid = process.pid
         self.started = clock.now()
@@ -51,7 +51,7 @@ class Child:
         """Those that are not of a stack trace, which may be longer than all that is kept."""
         self._kills = memory_kills()
         self._over = asyncio.Event()
-        self.exit: Exit | None = None
+        self.exit: DatabaseExit | None = None
         assert process.stdout is not None
         self._pump = threading.Thread(target=self._pass_on, args=(process.stdout,), daemon=True)
         self._pump.start()
@@ -59,7 +59,7 @@ class Child:
         asyncio.get_running_loop().add_reader(self._descriptor, self._ended)
 
     @classmethod
-    def begin(cls, start: Start, clock: Clock, *, ended: Callable[[], None]) -> Child:
+    def begin(cls, start: StartCommand, clock: Clock, *, ended: Callable[[], None]) -> DatabaseProcess:
         """``ended`` is called once it has. Raises ``HookFailed`` for a program that can't be started."""
         try:
             process = subprocess.Popen(
@@ -82,12 +82,12 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
-    async def ended(self) -> Exit:
+    async def ended(self) -> DatabaseExit:
         await self._over.wait()
         assert self.exit is not None
         return self.exit
 
-    async def stop(self, asked: Asked, grace: float, hurried: float = HURRIED) -> Exit:
+    async def stop(self, asked: Asked, grace: float, hurried: float = HURRIED) -> DatabaseExit:
         """Ask it to stop, wait, and kill it when the time is over. Being asked again leaves it ``hurried`` seconds of that."""
         self._asked_by = self._start.stop_signal
         with contextlib.suppress(ProcessLookupError):
@@ -114,7 +114,7 @@ class Child:
         # What it has started must not outlive it, nor keep its output open.
         self.send(signal.SIGKILL)
         self._pump.join(timeout=1.0)
-        self.exit = judged(
+        self.exit = classify_exit(
             returncode,
             asked_by=self._asked_by,
             clean_codes=self._start.clean_codes,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from pilothouse.pilot.driving import HookFailed
+from pilothouse.pilot.driver import HookFailed
 
 _NAME: Final = "home-"
 _LENGTH: Final = 16

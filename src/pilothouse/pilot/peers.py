@@ -1,6 +1,6 @@
 """The pilots of one cluster: who they are, and which of them leads.
 
-    crew = Crew(api, pilot, clock, rng, changed=wake)
+    crew = PilotPeers(api, pilot, clock, rng, changed=wake)
     task = group.create_task(crew.run())
     crew.leads, crew.leader, crew.pilots
     crew.tell(serves=False)                 # again and again; who is astray for long stands aside
@@ -24,10 +24,10 @@ from pilothouse.base.ids import new_uid
 from pilothouse.client.informer import Informer
 from pilothouse.client.leases import Leadership
 from pilothouse.client.rest import Api
-from pilothouse.pilot.candidacy import Candidacy
+from pilothouse.pilot.election_candidacy import Candidacy
 
 
-class Crew:
+class PilotPeers:
     """As one of them sees it."""
 
     def __init__(
@@ -100,6 +100,6 @@ class Crew:
         await self._leadership.release()
 
 
-def has_crew(pilot: Object) -> bool:
+def has_peers(pilot: Object) -> bool:
     """Whether a cluster that we know controls it."""
     return (pilot.controller or {}).get("kind") in CLUSTER_NAME

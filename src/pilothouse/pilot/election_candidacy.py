@@ -18,7 +18,7 @@ ASTRAY: Final = 30.0
 """Seconds after which one that does not serve, while another does, stands aside."""
 
 
-class Bearings:
+class OutOfClusterTimer:
     """For how long one has been astray."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Candidacy:
     """Taken up from the beginning; others wait for it to be given up, and to be taken up again."""
 
     def __init__(self) -> None:
-        self._bearings = Bearings()
+        self._bearings = OutOfClusterTimer()
         self._stands, self._aside = asyncio.Event(), asyncio.Event()
         self._stands.set()
 

@@ -1,6 +1,6 @@
 """Encryption and users of a node: what its pod was given, and how the node and its pilot use it.
 
-    secrets = Secrets.of(place.environ)             # where they are mounted; None where there are none
+    secrets = MountedSecrets.of(place.environ)             # where they are mounted; None where there are none
     settings |= ssl_settings()
     secrets.take_up(configuration)                  # into the node's own folder: it reads nothing elsewhere
     Node(address, secrets=secrets)                  # how its pilot asks it
@@ -22,7 +22,7 @@ import msgspec
 
 from pilothouse.aio.commands import CommandError, run
 from pilothouse.api.objects import Tree
-from pilothouse.pilot.driving import HookFailed
+from pilothouse.pilot.driver import HookFailed
 
 USER: Final = "elastic"
 _FOLDER: Final = "certificates"
@@ -30,14 +30,14 @@ _AUTHORITY, _CERTIFICATE, _KEY = "ca.crt", "tls.crt", "tls.key"
 _PATIENCE: Final = 120.0
 
 
-class Secrets(msgspec.Struct, frozen=True):
-    """Where a pod's Secrets are mounted."""
+class MountedSecrets(msgspec.Struct, frozen=True):
+    """Where a pod's MountedSecrets are mounted."""
 
     certificates: Path
     users: Path
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Secrets | None:
+    def of(cls, environ: Mapping[str, str]) -> MountedSecrets | None:
         certificates, users = environ.get("ES_CERTIFICATES"), environ.get("ES_USERS")
         return cls(Path(certificates), Path(users)) if certificates and users else None
 

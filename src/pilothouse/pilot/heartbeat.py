@@ -1,6 +1,6 @@
 """Signs of life: a pilot renews a Lease of its own for as long as it lives.
 
-    await Heart(api, clock).beat(pilot)        # once
+    await PilotHeartbeat(api, clock).beat(pilot)        # once
 
 What counts is that a renewal arrives; the time in it is for people. The Lease belongs to the Pilot and goes with it.
 """
@@ -22,7 +22,7 @@ _SECONDS: Final = 5.0
 _LASTS: Final = 40
 
 
-class Heart:
+class PilotHeartbeat:
     """Of one pilot."""
 
     def __init__(self, api: Api, clock: Clock) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from pilothouse.pilot.drivers.elasticsearch.seeing import documents, local
-from pilothouse.pilot.driving import Figure
+from pilothouse.pilot.driver import MetricValue
+from pilothouse.pilot.drivers.elasticsearch.cluster_state import documents, local
 
 _COLORS: Final = ("green", "yellow", "red")
 _HEALTH_FIGURES: Final = (
@@ -28,7 +28,7 @@ _HEALTH_FIGURES: Final = (
 )
 
 
-def node_figures(stats: Mapping[str, Any], shards: int | None, **who: str) -> Iterator[Figure]:
+def node_metrics(stats: Mapping[str, Any], shards: int | None, **who: str) -> Iterator[MetricValue]:
     """Of a node: the one that was asked."""
     node = local(stats)
     indices, jvm, disk = node.get("indices", {}), node.get("jvm", {}), node.get("fs", {}).get("total", {})
@@ -79,12 +79,12 @@ def node_figures(stats: Mapping[str, Any], shards: int | None, **who: str) -> It
         )
 
 
-def cluster_figures(health: Mapping[str, Any], read_only: int, **who: str) -> Iterator[Figure]:
+def cluster_metrics(health: Mapping[str, Any], read_only: int, **who: str) -> Iterator[MetricValue]:
     """Of a whole cluster, which its leading pilot tells. ``read_only`` is how many indices take no writes for want of room."""
     status = str(health.get("status") or "").lower()
     for color in _COLORS:
         held = float(color == status)
-        yield Figure(
+        yield MetricValue(
             "elasticsearch_cluster_health_status", "Which it is.", held, labels={**who, "color": color}
         )
     for field in _HEALTH_FIGURES:
@@ -98,7 +98,7 @@ def _known(
     labels: Mapping[str, str],
     *found: tuple[str, str, float | None],
     kind: Literal["gauge", "counter"] = "gauge",
-) -> Iterator[Figure]:
+) -> Iterator[MetricValue]:
     for name, help, value in found:
         if value is not None:
-            yield Figure(f"elasticsearch_{name}", help, float(value), labels, kind)
+            yield MetricValue(f"elasticsearch_{name}", help, float(value), labels, kind)

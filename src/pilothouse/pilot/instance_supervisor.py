@@ -1,6 +1,6 @@
 """Carries out what ``living`` decides, for one instance: from waiting for its Pilot to the end of its database.
 
-    captain = Captain(api, place, driver, SystemClock(), Random())
+    captain = InstanceSupervisor(api, place, driver, SystemClock(), Random())
     code = await captain.run(asked)       # the exit code of this process; asked is who tells it to stop
 
 Three things go on at once, each kept running whatever happens to it: the life of the database, looking at it and reporting, and signs of life. None
@@ -27,29 +27,29 @@ from pilothouse.client.informer import Informer
 from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.pilot import beating
-from pilothouse.pilot.child import Child
-from pilothouse.pilot.crew import Crew, has_crew
+from pilothouse.pilot import heartbeat
 from pilothouse.pilot.data_volume import DataVolume
-from pilothouse.pilot.driving import Driver, HookFailed, NotYet, Phase, Place, Wish
-from pilothouse.pilot.exits import Exit
-from pilothouse.pilot.figures import figures
-from pilothouse.pilot.living import (
-    Anew,
-    Halt,
-    Launch,
-    Leave,
-    Life,
+from pilothouse.pilot.database_process import DatabaseProcess
+from pilothouse.pilot.driver import DesiredState, Driver, HookFailed, HookNotReady, InstanceEnvironment, Phase
+from pilothouse.pilot.instance_lifecycle import (
+    ExitPilot,
+    InstanceHistory,
     Names,
-    Rest,
+    RestartInstance,
     RunHook,
+    StartDatabase,
+    StopDatabase,
+    WaitForChange,
     decide,
     gives_up,
     why_stop,
 )
-from pilothouse.pilot.lookout import Lookout
-from pilothouse.pilot.reporting import Reporter
-from pilothouse.pilot.telling import Known, why_not_ready
+from pilothouse.pilot.observer import DatabaseObserver
+from pilothouse.pilot.peers import PilotPeers, has_peers
+from pilothouse.pilot.pilot_metrics import render_metrics
+from pilothouse.pilot.pilot_status import InstanceFacts, why_not_ready
+from pilothouse.pilot.process_exit import DatabaseExit
+from pilothouse.pilot.status_writer import PilotStatusWriter
 from pilothouse.runtime.event_recorder import EventCorrelator
 from pilothouse.supervise.signals import Asked
 
@@ -67,11 +67,18 @@ _FAREWELL: Final = 5.0
 log = logging.getLogger(__name__)
 
 
-class Captain:
+class InstanceSupervisor:
     """Of one instance."""
 
     def __init__(
-        self, api: Api, place: Place, driver: Driver, clock: Clock, rng: Random, *, grace: float = GRACE
+        self,
+        api: Api,
+        place: InstanceEnvironment,
+        driver: Driver,
+        clock: Clock,
+        rng: Random,
+        *,
+        grace: float = GRACE,
     ) -> None:
         self._api = api
         self._place = place
@@ -83,18 +90,18 @@ class Captain:
             api, Pilot, rng, clock, namespace=place.namespace, fields=f"metadata.name={place.name}"
         )
         self._own.subscribe(lambda _: self._stir())
-        self._reporter = Reporter(api, EventCorrelator(component="pilot", host=place.name), clock)
+        self._reporter = PilotStatusWriter(api, EventCorrelator(component="pilot", host=place.name), clock)
         self._pilot: Object | None = None
         self._restarts: int | None = None
-        self._life = Life()
-        self._child: Child | None = None
-        self._exit: Exit | None = None
-        self._lookout = Lookout(driver, clock)
+        self._life = InstanceHistory()
+        self._child: DatabaseProcess | None = None
+        self._exit: DatabaseExit | None = None
+        self._lookout = DatabaseObserver(driver, clock)
         self._volume = DataVolume(place.folder)
         self._trouble = ""
         self._has_failed = False
         self._failing: Tree = {}
-        self._crew: Crew | None = None
+        self._crew: PilotPeers | None = None
         self._beats = 0
         self._found_at: float | None = None
         self._start_took: float | None = None
@@ -152,7 +159,7 @@ class Captain:
     def figures(self) -> str:
         """For Prometheus."""
         leads = self._crew is not None and self._crew.leads
-        return figures(
+        return render_metrics(
             self._place.name,
             self._known(),
             leads=leads,
@@ -174,21 +181,21 @@ class Captain:
             restart = seen.restart if seen is not None else ""
             act = decide(self._life, wish, asked=asked.urgency > 0, hooks=self._names(wish), restart=restart)
             match act:
-                case Leave(code):
+                case ExitPilot(code):
                     return code
-                case Rest():
+                case WaitForChange():
                     await self._woken(asked)
-                case Anew():
+                case RestartInstance():
                     self._become(self._life.anew())
-                case Launch():
+                case StartDatabase():
                     assert wish is not None
                     await self._persistently("PreStart", "Start", partial(self._launch, wish), asked)
-                case Halt(because):
+                case StopDatabase(because):
                     await self._halt(because, asked)
                 case RunHook(phase, name):
                     await self._hook(phase, name, asked)
 
-    def _names(self, wish: Wish | None) -> Names:
+    def _names(self, wish: DesiredState | None) -> Names:
         if wish is None:
             return {}
         return {phase: [hook.name for hook in self._driver.hooks(phase, wish)] for phase in _PHASES}
@@ -232,7 +239,7 @@ class Captain:
                     )
                 self._trouble, self._has_failed, self._failing = "", False, {}
                 return True
-            except NotYet as reason:
+            except HookNotReady as reason:
                 self._complain(f"{name}: {reason}")
                 pause = _AGAIN[0]
             except HookFailed as problem:
@@ -264,8 +271,8 @@ class Captain:
         """Whether the database that the hooks of a phase need has ended."""
         return phase in _NEED_IT and self._child is not None and self._child.exit is not None
 
-    async def _launch(self, wish: Wish) -> None:
-        child = Child.begin(self._driver.start(wish), self._clock, ended=self._stir)
+    async def _launch(self, wish: DesiredState) -> None:
+        child = DatabaseProcess.begin(self._driver.start(wish), self._clock, ended=self._stir)
         self._child = child
         self._lookout.begin()
         if self._start_took is None and self._found_at is not None:
@@ -281,7 +288,7 @@ class Captain:
         log.info("the database is stopped: %s", because)
         self._ended(await self._child.stop(asked, self._grace))
 
-    def _ended(self, exit: Exit) -> None:
+    def _ended(self, exit: DatabaseExit) -> None:
         self._exit = exit
         self._lookout.forget()
         self._become(self._life.ended(clean=exit.clean))
@@ -314,14 +321,14 @@ class Captain:
         if known is not None and self._pilot is not None:
             self._pilot = await self._reporter.report(self._pilot, known)
 
-    async def _observe(self, wish: Wish) -> None:
+    async def _observe(self, wish: DesiredState) -> None:
         child = self._child
         sight = await self._lookout.look(wish, self._crew)
         if child is self._child and self._life.is_running and self._lookout.take(sight):
             self._wake.set()
 
     async def _beat(self) -> None:
-        heart = beating.Heart(self._api, self._clock)
+        heart = heartbeat.PilotHeartbeat(self._api, self._clock)
         await self._found.wait()
         while True:
             assert self._pilot is not None
@@ -330,7 +337,7 @@ class Captain:
                 self._beats += 1
             except (StatusError, TransportError, AccessError) as problem:
                 log.warning("no sign of life could be given: %s", problem)
-            await asyncio.sleep(beating.EVERY)
+            await asyncio.sleep(heartbeat.EVERY)
 
     async def _sail(self) -> None:
         """Take part in choosing a leader, if this instance is one that does."""
@@ -338,9 +345,11 @@ class Captain:
         wish = self._wish()
         assert wish is not None
         assert self._pilot is not None
-        if not has_crew(self._pilot) or not self._driver.stands(wish):
+        if not has_peers(self._pilot) or not self._driver.stands(wish):
             await asyncio.Event().wait()
-        self._crew = self._crew or Crew(self._api, self._pilot, self._clock, self._rng, changed=self._stir)
+        self._crew = self._crew or PilotPeers(
+            self._api, self._pilot, self._clock, self._rng, changed=self._stir
+        )
         await self._crew.run()
 
     async def _last_word(self) -> None:
@@ -358,7 +367,7 @@ class Captain:
             )
         await self._reporter.report(self._pilot, known, anyway=True)
 
-    def _wish(self) -> Wish | None:
+    def _wish(self) -> DesiredState | None:
         """What the Pilot says, as it was last seen."""
         found = self._own.cache.get(self._place.namespace, self._place.name)
         if found is not None and (self._pilot is None or found.revision >= self._pilot.revision):
@@ -372,18 +381,18 @@ class Captain:
             before = self._pilot.status
             self._restarts = int(before.get("restarts") or 0) - (0 if before.get("lastStartedTime") else 1)
         crew = self._crew
-        return Wish.of(
+        return DesiredState.of(
             self._pilot,
             leads=crew is not None and crew.leads,
             leader=crew.leader if crew is not None else "",
         )
 
-    def _known(self) -> Known | None:
+    def _known(self) -> InstanceFacts | None:
         wish = self._wish()
         if wish is None:
             return None
         child = self._child
-        return Known(
+        return InstanceFacts(
             life=self._life,
             wish=wish,
             application=self._driver.application,
@@ -402,7 +411,7 @@ class Captain:
             volume=self._volume.usage,
         )
 
-    def _become(self, life: Life) -> None:
+    def _become(self, life: InstanceHistory) -> None:
         self._life = life
         self._news.set()
 
