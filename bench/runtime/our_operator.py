@@ -16,7 +16,7 @@ import uvloop
 
 from bench.runtime.widgets import WIDGET
 from pilothouse.api.objects import Object
-from pilothouse.app import memory
+from pilothouse.app import memory_tuning
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.http import HttpTransport
 from pilothouse.client.informers import Informers
@@ -38,7 +38,7 @@ def widgets(widget: Object, world: Snapshot) -> Iterator[Intent]:
 
 
 async def main(kubeconfig: str) -> None:
-    memory.settle_later(asyncio.get_running_loop())
+    memory_tuning.settle_later(asyncio.get_running_loop())
     clock, rng = SystemClock(), Random()
     async with HttpTransport.open(load(Path(kubeconfig)), clock, agent="our-operator") as transport:
         api = Api(transport, rng, manager="our-operator")
@@ -47,5 +47,5 @@ async def main(kubeconfig: str) -> None:
 
 
 if __name__ == "__main__":
-    memory.start_quietly()
+    memory_tuning.start_quietly()
     uvloop.run(main(sys.argv[1]))

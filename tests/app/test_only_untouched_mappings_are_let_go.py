@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pilothouse.app.memory import clean_mappings
+from pilothouse.app.memory_tuning import clean_mappings
 
 ACCOUNT = """\
 1000-2000 r--p 00000000 fe:01 77                 /usr/lib/libx.so

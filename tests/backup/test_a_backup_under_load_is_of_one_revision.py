@@ -16,7 +16,7 @@ from tests.edge.wire import Wire
 from tests.kit.http import Http
 from tests.kit.servers import Target
 
-from pilothouse.app.saving import check
+from pilothouse.app.backup import check
 
 COLLECTION = "/api/v1/namespaces/default/configmaps"
 STANDING = 5_000

@@ -9,11 +9,11 @@ import pytest
 from tests.certs.handshakes import shake
 
 from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
+from pilothouse.app.certificate_renewal import CertificateRenewal
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.identity import Identity
 from pilothouse.app.keys import GivenKeys, KeyStore
 from pilothouse.app.options import ApiServerOptions
-from pilothouse.app.renewing import Renewal
+from pilothouse.app.server_identity import ServerIdentity
 from pilothouse.base.clock import ManualClock
 from pilothouse.pki.authority import Authority, Credential, UnusableError
 from pilothouse.pki.keyring import Keyring
@@ -38,11 +38,13 @@ class Server:
         clock = ManualClock(datetime.datetime.now(datetime.UTC).timestamp())
         server = cls(folder, options, KeyStore(Keyring(folder.pki), given or GivenKeys(), shared=None), clock)
         authorities = await server.authorities()
-        server.identity = Identity(options, folder, server.keyring, authorities, clock)
+        server.identity = ServerIdentity(options, folder, server.keyring, authorities, clock)
         server.live = ReloadableContext(server.identity.tls())
         server.identity.admit(URL)
         server.dismissals = 0
-        server.renewal = Renewal(server.identity, server.live, server.authorities, URL, server.dismiss)
+        server.renewal = CertificateRenewal(
+            server.identity, server.live, server.authorities, URL, server.dismiss
+        )
         return server
 
     def dismiss(self) -> None:
@@ -169,7 +171,9 @@ async def test_after_its_end_an_authority_signs_nothing(tmp_path, caplog):
     assert not await server.renewal.renew()
     assert "out of its dates" in caplog.text
     with pytest.raises(UnusableError, match="rotate-ca"):
-        Identity(server.options, server.folder, server.keyring, await server.authorities(), server.clock)
+        ServerIdentity(
+            server.options, server.folder, server.keyring, await server.authorities(), server.clock
+        )
 
 
 async def test_a_given_authority_signs_and_is_read_again(tmp_path):

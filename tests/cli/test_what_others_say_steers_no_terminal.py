@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilothouse.app.explaining import explained
-from pilothouse.app.findings import Findings, Holder, Known
+from pilothouse.app.findings import Findings, LeaseHolder, ObjectFindings
 from pilothouse.app.why import in_words
 from pilothouse.base.visible import visible
 from pilothouse.cli.audit import _row
@@ -18,8 +18,8 @@ def test_controls_are_shown_and_lines_stay_one() -> None:
 
 
 def test_why_shows_them() -> None:
-    about = Known("v1", "Pod", "default", "web-0", trouble=EVIL)
-    findings = Findings(about, office=Holder("kube-system/pilothouse"))
+    about = ObjectFindings("v1", "Pod", "default", "web-0", trouble=EVIL)
+    findings = Findings(about, office=LeaseHolder("kube-system/pilothouse"))
     assert any("\x1b" in line for line in explained(findings, now=0.0)), "it is there to be shown"
     said = in_words(findings)
     assert "\x1b" not in said

@@ -14,7 +14,7 @@ from tests.kit.prometheus import Prometheus
 from tests.kit.tools import MissingTool
 from tests.metrics.scraped import Scraped
 
-from pilothouse.app.prometheus import Files, scrape_config
+from pilothouse.app.prometheus_config import Files, scrape_config
 
 TOKENS = 'm-token,prometheus,u1,"system:monitoring"\n'
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from pilothouse.api.nouns import ConfigMap, Namespace, Node, Pilot, Secret
-from pilothouse.app.controllers import all_controllers
+from pilothouse.app.controller_list import all_controllers
 from pilothouse.client.rest import Api
 from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
 from pilothouse.controllers.elasticsearch.securing import AUTHORITY, CERTIFICATE, content

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from tests.kit.planes import UpPlane
 
-from pilothouse.app import up_folder
-from pilothouse.app.down import NotDown, bring_down
-from pilothouse.app.status import look
-from pilothouse.app.up_folder import AlreadyRunning, Holder, Report, ToldToStop
+from pilothouse.app import up_state
+from pilothouse.app.down_command import NotDown, bring_down
+from pilothouse.app.status_report import look
+from pilothouse.app.up_state import AlreadyRunning, FolderHolder, ToldToStop, UpReport
 from pilothouse.supervise.identifying import identify
 
 
@@ -41,20 +41,20 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 def say(lock: int, process: subprocess.Popen[bytes]) -> None:
     os.ftruncate(lock, 0)
-    os.pwrite(lock, msgspec.json.encode(Holder(identify(process.pid))), 0)
+    os.pwrite(lock, msgspec.json.encode(FolderHolder(identify(process.pid))), 0)
 
 
 def test_an_up_that_has_only_just_begun_is_stopped(tmp_path: Path) -> None:
     plane = UpPlane(tmp_path)
     process = plane.begin()
     try:
-        process.wait_until(lambda: up_folder.holder(plane.data) is not None, seconds=60)
+        process.wait_until(lambda: up_state.holder(plane.data) is not None, seconds=60)
         done = plane.run("down")
         assert (done.returncode, done.stdout) == (0, "down\n"), done.stderr
         # It has let go of the folder, which is the last that it does.
         assert process.popen.wait(60) == 0, plane.output
         assert "Pilothouse is up" not in plane.output
-        assert up_folder.holder(plane.data) is None
+        assert up_state.holder(plane.data) is None
     finally:
         plane.down()
 
@@ -77,7 +77,7 @@ def test_one_that_was_killed_is_not_shown_as_running(
 ) -> None:
     killed = sleepers[0]
     say(lock, killed)
-    up_folder.write(tmp_path, Report(killed.pid, 0.0, "https://127.0.0.1:1", "n1", False, 1.0, ()))
+    up_state.write(tmp_path, UpReport(killed.pid, 0.0, "https://127.0.0.1:1", "n1", False, 1.0, ()))
     assert look(tmp_path, 1.0).roles[0][:2] == ("up", "running")
     killed.kill()
     killed.wait()
@@ -107,10 +107,10 @@ def test_what_does_not_end_is_named(tmp_path: Path, lock: int) -> None:
 
 async def test_nobody_takes_a_folder_in_which_pods_are_being_ended(tmp_path: Path) -> None:
     (tmp_path / "up.lock").touch()
-    with up_folder.free(tmp_path) as free:
+    with up_state.free(tmp_path) as free:
         assert free
         with pytest.raises(AlreadyRunning, match=r"has not ended in 0\.1 s"):
-            async with up_folder.held(tmp_path, keep=False, patience=0.1, stop=asyncio.Event()):
+            async with up_state.held(tmp_path, keep=False, patience=0.1, stop=asyncio.Event()):
                 pass
 
 
@@ -119,7 +119,7 @@ async def test_who_waits_for_the_folder_hears_that_it_is_to_stop(tmp_path: Path,
 
     async def take() -> None:
         waiting.set()
-        async with up_folder.held(tmp_path, keep=False, patience=600, stop=stop):
+        async with up_state.held(tmp_path, keep=False, patience=600, stop=stop):
             pass
 
     taking = asyncio.create_task(take())
@@ -135,7 +135,7 @@ def test_two_who_look_do_not_take_each_other_for_an_up(tmp_path: Path) -> None:
     looker = os.open(tmp_path / "up.lock", os.O_RDWR)
     fcntl.flock(looker, fcntl.LOCK_SH)
     try:
-        assert up_folder.holder(tmp_path) is None
+        assert up_state.holder(tmp_path) is None
         assert "nothing is up" in look(tmp_path, 0.0).headline
     finally:
         os.close(looker)

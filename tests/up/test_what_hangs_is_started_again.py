@@ -19,8 +19,8 @@ from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
 from tests.up.watching import lives, node_is_ready, pod_once, program_of
 
-from pilothouse.app.liveness import ASK, Heartbeat, Liveness
-from pilothouse.app.roles import Keeper, Role
+from pilothouse.app.child_liveness import ASK, Heartbeat, Liveness
+from pilothouse.app.processes import ProcessSpec, ProcessSupervisor
 
 CHILD = """
 import asyncio, socket, ssl, sys, time
@@ -45,10 +45,10 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def kept(tmp_path: Path, how: str, said: list[str]) -> AsyncIterator[Keeper]:
+async def kept(tmp_path: Path, how: str, said: list[str]) -> AsyncIterator[ProcessSupervisor]:
     argv = (sys.executable, "-c", CHILD, "{lifeline}", how)
-    role = Role("child", lambda: argv, liveness=Liveness(period=0.3))
-    keeper = Keeper(role, tmp_path / "child.log", said.append, lambda: None)
+    role = ProcessSpec("child", lambda: argv, liveness=Liveness(period=0.3))
+    keeper = ProcessSupervisor(role, tmp_path / "child.log", said.append, lambda: None)
     running = asyncio.create_task(keeper.run())
     try:
         await asyncio.wait_for(keeper.ready(), 60)

@@ -28,7 +28,7 @@ from pilothouse.api.nouns import (
     StorageClass,
 )
 from pilothouse.api.objects import Object
-from pilothouse.app.controllers import all_controllers
+from pilothouse.app.controller_list import all_controllers
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.times import format_time
 from pilothouse.client.informers import Informers

@@ -5,30 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from pilothouse.app.explaining import explained
-from pilothouse.app.findings import Findings, Holder, Known
+from pilothouse.app.findings import Findings, LeaseHolder, ObjectFindings
 from pilothouse.base.times import format_time
 
 NOW = 1_800_000_000.0
-LED = Holder("kube-system/m", "m1", format_time(NOW - 1), 15)
+LED = LeaseHolder("kube-system/m", "m1", format_time(NOW - 1), 15)
 
 
 def ago(seconds: float) -> str:
     return format_time(NOW - seconds)
 
 
-def a_set(**fields: Any) -> Known:
-    return Known("apps/v1", "StatefulSet", "default", "web", **fields)
+def a_set(**fields: Any) -> ObjectFindings:
+    return ObjectFindings("apps/v1", "StatefulSet", "default", "web", **fields)
 
 
-def a_pod(name: str, **fields: Any) -> Known:
-    return Known("v1", "Pod", "default", name, **fields)
+def a_pod(name: str, **fields: Any) -> ObjectFindings:
+    return ObjectFindings("v1", "Pod", "default", name, **fields)
 
 
 def a_record(outcome: str, **fields: Any) -> dict[str, Any]:
     return {"controller": "stateful-sets", "outcome": outcome, "time": ago(30), "metadata": {}, **fields}
 
 
-def told(about: Known, *, verbose: bool = False, **fields: Any) -> str:
+def told(about: ObjectFindings, *, verbose: bool = False, **fields: Any) -> str:
     defaults: dict[str, Any] = {"deciders": ("stateful-sets",), "office": LED}
     return "\n".join(explained(Findings(about, **(defaults | fields)), now=NOW, verbose=verbose))
 
@@ -98,7 +98,7 @@ def test_conditions_are_told_if_they_are_bad_news() -> None:
         {"type": "PIDPressure", "status": "Unknown", "reason": "Gone", "message": "it is not heard of"},
         {"type": "Ready", "status": "True", "reason": "Fine", "message": "it posts its status"},
     )
-    text = told(Known("v1", "Node", "", "n1", conditions=conditions))
+    text = told(ObjectFindings("v1", "Node", "", "n1", conditions=conditions))
     assert "condition DiskPressure is True (Full): the disk is full" in text
     assert "condition PIDPressure is Unknown (Gone): it is not heard of" in text
     assert "there is memory" not in text
@@ -112,7 +112,7 @@ def test_bad_news_is_told_whichever_way_its_condition_points() -> None:
         {"type": "Progressing", "status": "False", "reason": "AsAsked", "message": "everything is as asked"},
         {"type": "SomethingFailed", "status": "False", "reason": "No", "message": "it did not"},
     )
-    cluster = Known(
+    cluster = ObjectFindings(
         "navigator.jetstack.io/v1beta1", "ElasticsearchCluster", "default", "es", conditions=conditions
     )
     text = told(cluster)
@@ -120,7 +120,7 @@ def test_bad_news_is_told_whichever_way_its_condition_points() -> None:
     assert "as asked" not in text
     assert "all shards" not in text
     assert "it did not" not in text
-    well = Known(
+    well = ObjectFindings(
         "navigator.jetstack.io/v1beta1",
         "ElasticsearchCluster",
         "default",
@@ -144,7 +144,7 @@ def test_a_change_that_is_under_way_or_refused_is_told() -> None:
 
 def test_members_whose_conditions_are_bad_news_are_not_called_well() -> None:
     silent = {"type": "Ready", "status": "Unknown", "reason": "PilotSilent", "message": "it is not heard of"}
-    pilot = Known("navigator.jetstack.io/v1beta1", "Pilot", "default", "es-1", conditions=(silent,))
+    pilot = ObjectFindings("navigator.jetstack.io/v1beta1", "Pilot", "default", "es-1", conditions=(silent,))
     text = told(a_set(records=(WAITING,)), members=(pilot,))
     assert "Pilot default/es-1, which belongs to it:" in text
     assert "Nothing is amiss" not in text
@@ -198,7 +198,7 @@ def test_what_keeps_an_object_from_going_is_named() -> None:
 
 
 def test_kinds_have_the_right_article() -> None:
-    cluster = Known("navigator.jetstack.io/v1beta1", "ElasticsearchCluster", "default", "es")
+    cluster = ObjectFindings("navigator.jetstack.io/v1beta1", "ElasticsearchCluster", "default", "es")
     assert "no controller decides about an ElasticsearchCluster" in told(cluster, deciders=())
 
 
@@ -213,9 +213,9 @@ def test_nothing_known_says_why() -> None:
 
 
 def test_that_nobody_decides_is_told() -> None:
-    nobody = told(a_set(records=(WAITING,)), office=Holder("kube-system/m"))
+    nobody = told(a_set(records=(WAITING,)), office=LeaseHolder("kube-system/m"))
     assert "Nobody decides at the moment: the lease kube-system/m is nobody's" in nobody
-    gone = told(a_set(), office=Holder("kube-system/m", "m1", ago(300), 15))
+    gone = told(a_set(), office=LeaseHolder("kube-system/m", "m1", ago(300), 15))
     assert "m1 held the lease kube-system/m and gave no sign for 5m" in gone
     assert "--controllers" not in gone
     assert "Nobody" not in told(a_set(records=(WAITING,)))

@@ -40,16 +40,16 @@ from pilothouse.apiserver.server.https_server import HTTPSServer
 from pilothouse.apiserver.server.limits import Patience
 from pilothouse.apiserver.server.messages import Answer, Request, Response
 from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
-from pilothouse.app import addresses, admission_control, auditing, memory
+from pilothouse.app import addresses, admission_control, audit_setup, memory_tuning
+from pilothouse.app.certificate_renewal import CertificateRenewal
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.identity import Identity
+from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import inherited_sockets
-from pilothouse.app.keeping import key_store, opened_store, serve_maintenance, warn_of_missing_keys
-from pilothouse.app.lifeline import stop_when_closed
-from pilothouse.app.monitoring import Monitoring
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
-from pilothouse.app.renewing import Renewal
-from pilothouse.app.stopping import Stop
+from pilothouse.app.parent_pipe import stop_when_closed
+from pilothouse.app.server_identity import ServerIdentity
+from pilothouse.app.server_metrics import Monitoring
+from pilothouse.app.stores import key_store, opened_store, serve_maintenance, warn_of_missing_keys
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.ids import Uids
 from pilothouse.pki.authority import UnusableError
@@ -65,7 +65,7 @@ GRACE_SECONDS = 30.0
 
 async def run(options: ApiServerOptions, announce: Callable[[str], None]) -> None:
     """Run a server until SIGTERM or SIGINT. Raises ``StartError`` if it can't start."""
-    stop = Stop.on_signals(asyncio.get_running_loop())
+    stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
     if options.lifeline is not None:
         stop_when_closed(stop, options.lifeline)
     async with serving(options) as server:
@@ -110,11 +110,11 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
         async with opened_store(options, folder) as store:
             keyring = Keyring(folder.pki)
             keys = key_store(options, keyring, store)
-            identity = Identity(options, folder, keyring, await keys.authorities(_now(clock)), clock)
+            identity = ServerIdentity(options, folder, keyring, await keys.authorities(_now(clock)), clock)
             # Not only when the first node is called: who looks into a pod because the disk is full could not be let in then.
             identity.peer()
             name = folder.instance()
-            trail = auditing.open_trail(options.audit, name, clock)
+            trail = audit_setup.open_trail(options.audit, name, clock)
             timed = Timed(store)
             core = Core(
                 timed,
@@ -142,7 +142,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             await warn_of_missing_keys(store)
             if trail is not None:
                 health.add("audit", trail.problem)
-            async with auditing.recording(trail), core.running():
+            async with audit_setup.recording(trail), core.running():
                 watched = Monitoring(options, core, timed)
                 watched.serve_pages(trail)
                 edge = HTTPSServer(
@@ -162,9 +162,11 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 port = await _listen(edge, options, live.listening)
                 url = addresses.url(options.host, port)
                 identity.admit(url)
-                renewal = Renewal(identity, live, lambda: keys.authorities(_now(clock)), url, edge.dismiss)
+                renewal = CertificateRenewal(
+                    identity, live, lambda: keys.authorities(_now(clock)), url, edge.dismiss
+                )
                 advertised = addresses.advertised(options.host, port)
-                memory.settle()
+                memory_tuning.settle()
                 kubernetes = KubernetesService(
                     LoopbackClient(core), options.service_addresses, _members(options, store, advertised)
                 )
@@ -178,7 +180,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                         ) as peers,
                         asyncio.TaskGroup() as group,
                     ):
-                        auditing.serve_page(core, trail, peers, clock)
+                        audit_setup.serve_page(core, trail, peers, clock)
                         await kubernetes.reconcile()
                         keeping = [group.create_task(each.run()) for each in (renewal, kubernetes)]
                         yield ApiServer(url, folder, core, edge)
@@ -191,12 +193,12 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
 
 
 def _peers(
-    options: ApiServerOptions, store: Store, me: Callable[[], Instance], identity: Identity
+    options: ApiServerOptions, store: Store, me: Callable[[], Instance], identity: ServerIdentity
 ) -> AbstractAsyncContextManager[Asking]:
     """The other instances, where the store can have any."""
     if options.store == "etcd":
-        return auditing.known_to_peers(store, me, identity.peer)
-    return auditing.without_peers()
+        return audit_setup.known_to_peers(store, me, identity.peer)
+    return audit_setup.without_peers()
 
 
 def _members(options: ApiServerOptions, store: Store, advertised: str) -> Members:
@@ -229,7 +231,7 @@ def _tokens(file: Path | None) -> Tokens:
         raise StartError(str(problem)) from None
 
 
-def _authorities_page(identity: Identity) -> Page:
+def _authorities_page(identity: ServerIdentity) -> Page:
     """What anybody may see: the certificates by which this server is known, to be compared with a hash from elsewhere."""
 
     async def page(request: Request) -> Answer:

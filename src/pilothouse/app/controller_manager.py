@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 import pilothouse
 from pilothouse.aio.interrupting import unless
 from pilothouse.aio.ordering import Group, Ordered
-from pilothouse.app import memory
+from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
-from pilothouse.app.controllers import PATIENCE, Patience, all_controllers, chosen
-from pilothouse.app.lifeline import stop_when_closed
+from pilothouse.app.controller_list import PATIENCE, ControllerTimeouts, all_controllers, chosen
+from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.manager_pages import manager_pages
-from pilothouse.app.pages import serving
-from pilothouse.app.roles import PAGES
-from pilothouse.app.stopping import Stop
+from pilothouse.app.parent_pipe import stop_when_closed
+from pilothouse.app.processes import PAGES
+from pilothouse.app.status_server import serving
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.electing import Timing
@@ -57,7 +57,7 @@ class ManagerOptions:
     timing: Timing = field(default_factory=Timing)
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """Where health and metrics can be read; port 0 is a free one."""
-    patience: Patience = PATIENCE
+    patience: ControllerTimeouts = PATIENCE
     lifeline: int | None = None
     """A descriptor whose other end is held by whoever looks after the manager: see ``roles``."""
 
@@ -67,8 +67,8 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
 
     Raises ``UnknownController``, ``StartError``, ``TransportError`` or ``StatusError`` at the start.
     """
-    stop = Stop.on_signals(asyncio.get_running_loop())
-    memory.settle_later(asyncio.get_running_loop())
+    stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
+    memory_tuning.settle_later(asyncio.get_running_loop())
     if options.lifeline is not None:
         stop_when_closed(stop, options.lifeline)
     clock, rng = SystemClock(), random.Random()
@@ -104,7 +104,7 @@ async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
 
     No lease is taken, so it may be done beside those that run. Raises as ``run`` does.
     """
-    stop = Stop.on_signals(asyncio.get_running_loop())
+    stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
     clock, rng = SystemClock(), random.Random()
     async with _reached(options) as (api, controllers):
         manager = Manager(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pilothouse.api.objects import Tree
-from pilothouse.app.findings import Findings, Known
+from pilothouse.app.findings import Findings, ObjectFindings
 from pilothouse.base.duration import human_age
 from pilothouse.base.times import parse_time
 
@@ -86,7 +86,7 @@ def _about(findings: Findings, now: float, verbose: bool) -> Iterator[str]:
         yield from _indented(_why_unknown(findings, now))
 
 
-def _known(one: Known, now: float, *, brief: bool = False, verbose: bool = False) -> Iterator[str]:
+def _known(one: ObjectFindings, now: float, *, brief: bool = False, verbose: bool = False) -> Iterator[str]:
     said = [*_problems(one, now, brief=brief, verbose=verbose)]
     yield from said
     if not said and one.there and (brief or one.records):
@@ -98,7 +98,7 @@ def _known(one: Known, now: float, *, brief: bool = False, verbose: bool = False
             yield f"{human_age(max(0.0, age))} ago{times}: {event.get('reason', '')}: {event.get('message', '')}"
 
 
-def _problems(one: Known, now: float, *, brief: bool, verbose: bool) -> Iterator[str]:
+def _problems(one: ObjectFindings, now: float, *, brief: bool, verbose: bool) -> Iterator[str]:
     if one.deleting:
         held = f"; it stays until {', '.join(one.finalizers)} let it go" if one.finalizers else ""
         yield f"is being deleted, since {_age(one.deleting, now)}{held}"
@@ -256,7 +256,7 @@ def _nobody_decides(findings: Findings, now: float) -> str:
     return ""
 
 
-def _is_stuck(one: Known) -> bool:
+def _is_stuck(one: ObjectFindings) -> bool:
     if one.trouble or one.deleting or any(each.get("outcome") in _STUCK for each in one.records):
         return True
     # What a pod's conditions report is in its trouble.
@@ -266,7 +266,7 @@ def _is_stuck(one: Known) -> bool:
     )
 
 
-def _name(one: Known) -> str:
+def _name(one: ObjectFindings) -> str:
     return f"{one.kind} {f'{one.namespace}/' if one.namespace else ''}{one.name}"
 
 

@@ -47,7 +47,7 @@ _HIGHEST = 5
 """Owners of owners that are followed."""
 
 
-class Known(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ObjectFindings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One object, and what is on record about it."""
 
     api_version: str
@@ -71,7 +71,7 @@ class Known(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Of a container that failed and left no message: the error lines at the end of its log."""
 
 
-class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class LeaseHolder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Who decides, by the Lease of the controller-manager."""
 
     lease: str
@@ -85,16 +85,16 @@ class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class Findings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """All that was found."""
 
-    about: Known
-    owners: tuple[Known, ...] = ()
+    about: ObjectFindings
+    owners: tuple[ObjectFindings, ...] = ()
     """Who controls it, and so on upwards."""
-    members: tuple[Known, ...] = ()
+    members: tuple[ObjectFindings, ...] = ()
     """What it controls, directly or by one step."""
     deciders: tuple[str, ...] = ()
     """The controllers that decide about this kind."""
     foreign: tuple[str, ...] = ()
     """Those of them that stay off because the server is a real Kubernetes."""
-    office: Holder = Holder("")
+    office: LeaseHolder = LeaseHolder("")
     records_kept: bool = True
     """False if the server has no ``Decision`` kind."""
 
@@ -144,11 +144,13 @@ async def _records(api: Api, namespace: str) -> list[Object] | None:
         return None
 
 
-async def _known(api: Api, one: Object, records: Iterable[Object], *, with_log: bool = True) -> Known:
+async def _known(
+    api: Api, one: Object, records: Iterable[Object], *, with_log: bool = True
+) -> ObjectFindings:
     why = None
     if one.noun == Pod and (one.deleting or not ready(one)):
         why = trouble(one, await _node_of(api, one) if one.deleting else None)
-    return Known(
+    return ObjectFindings(
         one.api_version,
         one.kind,
         one.namespace,
@@ -200,10 +202,10 @@ async def _node_of(api: Api, pod: Object) -> Object | None:
         raise
 
 
-def _missing(noun: Noun, namespace: str, name: str, records: Iterable[Object]) -> Known:
+def _missing(noun: Noun, namespace: str, name: str, records: Iterable[Object]) -> ObjectFindings:
     """One that is gone may have left a record, until that is collected."""
     found = _about(records, noun.kind, namespace, name, "")
-    return Known(noun.api_version, noun.kind, namespace, name, there=False, records=found)
+    return ObjectFindings(noun.api_version, noun.kind, namespace, name, there=False, records=found)
 
 
 def _about(records: Iterable[Object], kind: str, namespace: str, name: str, uid: str) -> tuple[Tree, ...]:
@@ -265,13 +267,13 @@ async def _there(api: Api, noun: Noun, namespace: str) -> list[Object]:
         raise
 
 
-async def _holder(api: Api, lease: tuple[str, str]) -> Holder:
+async def _holder(api: Api, lease: tuple[str, str]) -> LeaseHolder:
     namespace, name = lease
     path = f"{namespace}/{name}"
     found = await api.find(Lease, name, namespace)
     if found is None:
-        return Holder(path)
-    return Holder(
+        return LeaseHolder(path)
+    return LeaseHolder(
         path,
         found.spec.get("holderIdentity") or "",
         found.spec.get("renewTime") or "",

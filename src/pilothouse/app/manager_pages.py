@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pilothouse.apiserver.metrics import process_metrics
-from pilothouse.app.pages import Page
+from pilothouse.app.status_server import StatusPage
 from pilothouse.base.clock import Clock
 from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
 from pilothouse.client.informers import Informers
@@ -27,7 +27,7 @@ Check = tuple[str, str]
 
 def manager_pages(
     manager: Manager, informers: Informers, leadership: Leadership | None, identity: str, clock: Clock
-) -> Mapping[str, Callable[[], Page]]:
+) -> Mapping[str, Callable[[], StatusPage]]:
     """The pages by path. Without leadership there is no election: the process always leads."""
 
     progress = StallCheck(manager.engines, lambda: leadership is None or leadership.fence is not None, clock)
@@ -39,27 +39,32 @@ def manager_pages(
         holder = "" if leadership.holder == identity else leadership.holder
         return f"{identity} stands by; {holder or 'nobody'} leads"
 
-    def health() -> Page:
+    def health() -> StatusPage:
         problem = leadership.problem if leadership is not None else ""
         checks = [("election", problem), ("caches", informers.problem), ("decisions", progress.problem)]
         return _checked("healthz", checks, standing())
 
-    def readiness() -> Page:
+    def readiness() -> StatusPage:
         filling = "" if manager.ready else "not filled yet"
         return _checked("readyz", [("caches", filling or informers.problem)], standing())
 
-    def metrics() -> Page:
+    def metrics() -> StatusPage:
         leads = leadership is None or leadership.fence is not None
-        return Page(200, "".join(_families(manager.engines, leads)), CONTENT_TYPE)
+        return StatusPage(200, "".join(_families(manager.engines, leads)), CONTENT_TYPE)
 
-    return {"/healthz": health, "/livez": lambda: Page(200, "ok"), "/readyz": readiness, "/metrics": metrics}
+    return {
+        "/healthz": health,
+        "/livez": lambda: StatusPage(200, "ok"),
+        "/readyz": readiness,
+        "/metrics": metrics,
+    }
 
 
-def _checked(name: str, checks: Sequence[Check], standing: str) -> Page:
+def _checked(name: str, checks: Sequence[Check], standing: str) -> StatusPage:
     failed = any(problem for _, problem in checks)
     lines = [f"[-]{what} failed: {problem}" if problem else f"[+]{what} ok" for what, problem in checks]
     lines += [f"{name} check {'failed' if failed else 'passed'}", standing]
-    return Page(503 if failed else 200, "\n".join(lines) + "\n")
+    return StatusPage(503 if failed else 200, "\n".join(lines) + "\n")
 
 
 def _families(engines: Sequence[Engine], leads: bool) -> Iterator[str]:

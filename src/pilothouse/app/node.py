@@ -24,13 +24,13 @@ import msgspec
 import pilothouse
 from pilothouse.aio.interrupting import unless
 from pilothouse.aio.together import together
-from pilothouse.app import memory
+from pilothouse.app import memory_tuning
+from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import inherited_sockets
-from pilothouse.app.leaving import end_all
-from pilothouse.app.lifeline import when_closed
 from pilothouse.app.open_files import raise_open_files
 from pilothouse.app.options import StartError, explain
-from pilothouse.app.stopping import Stop
+from pilothouse.app.parent_pipe import when_closed
+from pilothouse.app.pod_shutdown import end_all
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.http import HttpTransport
@@ -91,8 +91,8 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     # What is made has the mode that it is made with, whoever started us.
     os.umask(0o022)
-    memory.settle_later(loop)
-    stop = Stop.on_signals(loop)
+    memory_tuning.settle_later(loop)
+    stop = ShutdownRequest.on_signals(loop)
     ends_pods = options.settings.stop_pods
     listeners: list[Listener] = []
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 import pilothouse
-from pilothouse.app import memory
+from pilothouse.app import memory_tuning
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.http import HttpTransport
@@ -43,7 +43,7 @@ class PilotOptions:
 
 async def run(options: PilotOptions) -> int:
     """The exit code. Raises ``UnknownApplication``, and ``OSError`` where a port can't be had."""
-    memory.settle_later(asyncio.get_running_loop())
+    memory_tuning.settle_later(asyncio.get_running_loop())
     driver = find_driver(options.application, options.place)
     clock = SystemClock()
     agent = f"pilothouse-pilot/{pilothouse.__version__}"

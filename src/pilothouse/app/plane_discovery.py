@@ -1,6 +1,6 @@
 """Which data folder a command means that was not given one.
 
-    find(CONTROL_PLANE)             # Found(data=…, origin="where `pilothouse up` runs", …); raises NoPlane
+    find(CONTROL_PLANE)             # FoundPlane(data=…, origin="where `pilothouse up` runs", …); raises NoPlane
 
 Looked at in this order: ``PILOTHOUSE_DATA``; what runs, of this user (``plane_registry``); then, of planes that do not run: one that was
 killed, the ``.data`` of the checkout that this program is part of, and the default data folder. Where several run, the command has to say
@@ -21,13 +21,13 @@ from typing import Final
 
 import pilothouse
 from pilothouse.app.options import StartError, default_data
-from pilothouse.app.plane_registry import Entry, Role, entries, is_trusted
+from pilothouse.app.plane_registry import RegistryEntry, Role, entries, is_trusted
 
 VARIABLE: Final = "PILOTHOUSE_DATA"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedPlane:
     """What a command looks for."""
 
     noun: str
@@ -39,16 +39,16 @@ class Wanted:
     """What to do where there is none."""
 
 
-CONTROL_PLANE: Final = Wanted("control plane", ("up", "apiserver"), "admin.kubeconfig")
-UP: Final = Wanted("`pilothouse up`", ("up",), "admin.kubeconfig")
-NODE: Final = Wanted("node", ("up", "node"), "format")
-JOINED_NODE: Final = Wanted(
+CONTROL_PLANE: Final = WantedPlane("control plane", ("up", "apiserver"), "admin.kubeconfig")
+UP: Final = WantedPlane("`pilothouse up`", ("up",), "admin.kubeconfig")
+NODE: Final = WantedPlane("node", ("up", "node"), "format")
+JOINED_NODE: Final = WantedPlane(
     "joined node", ("node",), "node.kubeconfig", "a machine becomes one with `pilothouse join`"
 )
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPlane:
     """A data folder, and how it was found."""
 
     data: Path
@@ -62,48 +62,48 @@ class NoPlane(Exception):
     """No data folder was found, or more than one could be meant."""
 
 
-def find(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Found:
+def find(wanted: WantedPlane, environ: Mapping[str, str] = os.environ) -> FoundPlane:
     """The folder to use. Raises ``NoPlane``."""
     if named := environ.get(VARIABLE):
         data = Path(named).absolute()
-        return Found(data, f"which {VARIABLE} names", runs_on(data, wanted))
+        return FoundPlane(data, f"which {VARIABLE} names", runs_on(data, wanted))
     if (running := find_running(wanted)) is not None:
         return running
     for data, origin in _stopped(wanted):
         if _is_ours(data) and _has(data, wanted.mark):
-            return Found(data, origin, _is_up(data))
+            return FoundPlane(data, origin, _is_up(data))
     raise NoPlane(
         f"no {wanted.noun} of yours runs on this machine, and none has left its data in {' or '.join(_places())}; "
         f"{wanted.remedy}, or name its data folder with --data or {VARIABLE}"
     )
 
 
-def find_running(wanted: Wanted) -> Found | None:
+def find_running(wanted: WantedPlane) -> FoundPlane | None:
     """The one that runs, of this user; None if there is none. Raises ``NoPlane`` if there are several."""
     folders = running_folders(wanted)
     if len(folders) > 1:
         listed = ", ".join(map(str, sorted(folders)))
         raise NoPlane(f"several are running, on {listed}: name one with --data or {VARIABLE}")
     for data, role in folders.items():
-        return Found(data, f"where `pilothouse {role}` runs", running=True)
+        return FoundPlane(data, f"where `pilothouse {role}` runs", running=True)
     return None
 
 
-def running_folders(wanted: Wanted) -> dict[Path, Role]:
+def running_folders(wanted: WantedPlane) -> dict[Path, Role]:
     """The data folders that it runs on, of this user."""
     return {each.data: each.role for each in _known(wanted) if each.running}
 
 
-def runs_on(data: Path, wanted: Wanted) -> bool:
+def runs_on(data: Path, wanted: WantedPlane) -> bool:
     """Whether it is known to run on this folder."""
     return os.path.realpath(data) in map(os.path.realpath, running_folders(wanted))
 
 
-def _known(wanted: Wanted) -> Iterator[Entry]:
+def _known(wanted: WantedPlane) -> Iterator[RegistryEntry]:
     return (each for each in entries() if each.role in wanted.roles and _is_ours(each.data))
 
 
-def _stopped(wanted: Wanted) -> Iterator[tuple[Path, str]]:
+def _stopped(wanted: WantedPlane) -> Iterator[tuple[Path, str]]:
     """Folders of planes that do not run, as far as is known, and what to say of each."""
     for each in _known(wanted):
         yield each.data, f"where `pilothouse {each.role}` ran until it was killed"
@@ -145,7 +145,7 @@ def _has(data: Path, mark: str) -> bool:
 def _is_up(data: Path) -> bool:
     """Whether an ``up`` has the folder that could not be registered, or is registered elsewhere."""
     # Imported here: most commands never need it.
-    from pilothouse.app.up_folder import holder
+    from pilothouse.app.up_state import holder
 
     try:
         return (found := holder(data)) is not None and found.lives

@@ -40,7 +40,7 @@ _LARGEST: Final = 2**16
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegistryEntry:
     """A data folder that a process of this user runs on, or ran on when it was killed."""
 
     data: Path
@@ -110,7 +110,7 @@ def _content(data: Path, role: Role) -> bytes:
     return json.dumps(told).encode()
 
 
-def entries() -> list[Entry]:
+def entries() -> list[RegistryEntry]:
     """What is registered, those that run first. Anything that is not this user's own or root's is passed over."""
     try:
         with _opened_folder(runtime_folder()) as directory:
@@ -151,7 +151,7 @@ def _locked_file(directory: int, name: str) -> int | None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _read(directory: int, name: str) -> Entry | None:
+def _read(directory: int, name: str) -> RegistryEntry | None:
     if not name.startswith(_PREFIXES):
         # Other parts keep files of theirs beside the entries.
         return None
@@ -171,7 +171,7 @@ def _read(directory: int, name: str) -> Entry | None:
         from pilothouse.supervise.identifying import Identity
 
         process = Identity(str(told["boot"]), int(told["pid"]), int(told["ticks"]))
-        return Entry(Path(told["data"]), told["role"], _is_held(descriptor), process)
+        return RegistryEntry(Path(told["data"]), told["role"], _is_held(descriptor), process)
     except (OSError, ValueError, LookupError, TypeError):
         return None
     finally:

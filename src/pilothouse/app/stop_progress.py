@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pilothouse.app.leaving import STOP_SECONDS
+from pilothouse.app.pod_shutdown import STOP_SECONDS
 from pilothouse.node.running_pods import RunningPod, running_pods
 
 AGAIN_SECONDS: Final = 15.0

@@ -24,16 +24,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from pilothouse.app import memory, up_folder
+from pilothouse.app import memory_tuning, up_state
+from pilothouse.app.child_liveness import Liveness
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.default_classes import make_default_classes
+from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import bind_sockets, flags_of
-from pilothouse.app.liveness import Liveness
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_registry import registered
-from pilothouse.app.roles import PAGES, Keeper, Role, RoleFailed, keep_small
-from pilothouse.app.stopping import Stop
-from pilothouse.app.up_folder import Report, RoleReport
+from pilothouse.app.processes import PAGES, ProcessFailed, ProcessSpec, ProcessSupervisor, truncate_log
+from pilothouse.app.up_state import ProcessReport, UpReport
 from pilothouse.client.access import AccessError
 from pilothouse.client.asking import AskError
 
@@ -74,10 +74,10 @@ class UpOptions:
     """When the process was started."""
 
 
-async def run(options: UpOptions, *, say: Say, welcome: Callable[[Report, DataFolder], None]) -> None:
+async def run(options: UpOptions, *, say: Say, welcome: Callable[[UpReport, DataFolder], None]) -> None:
     """Until SIGTERM or SIGINT; SIGUSR1 is the same, and leaves pods running. Raises ``StartError``."""
     loop = asyncio.get_running_loop()
-    stop = Stop.on_signals(loop)
+    stop = ShutdownRequest.on_signals(loop)
     wishes = _Wishes(options.keep)
 
     def leave_pods() -> None:
@@ -90,15 +90,15 @@ async def run(options: UpOptions, *, say: Say, welcome: Callable[[Report, DataFo
         # The terminal is closed; whoever wants to outlive it says so with nohup.
         loop.add_signal_handler(signal.SIGHUP, stop.asked.set)
     folder = DataFolder.open(options.data)
-    holding = up_folder.held(folder.path, keep=options.keep, patience=LEFTOVERS_SECONDS, stop=stop.asked)
+    holding = up_state.held(folder.path, keep=options.keep, patience=LEFTOVERS_SECONDS, stop=stop.asked)
     try:
         async with holding as lock:
             try:
                 with registered(folder.path, "up", say):
                     await _Up(options, folder, lock, say, wishes).run(stop, welcome)
             finally:
-                up_folder.remove(folder.path)
-    except up_folder.ToldToStop:
+                up_state.remove(folder.path)
+    except up_state.ToldToStop:
         say(f"stopped before {folder.path} was free")
 
 
@@ -136,11 +136,11 @@ class _Up:
         """Where the node keeps the listening sockets of services while it is started again."""
         common: _Common = {"inherits": (lock,), "liveness": options.liveness}
         roles = (
-            Role("apiserver", self._server_argv, **self._with_sockets("apiserver", common)),
+            ProcessSpec("apiserver", self._server_argv, **self._with_sockets("apiserver", common)),
             # Not before the server answers: until then the other two need the processor, and nobody needs decisions.
-            Role("controller-manager", self._manager_argv, waits=True, loads=False, **common),
+            ProcessSpec("controller-manager", self._manager_argv, waits=True, loads=False, **common),
             # One that wakes up after all leaves its pods running, for the next to take up.
-            Role(
+            ProcessSpec(
                 "node",
                 self._node_argv,
                 waits=True,
@@ -149,10 +149,11 @@ class _Up:
             ),
         )
         self._keepers = {
-            role.name: Keeper(role, self._log(role.name), say, self._write_report) for role in roles
+            role.name: ProcessSupervisor(role, self._log(role.name), say, self._write_report)
+            for role in roles
         }
 
-    async def run(self, stop: Stop, welcome: Callable[[Report, DataFolder], None]) -> None:
+    async def run(self, stop: ShutdownRequest, welcome: Callable[[UpReport, DataFolder], None]) -> None:
         living = [asyncio.create_task(keeper.run(), name=name) for name, keeper in self._keepers.items()]
         asked = asyncio.create_task(stop.asked.wait())
         starting = asyncio.create_task(self._start())
@@ -163,7 +164,7 @@ class _Up:
                 starting.result()
                 welcome(self._report(), self._folder)
                 await asyncio.wait((asked, *living), return_when=asyncio.FIRST_COMPLETED)
-        except (RoleFailed, TimeoutError, AskError, AccessError) as problem:
+        except (ProcessFailed, TimeoutError, AskError, AccessError) as problem:
             raise StartError(str(problem)) from None
         finally:
             starting.cancel()
@@ -177,7 +178,7 @@ class _Up:
                 each.close()
         for end in ended:
             if end is not None:
-                raise StartError(str(end)) if isinstance(end, RoleFailed) else end
+                raise StartError(str(end)) if isinstance(end, ProcessFailed) else end
 
     async def _start(self) -> None:
         try:
@@ -199,19 +200,19 @@ class _Up:
                 f"{late} was not ready in {READY_SECONDS:g} s; {self._log('node').parent} has what was said"
             ) from None
         self._ready = time.time() - self._options.began
-        memory.settle()
+        memory_tuning.settle()
         self._write_report()
 
     async def _tend_logs(self) -> None:
         while True:
             for name in self._keepers:
                 try:
-                    keep_small(self._log(name))
+                    truncate_log(self._log(name))
                 except OSError as problem:
                     self._say(f"{self._log(name)} can't be put aside: {problem.strerror}")
             await asyncio.sleep(LOGS_SECONDS)
 
-    async def _stop(self, stop: Stop) -> None:
+    async def _stop(self, stop: ShutdownRequest) -> None:
         hurrying = asyncio.create_task(self._hurry(stop))
         telling = asyncio.create_task(self._report_stop()) if stop.asked.is_set() else None
         try:
@@ -240,15 +241,15 @@ class _Up:
                             del patience[name]
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _end_pods(self, stop: Stop) -> None:
+    async def _end_pods(self, stop: ShutdownRequest) -> None:
         """What the node would have done, had it not been killed, or stopped before it had begun."""
         # Imported here: it is seldom needed, and is not to take memory for as long as we run.
-        from pilothouse.app.leaving import end_all
+        from pilothouse.app.pod_shutdown import end_all
 
         if ended := await end_all(self._folder.node, stop):
             self._say(f"the node could not end its pods any more; {ended} containers were stopped")
 
-    async def _hurry(self, stop: Stop) -> None:
+    async def _hurry(self, stop: ShutdownRequest) -> None:
         """Pass on that somebody is in a hurry."""
         await stop.hurried.wait()
         for keeper in self._keepers.values():
@@ -299,14 +300,14 @@ class _Up:
 
     def _write_report(self) -> None:
         try:
-            up_folder.write(self._folder.path, self._report())
+            up_state.write(self._folder.path, self._report())
         except OSError as problem:
             # On a full disk, say: `status` then shows what was so before, and everything goes on running.
             self._say(f"how things are can't be written down in {self._folder.path}: {problem.strerror}")
 
-    def _report(self) -> Report:
+    def _report(self) -> UpReport:
         healths = [keeper.health for keeper in self._keepers.values()]
-        return Report(
+        return UpReport(
             pid=os.getpid(),
             since=self._options.began,
             url=self._url,
@@ -314,7 +315,7 @@ class _Up:
             keep=self._wishes.keep,
             ready=self._ready,
             roles=tuple(
-                RoleReport(each.name, each.state, each.pid, each.since, each.starts, each.last_end)
+                ProcessReport(each.name, each.state, each.pid, each.since, each.starts, each.last_end)
                 for each in healths
             ),
             manager=self._manager_address(),

@@ -6,8 +6,8 @@ import random
 
 import msgspec
 
+from pilothouse.app.controller_list import all_controllers
 from pilothouse.app.controller_manager import LEASE
-from pilothouse.app.controllers import all_controllers
 from pilothouse.app.explaining import explained
 from pilothouse.app.findings import Findings, find_out
 from pilothouse.base.clock import SystemClock

@@ -185,9 +185,9 @@ def _options(flags: dict[str, Any]) -> ApiServerOptions:
 
 
 def _run(options: ApiServerOptions) -> None:
-    from pilothouse.app import memory
+    from pilothouse.app import memory_tuning
 
-    memory.start_quietly()
+    memory_tuning.start_quietly()
     from pilothouse.app.apiserver import run
     from pilothouse.app.open_files import raise_open_files
 

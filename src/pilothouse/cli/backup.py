@@ -28,7 +28,7 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     The server goes on meanwhile. FILE must not exist; it is complete and verified when it appears. Unless the server has
     encryption keys, whoever can read it can impersonate anyone: keep it as safe as the data folder.
     """
-    from pilothouse.app.saving import save
+    from pilothouse.app.backup import save
     from pilothouse.client.asking import AskError
     from pilothouse.store.backup_file import BackupError
 
@@ -87,8 +87,8 @@ def restore(
     check_store(store, etcd)
     import asyncio
 
-    from pilothouse.app.keeping import sealing_keys
-    from pilothouse.app.restoring import restore as run
+    from pilothouse.app.restore import restore as run
+    from pilothouse.app.stores import sealing_keys
 
     try:
         sealing = sealing_keys(encryption_key_file)

@@ -15,7 +15,7 @@ from pilothouse.cli.plane import plane_flag
 from pilothouse.cli.store_flags import check_store, encryption_flag, etcd_flags, etcd_options
 
 if TYPE_CHECKING:
-    from pilothouse.app.certificates import Found
+    from pilothouse.app.certificate_files import CertificateFile
     from pilothouse.app.data_folder import DataFolder
 
 _NEXT = {
@@ -45,7 +45,7 @@ def certs() -> None:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def list_(data: Path, output: str) -> None:
     """Show every certificate: whom it names, for which hosts, how long it is good."""
-    from pilothouse.app.certificates import certificates
+    from pilothouse.app.certificate_files import certificates
 
     now = _now()
     found = certificates(_folder(data), now)
@@ -69,7 +69,7 @@ def renew(data: Path) -> None:
 
     A running server takes them up within a minute.
     """
-    from pilothouse.app.certificates import renew as run
+    from pilothouse.app.certificate_files import renew as run
 
     try:
         made = run(_folder(data), _now())
@@ -104,8 +104,8 @@ def rotate_ca(step: Any, data: Path, store: Any, encryption_key_file: Path | Non
     check_store(store, etcd)
     import asyncio
 
-    from pilothouse.app.certificates import take_step
-    from pilothouse.app.keeping import sealing_keys
+    from pilothouse.app.certificate_files import take_step
+    from pilothouse.app.stores import sealing_keys
 
     folder = _folder(data)
     try:
@@ -129,7 +129,7 @@ def _folder(data: Path) -> DataFolder:
         raise click.ClickException(str(problem)) from None
 
 
-def _row(found: Found, now: datetime.datetime) -> tuple[str, str, str, str, str, str]:
+def _row(found: CertificateFile, now: datetime.datetime) -> tuple[str, str, str, str, str, str]:
     certificate = found.certificate
     if certificate is None:
         return found.file, found.problem, "", "", "", ""
@@ -144,7 +144,7 @@ def _row(found: Found, now: datetime.datetime) -> tuple[str, str, str, str, str,
     )
 
 
-def _facts(found: Found, now: datetime.datetime) -> dict[str, object]:
+def _facts(found: CertificateFile, now: datetime.datetime) -> dict[str, object]:
     certificate = found.certificate
     if certificate is None:
         return {"file": found.file, "problem": found.problem}

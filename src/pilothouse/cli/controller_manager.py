@@ -102,18 +102,18 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
     if flags["watch"] and not flags["dry_run"]:
         raise click.UsageError("--watch goes with --dry-run")
     if not flags["dry_run"]:
-        from pilothouse.app import memory
+        from pilothouse.app import memory_tuning
 
-        memory.start_quietly()
+        memory_tuning.start_quietly()
+    from pilothouse.app.controller_list import ControllerTimeouts, UnknownController
     from pilothouse.app.controller_manager import ManagerOptions, rehearse, run
-    from pilothouse.app.controllers import Patience, UnknownController
     from pilothouse.client.access import AccessError
     from pilothouse.client.electing import Timing
     from pilothouse.client.transport import TransportError
     from pilothouse.meta.errors import StatusError
 
     if lifeline is not None:
-        from pilothouse.app.lifeline import await_word
+        from pilothouse.app.parent_pipe import await_word
 
         await_word(lifeline)
     try:
@@ -128,7 +128,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
                 flags["leader_elect_retry_period"],
             ),
             listen=flags["listen"],
-            patience=Patience(
+            patience=ControllerTimeouts(
                 pilot_without_pod=flags["pilot_collection_period"],
                 silent_pilot=flags["pilot_silence_period"],
             ),

@@ -218,12 +218,12 @@ def _library(data: Path) -> ImageStore:
 
 def _warn_if_unused(data: Path) -> None:
     """An image in a folder that no node uses helps no pod."""
-    from pilothouse.app import up_folder
+    from pilothouse.app import up_state
 
     if runs_on(data, NODE):
         return
     try:
-        if up_folder.holder(data) is not None:
+        if up_state.holder(data) is not None:
             return
     except StartError:
         return

@@ -40,8 +40,8 @@ def leave(data: Path, kubeconfig: Path | None, timeout: float, **flags: Any) -> 
     """
     import asyncio
 
-    from pilothouse.app.departure import DepartureOptions
-    from pilothouse.app.departure import leave as run
+    from pilothouse.app.leave import DepartureOptions
+    from pilothouse.app.leave import leave as run
     from pilothouse.client.kubeconfig import KubeconfigError, load
 
     try:

@@ -31,7 +31,7 @@ def node(verbose: int, kubeconfig: Path | None, lifeline: int | None, **flags: A
     When the Node is ready it says so in one line. SIGTERM stops the agent; pods go on running, and the next agent takes them up.
     """
     log_to_stderr(verbose)
-    from pilothouse.app import memory
+    from pilothouse.app import memory_tuning
 
-    memory.start_quietly()
+    memory_tuning.start_quietly()
     run_node(kubeconfig, lifeline, flags)

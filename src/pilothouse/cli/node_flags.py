@@ -153,7 +153,7 @@ def run_node(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     # What pods of other users read must not depend on the umask of who started it; what they may not read has its mode said.
     os.umask(0o022)
     if lifeline is not None:
-        from pilothouse.app.lifeline import await_word
+        from pilothouse.app.parent_pipe import await_word
 
         await_word(lifeline)
     try:

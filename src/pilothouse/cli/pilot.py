@@ -78,9 +78,9 @@ def install(folder: Path) -> None:
 
 
 def _run(application: str, flags: dict[str, Any]) -> None:
-    from pilothouse.app import memory
+    from pilothouse.app import memory_tuning
 
-    memory.start_quietly()
+    memory_tuning.start_quietly()
     import asyncio
 
     from pilothouse.app.pilot import PilotOptions, run

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pilothouse.app.plane_discovery import VARIABLE, NoPlane, Wanted, find
+from pilothouse.app.plane_discovery import VARIABLE, NoPlane, WantedPlane, find
 from pilothouse.base.visible import visible
 from pilothouse.cli.flags import Command
 
 if TYPE_CHECKING:
-    from pilothouse.app.plane_discovery import Found
+    from pilothouse.app.plane_discovery import FoundPlane
 
 
-def plane_flag(wanted: Wanted, text: str) -> Callable[[Command], Command]:
+def plane_flag(wanted: WantedPlane, text: str) -> Callable[[Command], Command]:
     """``--data``, with a help text; the folder that is found without it."""
 
     def choose(ctx: click.Context, _: click.Parameter, named: Path | None) -> Path | None:
@@ -42,7 +42,7 @@ def plane_flag(wanted: Wanted, text: str) -> Callable[[Command], Command]:
     )
 
 
-def announce(found: Found) -> None:
+def announce(found: FoundPlane) -> None:
     """Say which folder is used, beside the output."""
     idle = "" if found.running else "; nothing of yours is known to run there"
     click.echo(visible(f"using {found.data}, {found.origin}{idle}"), err=True)

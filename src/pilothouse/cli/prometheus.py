@@ -52,7 +52,7 @@ def prometheus_config(
 
     from pilothouse.apiserver.endpoints.yaml_encoding import write
     from pilothouse.app.addresses import plain_url
-    from pilothouse.app.prometheus import scrape_config, unpack
+    from pilothouse.app.prometheus_config import scrape_config, unpack
 
     try:
         files = unpack(reached, credentials, token_file)
@@ -75,7 +75,7 @@ def prometheus_config(
 
 def _manager_of_up(url: str, data: Path | None) -> list[str]:
     """Where the manager of an ``up`` on this machine is, if it is that server's."""
-    from pilothouse.app.up_folder import running
+    from pilothouse.app.up_state import running
 
     for folder in [data.absolute()] if data else running_folders(UP):
         try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from pilothouse.app.status import Row, Seen
+    from pilothouse.app.status_report import ClusterOverview, Row
 
 _MOST_PODS = 30
 _NO_MARGIN = 10_000
@@ -36,7 +36,7 @@ def status(data: Path, once: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from pilothouse.app.status import look
+    from pilothouse.app.status_report import look
 
     console = Console()
     # Not as the console says, which takes any output for a terminal where FORCE_COLOR is set, as in many a CI.
@@ -65,7 +65,7 @@ def status(data: Path, once: bool) -> None:
         return
 
 
-def _shown(seen: Seen) -> Group:
+def _shown(seen: ClusterOverview) -> Group:
     from rich.console import Group
     from rich.text import Text
 

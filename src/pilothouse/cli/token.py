@@ -59,7 +59,7 @@ def create(
 
     import asyncio
 
-    from pilothouse.app.bootstrapping import create as make
+    from pilothouse.app.bootstrap_tokens import create as make
 
     with told_in_a_line(reached.url):
         made = asyncio.run(make(reached, urls, lifetime=ttl or None, description=description, node=node))
@@ -90,11 +90,11 @@ def list_(kubeconfig: Path | None, data: Path | None) -> None:
     import asyncio
     import time
 
-    from pilothouse.app.bootstrapping import listed
+    from pilothouse.app.bootstrap_tokens import list_tokens
     from pilothouse.base.duration import human_age
 
     with told_in_a_line(reached.url):
-        found = asyncio.run(listed(reached))
+        found = asyncio.run(list_tokens(reached))
     now = time.time()
     rows = [("TOKEN", "STATE", "EXPIRES IN", "NODE", "USED BY", "DESCRIPTION")]
     for each in found:
@@ -116,11 +116,11 @@ def delete(identifier: str, kubeconfig: Path | None, data: Path | None) -> None:
 
     import asyncio
 
-    from pilothouse.app.bootstrapping import withdraw
+    from pilothouse.app.bootstrap_tokens import revoke
 
     name = identifier.removeprefix("pilothouse://").partition(".")[0]
     with told_in_a_line(reached.url):
-        found = asyncio.run(withdraw(reached, name))
+        found = asyncio.run(revoke(reached, name))
     if not found:
         raise click.ClickException(f"there is no token {name}; see `pilothouse token list`")
     click.echo(f"token {name} is good no longer")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from pilothouse.app.data_folder import DataFolder
-    from pilothouse.app.up_folder import Report
+    from pilothouse.app.up_state import UpReport
 
 
 @click.command()
@@ -100,9 +100,9 @@ def up(
     import asyncio
 
     from pilothouse.app.addresses import bracketed
+    from pilothouse.app.child_liveness import Liveness
     from pilothouse.app.data_folder import DataFolder
     from pilothouse.app.exposed_paths import checked_paths
-    from pilothouse.app.liveness import Liveness
     from pilothouse.app.node_names import check_node_name, default_node_name, kept_node_name
     from pilothouse.app.up import UpOptions, run
     from pilothouse.node.volumes.tiers import tier_problem
@@ -172,7 +172,7 @@ def _admission(file: Path | None) -> Path:
     return file.absolute()
 
 
-def _welcome(report: Report, folder: DataFolder) -> None:
+def _welcome(report: UpReport, folder: DataFolder) -> None:
     """One screen: where it is, how to use it, what to do next."""
     example = Path("examples/kubernetes/hello.yaml")
     data = "" if _is_default(folder.path) else f" --data {folder.path}"
@@ -230,7 +230,7 @@ def _process_start() -> float:
 )
 def down(data: Path, keep: bool, timeout: int) -> None:
     """Stop what `pilothouse up` runs, pods too."""
-    from pilothouse.app.down import NotDown, bring_down
+    from pilothouse.app.down_command import NotDown, bring_down
 
     try:
         said = bring_down(data.absolute(), keep=keep, patience=timeout, say=_say)

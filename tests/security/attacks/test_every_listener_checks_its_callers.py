@@ -16,7 +16,7 @@ KNOWN = {
     "apiserver/server/https_server.py": "TLS; certificates and tokens, then authorization",
     "app/addresses.py": "asks the kernel for its own address; nothing is sent or heard",
     "app/inherited_sockets.py": "held by `up` for the API server and the node, which accept there with TLS as below",
-    "app/pages.py": "plain HTTP: health and counts, reading only, 64 connections",
+    "app/status_server.py": "plain HTTP: health and counts, reading only, 64 connections",
     "node/addresses/host_ports.py": "sees whether a port is free, and closes it again",
     "node/addresses/pod_ranges.py": "marks: nothing is read from them, and nothing depends on having one",
     "node/server/http_server.py": "TLS; certificates and tokens, then a SubjectAccessReview",

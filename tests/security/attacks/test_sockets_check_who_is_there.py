@@ -16,7 +16,7 @@ import pytest
 from tests.kit.containers import needs_root
 from tests.kit.other_users import as_user, serving_as
 
-from pilothouse.app.pages import MOST_CONNECTIONS, Page, serving
+from pilothouse.app.status_server import MOST_CONNECTIONS, StatusPage, serving
 from pilothouse.supervise.attaching import attach
 from pilothouse.supervise.launching import LaunchError
 from pilothouse.supervise.records import ATTACH
@@ -84,7 +84,7 @@ async def test_a_stranger_that_listens_in_the_shims_place_is_not_talked_to(open_
 
 
 async def test_idle_connections_keep_nobody_from_reading_a_managers_health() -> None:
-    async with serving("127.0.0.1", 0, {"/healthz": lambda: Page(200, "ok")}) as port:
+    async with serving("127.0.0.1", 0, {"/healthz": lambda: StatusPage(200, "ok")}) as port:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3 * MOST_CONNECTIONS)]
         try:
             async with aiohttp.ClientSession() as session, asyncio.timeout(30):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pilothouse.app import up_folder
+from pilothouse.app import up_state
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.up_folder import Report
+from pilothouse.app.up_state import UpReport
 from pilothouse.base.duration import human_age
 from pilothouse.base.times import parse_time
 from pilothouse.client.access import AccessError
@@ -28,7 +28,7 @@ Row = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ClusterOverview:
     """How things are at one moment, in rows for tables."""
 
     headline: str
@@ -43,27 +43,27 @@ class Seen:
     up: bool = True
 
 
-def look(path: Path, now: float) -> Seen:
+def look(path: Path, now: float) -> ClusterOverview:
     """Ask everybody. Raises ``StartError`` if the folder is another user's."""
-    report, holder = up_folder.running(path), up_folder.holder(path)
+    report, holder = up_state.running(path), up_state.holder(path)
     if holder is not None and holder.process is not None and not holder.lives:
-        return Seen(
+        return ClusterOverview(
             f"`up` on {path} was killed, and what it ran is ending; its pods go on running. "
             f"`pilothouse up --data {path}` takes them up, `pilothouse down --data {path}` ends them",
             up=False,
         )
     if report is None and holder is not None:
-        return Seen(f"starting or ending on {path}")
+        return ClusterOverview(f"starting or ending on {path}")
     if report is None:
-        return Seen(f"nothing is up on {path}; `pilothouse up --data {path}` starts it", up=False)
+        return ClusterOverview(f"nothing is up on {path}; `pilothouse up --data {path}` starts it", up=False)
     headline = f"{report.url or 'starting'}, up for {human_age(now - report.since)}"
     roles = _roles(report, now)
     try:
         pods = _items(path, "/api/v1/pods")
         nodes = _items(path, "/api/v1/nodes")
     except (AskError, AccessError) as problem:
-        return Seen(headline, roles, problem=str(problem))
-    return Seen(headline, roles, tuple(_node(each, pods, now) for each in nodes), _pods(pods, now))
+        return ClusterOverview(headline, roles, problem=str(problem))
+    return ClusterOverview(headline, roles, tuple(_node(each, pods, now) for each in nodes), _pods(pods, now))
 
 
 def _items(path: Path, what: str) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def _items(path: Path, what: str) -> list[dict[str, Any]]:
         return items
 
 
-def _roles(report: Report, now: float) -> tuple[Row, ...]:
+def _roles(report: UpReport, now: float) -> tuple[Row, ...]:
     found: list[Row] = [
         ("up", "running", str(report.pid), human_age(now - report.since), "0", memory(report.pid), "")
     ]

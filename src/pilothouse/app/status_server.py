@@ -1,6 +1,6 @@
 """Pages that a process shows of itself over plain HTTP: its health, its figures.
 
-    async with serving("127.0.0.1", 0, {"/healthz": lambda: Page(200, "ok")}) as port:
+    async with serving("127.0.0.1", 0, {"/healthz": lambda: StatusPage(200, "ok")}) as port:
         …
 
 Anybody who reaches the port may read, pods on the same machine too, so that pages hold nothing but health and counts: no names of
@@ -24,7 +24,7 @@ MOST_CONNECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class StatusPage:
     """What is answered to a GET."""
 
     status: int
@@ -43,16 +43,16 @@ class _BoundedServer(web.Server):
 
 
 @asynccontextmanager
-async def serving(host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> AsyncIterator[int]:
+async def serving(host: str, port: int, pages: Mapping[str, Callable[[], StatusPage]]) -> AsyncIterator[int]:
     """The port, a free one for 0, at which the pages can be read within the context. Raises ``StartError``."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
         make = pages.get(request.path)
         if make is None:
             there = "\n".join(sorted(pages))
-            return _response(Page(404, f"there is no {request.path} here; there is\n{there}\n"))
+            return _response(StatusPage(404, f"there is no {request.path} here; there is\n{there}\n"))
         if request.method not in ("GET", "HEAD"):
-            return _response(Page(405, "pages can be read, with GET, and nothing else\n"))
+            return _response(StatusPage(405, "pages can be read, with GET, and nothing else\n"))
         return _response(make())
 
     runner = web.ServerRunner(_BoundedServer(answer))
@@ -69,7 +69,7 @@ async def serving(host: str, port: int, pages: Mapping[str, Callable[[], Page]])
         await runner.cleanup()
 
 
-def _response(page: Page) -> web.Response:
+def _response(page: StatusPage) -> web.Response:
     return web.Response(
         status=page.status, body=page.text.encode(), headers={"Content-Type": page.content_type}
     )

@@ -1,6 +1,6 @@
 """What a server shows of itself, whom it trusts, and the ways in of its administrator and its controllers.
 
-    identity = Identity(options, folder, keyring, authorities)
+    identity = ServerIdentity(options, folder, keyring, authorities)
     context = identity.tls()
     identity.admit(url)
 
@@ -32,7 +32,7 @@ from pilothouse.pki.signing import read_request, sign_request
 _END_OF_CERTIFICATE = b"-----END CERTIFICATE-----"
 
 
-class Identity:
+class ServerIdentity:
     """The server's certificates, its own or those it was given."""
 
     def __init__(

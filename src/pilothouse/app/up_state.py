@@ -1,7 +1,7 @@
 """What ``up`` leaves in the data folder for ``down``, ``status`` and the next ``up``: that it runs, and how it is doing.
 
     async with held(folder, ...) as lock: ...       # AlreadyRunning if another `up` has it
-    write(folder, Report(...))
+    write(folder, UpReport(...))
     running(folder)                                 # the report of one that runs, else None
     holder(folder)                                  # who has the lock, from its first moment on
 
@@ -35,7 +35,7 @@ _LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
-class RoleReport:
+class ProcessReport:
     """One of the processes."""
 
     name: str
@@ -48,7 +48,7 @@ class RoleReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class UpReport:
     """An ``up`` at one moment."""
 
     pid: int
@@ -58,12 +58,12 @@ class Report:
     keep: bool
     ready: float
     """Seconds from its beginning until the node was ready; 0 before that."""
-    roles: tuple[RoleReport, ...]
+    roles: tuple[ProcessReport, ...]
     manager: str = ""
     """Where the controller-manager shows its figures, as HOST:PORT; empty before it has said so."""
 
 
-class Holder(msgspec.Struct, frozen=True):
+class FolderHolder(msgspec.Struct, frozen=True):
     """Who has a folder: an ``up``, or what one that was killed left behind."""
 
     process: Identity | None = None
@@ -117,7 +117,7 @@ async def held(folder: Path, *, keep: bool, patience: float, stop: asyncio.Event
             if stop.is_set():
                 raise ToldToStop
         remove(folder)
-        _say(descriptor, Holder(identify(os.getpid()), keep))
+        _say(descriptor, FolderHolder(identify(os.getpid()), keep))
         yield descriptor
     finally:
         os.close(descriptor)
@@ -130,7 +130,7 @@ def free(folder: Path) -> Iterator[bool]:
         yield descriptor is None or _locked(descriptor, fcntl.LOCK_EX)
 
 
-def holder(folder: Path) -> Holder | None:
+def holder(folder: Path) -> FolderHolder | None:
     """Who has the folder; None if nobody does."""
     with _lock_file(folder) as descriptor:
         if descriptor is None or _locked(descriptor, fcntl.LOCK_SH):
@@ -138,7 +138,7 @@ def holder(folder: Path) -> Holder | None:
         return _holder(descriptor)
 
 
-def write(folder: Path, report: Report) -> None:
+def write(folder: Path, report: UpReport) -> None:
     write_private(folder / _REPORT, json.dumps(asdict(report), indent=2).encode() + b"\n")
 
 
@@ -146,7 +146,7 @@ def remove(folder: Path) -> None:
     (folder / _REPORT).unlink(missing_ok=True)
 
 
-def running(folder: Path) -> Report | None:
+def running(folder: Path) -> UpReport | None:
     """The report of the ``up`` that has the folder; None if there is none."""
     return None if holder(folder) is None else _read(folder)
 
@@ -186,7 +186,7 @@ def _locked(descriptor: int, how: int) -> bool:
     return True
 
 
-def _say(descriptor: int, who: Holder) -> None:
+def _say(descriptor: int, who: FolderHolder) -> None:
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, msgspec.json.encode(who), 0)
@@ -194,17 +194,17 @@ def _say(descriptor: int, who: Holder) -> None:
         raise StartError(f"the data folder can't be written: {problem.strerror}") from None
 
 
-def _holder(descriptor: int) -> Holder:
+def _holder(descriptor: int) -> FolderHolder:
     try:
-        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=FolderHolder)
     except msgspec.MsgspecError:
         # It is being written.
-        return Holder()
+        return FolderHolder()
 
 
-def _read(folder: Path) -> Report | None:
+def _read(folder: Path) -> UpReport | None:
     try:
         told = json.loads((folder / _REPORT).read_bytes())
     except (FileNotFoundError, ValueError):
         return None
-    return Report(**{**told, "roles": tuple(RoleReport(**each) for each in told["roles"])})
+    return UpReport(**{**told, "roles": tuple(ProcessReport(**each) for each in told["roles"])})

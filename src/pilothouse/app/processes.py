@@ -1,8 +1,8 @@
 """The roles of a control plane on one machine, each a process of its own that is looked after.
 
-    keeper = Keeper(Role("apiserver", argv), log=folder / "apiserver.log", say=print, changed=save)
+    keeper = ProcessSupervisor(ProcessSpec("apiserver", argv), log=folder / "apiserver.log", say=print, changed=save)
     task = asyncio.create_task(keeper.run())
-    await keeper.ready()                    # its first line on stdout; RoleFailed if it ends before it ever said one
+    await keeper.ready()                    # its first line on stdout; ProcessFailed if it ends before it ever said one
     keeper.begin()                          # what it waits for is there
     await keeper.stop(grace=30)
 
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pilothouse.app.liveness import Heartbeat, Liveness
+from pilothouse.app.child_liveness import Heartbeat, Liveness
 from pilothouse.base.backoff import Backoff
 
 PAUSES = Backoff(first=0.5, factor=2.0, longest=30.0)
@@ -45,12 +45,12 @@ Argv = Callable[[], tuple[str, ...]]
 """The command, asked for at each start. ``{lifeline}`` in it stands for the number of the lifeline's end."""
 
 
-class RoleFailed(Exception):
+class ProcessFailed(Exception):
     """A role ended before it was ever ready; the message is what it said itself."""
 
 
 @dataclass(frozen=True)
-class Role:
+class ProcessSpec:
     """What is to be run."""
 
     name: str
@@ -67,7 +67,7 @@ class Role:
 
 
 @dataclass
-class Health:
+class ProcessHealth:
     """How a role is doing, for whoever shows it."""
 
     name: str
@@ -81,14 +81,14 @@ class Health:
     """How the process before this one ended; empty if there was none."""
 
 
-class Keeper:
+class ProcessSupervisor:
     """Runs one role, again and again."""
 
     def __init__(
-        self, role: Role, log: Path, say: Callable[[str], None], changed: Callable[[], None]
+        self, role: ProcessSpec, log: Path, say: Callable[[str], None], changed: Callable[[], None]
     ) -> None:
         self.role = role
-        self.health = Health(role.name)
+        self.health = ProcessHealth(role.name)
         self._log = log
         self._say = say
         self._changed = changed
@@ -102,7 +102,7 @@ class Keeper:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Until ``stop``. Raises ``RoleFailed`` if the role was never ready."""
+        """Until ``stop``. Raises ``ProcessFailed`` if the role was never ready."""
         failures = 0
         if not self.role.loads:
             await self._either(self._told, self._stopping)
@@ -119,7 +119,7 @@ class Keeper:
             self.health.last_end = f"hung: {self._silence}" if self._silence else ending
             if not self._ready.is_set():
                 self._note("failed")
-                raise RoleFailed(f"{self.role.name}: {last_words or f'it {ending}'}")
+                raise ProcessFailed(f"{self.role.name}: {last_words or f'it {ending}'}")
             failures = 1 if time.monotonic() - began > STEADY else failures + 1
             pause = PAUSES.after(failures)
             self._note("waiting")
@@ -266,7 +266,7 @@ def _ending(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"status {code}"
 
 
-def keep_small(log: Path, largest: int = LARGEST_LOG) -> None:
+def truncate_log(log: Path, largest: int = LARGEST_LOG) -> None:
     """Put aside what a large log holds. Whoever writes to it has it open for appending, and goes on with the empty file."""
     if log.exists() and log.stat().st_size > largest:
         shutil.copyfile(log, log.with_suffix(".log.1"))

@@ -17,8 +17,8 @@ import os
 import signal
 from collections.abc import Callable
 
-from pilothouse.app.liveness import ANSWER, ASK
-from pilothouse.app.stopping import Stop
+from pilothouse.app.child_liveness import ANSWER, ASK
+from pilothouse.app.graceful_shutdown import ShutdownRequest
 
 ALONE_SECONDS = 5.0
 """How long a role may take to stop in order once nobody looks after it any more."""
@@ -32,7 +32,7 @@ def await_word(descriptor: int) -> None:
         raise SystemExit(0)
 
 
-def stop_when_closed(stop: Stop, descriptor: int) -> None:
+def stop_when_closed(stop: ShutdownRequest, descriptor: int) -> None:
     """Ask for a stop when the other end is closed."""
     when_closed(descriptor, stop.asked.set)
 

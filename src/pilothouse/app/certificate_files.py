@@ -17,9 +17,9 @@ from typing import Literal
 
 from pilothouse.app import keys
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.keeping import SEALED, store_options
 from pilothouse.app.kubeconfig import renewed
 from pilothouse.app.options import EtcdOptions, StartError, StoreKind
+from pilothouse.app.stores import SEALED, store_options
 from pilothouse.pki import authority_files
 from pilothouse.pki.authorities import Authorities, StepError, encode
 from pilothouse.pki.authority import Authority, Credential, UnusableError
@@ -36,7 +36,7 @@ STEPS: tuple[Step, ...] = ("prepare", "switch", "finish")
 
 
 @dataclass(frozen=True)
-class Found:
+class CertificateFile:
     """A certificate and the file that it is in; or what is wrong with the file."""
 
     file: str
@@ -44,14 +44,14 @@ class Found:
     problem: str = ""
 
 
-def certificates(folder: DataFolder, now: datetime.datetime) -> list[Found]:
+def certificates(folder: DataFolder, now: datetime.datetime) -> list[CertificateFile]:
     """Every certificate of the folder, those that end first at the beginning."""
-    found: list[Found] = []
+    found: list[CertificateFile] = []
     for file in sorted(folder.pki.glob("*.crt")):
         try:
-            found += [Found(file.name, each) for each in certificates_in(file.read_bytes())]
+            found += [CertificateFile(file.name, each) for each in certificates_in(file.read_bytes())]
         except UnusableError as problem:
-            found.append(Found(file.name, None, str(problem)))
+            found.append(CertificateFile(file.name, None, str(problem)))
     return sorted(found, key=lambda each: each.certificate.expires if each.certificate else now)
 
 

@@ -35,7 +35,7 @@ class UnknownController(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class ControllerTimeouts:
     """For how many seconds controllers wait before they give something up."""
 
     pilot_without_pod: float = collected.GRACE
@@ -44,11 +44,11 @@ class Patience:
     """A pilot that was not heard of for so long is no longer counted on."""
 
 
-PATIENCE: Final = Patience()
+PATIENCE: Final = ControllerTimeouts()
 """That of a manager that is not told otherwise."""
 
 
-def all_controllers(authority: str, patience: Patience = PATIENCE) -> tuple[Controller, ...]:
+def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> tuple[Controller, ...]:
     """Every one. ``authority`` is the PEM text by which pods know the API server."""
     return (
         cassandra_clusters,

@@ -37,7 +37,7 @@ _LETTERS = string.ascii_lowercase + string.digits
 
 
 @dataclass(frozen=True)
-class Token:
+class BootstrapToken:
     """What is known of a token, without its secret."""
 
     identifier: str
@@ -89,13 +89,13 @@ async def create(
     return JoinToken(url, f"{identifier}.{secret}", fingerprints(trusted)[:1], tuple(others))
 
 
-async def listed(access: Access) -> list[Token]:
+async def list_tokens(access: Access) -> list[BootstrapToken]:
     """Every token there is."""
     async with _reached(access) as api:
         return [_told(each) for each in await _all(api)]
 
 
-async def withdraw(access: Access, identifier: str) -> bool:
+async def revoke(access: Access, identifier: str) -> bool:
     """Have a token be good no longer; whether there was one."""
     async with _reached(access) as api:
         found = await api.find(Secret, f"bootstrap-token-{identifier}", _NAMESPACE)
@@ -115,7 +115,7 @@ async def _all(api: Api) -> list[Object]:
     return (await api.list(Secret, _NAMESPACE, fields=f"type={_TYPE}")).objects
 
 
-def _told(secret: Object) -> Token:
+def _told(secret: Object) -> BootstrapToken:
     data = {
         name: b64decode(value).decode(errors="replace") for name, value in (secret.get("data") or {}).items()
     }
@@ -123,7 +123,7 @@ def _told(secret: Object) -> Token:
         expires = parse_time(data["expiration"]) if "expiration" in data else None
     except TimeError:
         expires = 0.0
-    return Token(
+    return BootstrapToken(
         data.get("token-id", ""),
         expires,
         secret.annotations.get("pilothouse.io/used-by", ""),

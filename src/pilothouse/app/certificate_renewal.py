@@ -16,8 +16,8 @@ import ssl
 from collections.abc import Awaitable, Callable
 
 from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
-from pilothouse.app.identity import Identity
 from pilothouse.app.options import StartError
+from pilothouse.app.server_identity import ServerIdentity
 from pilothouse.pki.authorities import Authorities
 from pilothouse.pki.authority import DAY, UnusableError
 from pilothouse.store.interface import StoreError
@@ -29,12 +29,12 @@ WARN_BEFORE = 180
 log = logging.getLogger(__name__)
 
 
-class Renewal:
+class CertificateRenewal:
     """Keeps a TLS context in step with what it is made of."""
 
     def __init__(
         self,
-        identity: Identity,
+        identity: ServerIdentity,
         live: ReloadableContext,
         authorities: Callable[[], Awaitable[Authorities]],
         url: str,

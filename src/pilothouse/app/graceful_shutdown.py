@@ -1,6 +1,6 @@
 """Stopping a server so that nobody who uses it has to notice.
 
-    stop = Stop.on_signals(asyncio.get_running_loop())
+    stop = ShutdownRequest.on_signals(asyncio.get_running_loop())
     await stop.asked.wait()
     await stop.drain(server, delay=5.0, grace=30.0)
 
@@ -30,7 +30,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 log = logging.getLogger(__name__)
 
 
-class Stoppable(Protocol):
+class GracefulServer(Protocol):
     """A server that can be stopped in steps."""
 
     def leave(self) -> None:
@@ -40,7 +40,7 @@ class Stoppable(Protocol):
         """Take nothing new, end what has no end, and give the rest ``grace`` seconds."""
 
 
-class Stop:
+class ShutdownRequest:
     """The wish that a server should stop, and how urgent it is."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Stop:
         self.hurried = asyncio.Event()
 
     @classmethod
-    def on_signals(cls, loop: asyncio.AbstractEventLoop) -> Stop:
+    def on_signals(cls, loop: asyncio.AbstractEventLoop) -> ShutdownRequest:
         """Asked by the first SIGTERM or SIGINT, hurried by the second."""
         stop = cls()
 
@@ -64,7 +64,7 @@ class Stop:
             loop.add_signal_handler(number, heard)
         return stop
 
-    async def drain(self, server: Stoppable, *, delay: float, grace: float) -> None:
+    async def drain(self, server: GracefulServer, *, delay: float, grace: float) -> None:
         """Take the three steps."""
         server.leave()
         if delay:

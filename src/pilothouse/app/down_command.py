@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pilothouse.app import up_folder
+from pilothouse.app import up_state
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.stop_progress import StopProgress
-from pilothouse.app.up_folder import Holder
+from pilothouse.app.up_state import FolderHolder
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.shutdown import end_pods
 from pilothouse.supervise import containers
@@ -38,14 +38,14 @@ def bring_down(path: Path, *, keep: bool, patience: float, say: Callable[[str], 
     progress = StopProgress(DataFolder(path).node, say)
     stopping = _Stopping(path, signal.SIGUSR1 if keep else signal.SIGTERM, patience)
     while True:
-        with up_folder.free(path) as free:
+        with up_state.free(path) as free:
             if free:
                 if not (keep or stopping.keeps):
                     progress.look(time.monotonic())
                 return _end_rest(path, stopping, keep=keep, deadline=deadline)
         if time.monotonic() > deadline:
             raise NotDown(stopping.complaint())
-        if (holder := up_folder.holder(path)) is not None:
+        if (holder := up_state.holder(path)) is not None:
             stopping.see(holder)
         if not (keep or stopping.keeps):
             progress.look(time.monotonic())
@@ -65,7 +65,7 @@ class _Stopping:
         self.keeps = False
         """Whether who was told to stop leaves its pods running."""
 
-    def see(self, holder: Holder) -> None:
+    def see(self, holder: FolderHolder) -> None:
         """Tell it to stop, once. Raises ``NotDown`` if it is another than the one that was told."""
         self.anybody = True
         if holder.process is None or holder.process == self._told or not holder.lives:
@@ -84,7 +84,7 @@ class _Stopping:
             raise NotDown(f"process {holder.process.pid} is another user's: stop it as that user") from None
 
     def complaint(self) -> str:
-        if self._told is not None and Holder(self._told).lives:
+        if self._told is not None and FolderHolder(self._told).lives:
             return f"`pilothouse up`, process {self._told.pid}, has not ended in {self._patience:g} s"
         return f"what `pilothouse up` runs on {self._path} has not ended in {self._patience:g} s"
 

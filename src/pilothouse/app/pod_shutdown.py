@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.options import StartError
-from pilothouse.app.stopping import Stop
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.shutdown import end_pods
 from pilothouse.supervise import containers
@@ -19,7 +19,7 @@ STOP_SECONDS = 120.0
 """How long pods may take to end, whatever they ask for, when the node ends with them."""
 
 
-async def end_all(node: Path, stop: Stop) -> int:
+async def end_all(node: Path, stop: ShutdownRequest) -> int:
     """How many containers ran. No agent may look after the folder any more. Raises ``StartError`` if one can't be ended."""
     clock = SystemClock()
     ending = asyncio.create_task(end_pods(node, containers, clock, patience=STOP_SECONDS))

@@ -21,11 +21,11 @@ import msgspec
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.app import keys
+from pilothouse.app.backup import SavedBackup, check
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.app.keeping import SAVED, store_options
 from pilothouse.app.options import EtcdOptions, StartError, StoreKind, explain
 from pilothouse.app.restored_identity import RestoredIdentity, living_owner
-from pilothouse.app.saving import SavedBackup, check
+from pilothouse.app.stores import SAVED, store_options
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.files import private_folder
 from pilothouse.pki.keyring import Keyring

@@ -120,7 +120,7 @@ def _name(identity: NodeCredentials) -> str:
         raise StartError(f"{identity.kubeconfig_file} is not as `pilothouse join` wrote it") from None
 
 
-def _running_agent(data: Path) -> plane_registry.Entry | None:
+def _running_agent(data: Path) -> plane_registry.RegistryEntry | None:
     """The agent of this user that looks after the folder."""
     for entry in plane_registry.entries():
         if entry.running and entry.role == "node" and os.path.realpath(entry.data) == os.path.realpath(data):
@@ -209,7 +209,7 @@ def _listed(pods: list[Object]) -> str:
     return ("pod " if len(names) == 1 else f"{len(names)} pods, ") + ", ".join(names[:_SHOWN]) + more
 
 
-async def _stop_agent(entry: plane_registry.Entry, clock: Clock) -> None:
+async def _stop_agent(entry: plane_registry.RegistryEntry, clock: Clock) -> None:
     """Raises ``StartError``."""
     assert entry.process is not None
     try:
