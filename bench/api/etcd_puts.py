@@ -18,7 +18,7 @@ import uvloop
 
 from bench.api.objects import KINDS, numbered
 from pilothouse.store.etcd.channel import Channel
-from pilothouse.store.etcd.headers import request_block
+from pilothouse.store.etcd.hpack import request_block
 
 PUT = "/etcdserverpb.KV/Put"
 SLOTS = 1000

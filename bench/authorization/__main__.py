@@ -29,7 +29,7 @@ from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import SystemClock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore

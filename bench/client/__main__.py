@@ -22,9 +22,9 @@ from tests.kit.servers import Server
 
 from pilothouse.api.nouns import Pod, ServiceAccount
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 AT_ONCE = 32
 

@@ -13,10 +13,10 @@ from random import Random
 from bench.api.memory import held
 from pilothouse.api.nouns import Pod
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.informer import Informer
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 QUIET = 5.0
 

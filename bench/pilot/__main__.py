@@ -30,9 +30,9 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 AIMS = {"memory": 45.0, "idle": 0.5, "start": 300.0}
 VERSION = "8.17.0"

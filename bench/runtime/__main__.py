@@ -26,9 +26,9 @@ from bench.api.costs import cpu_seconds
 from bench.runtime import simulating, standing
 from bench.runtime.widgets import Watching, define, give
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 _KOPF = Path(__file__).with_name("kopf_operator.py")
 

@@ -18,10 +18,10 @@ from bench.runtime.widgets import WIDGET
 from pilothouse.api.objects import Object
 from pilothouse.app import memory_tuning
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.informers import Informers
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, SetStatus
 from pilothouse.runtime.leader_fence import NoElection
@@ -42,7 +42,9 @@ async def main(kubeconfig: str) -> None:
     clock, rng = SystemClock(), Random()
     async with HttpTransport.open(load(Path(kubeconfig)), clock, agent="our-operator") as transport:
         api = Api(transport, rng, manager="our-operator")
-        manager = Manager(api, [widgets], Informers(api, rng, clock), NoElection(), clock, identity="bench")
+        manager = Manager(
+            api, [widgets], SharedInformers(api, rng, clock), NoElection(), clock, identity="bench"
+        )
         await manager.run()
 
 

@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from random import Random
 
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
-from pilothouse.sim.faults import CALM, STORMY
-from pilothouse.sim.fleet import Action, Scenario
+from pilothouse.sim.fault_schedule import CALM, STORMY
+from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.sets import set_users
-from pilothouse.sim.simulating import simulate
+from pilothouse.sim.simulation import simulate
 
 HOUR = 3600.0
 
@@ -23,8 +23,8 @@ async def _nothing(api: Api) -> None:
     """An hour in which users do nothing any more."""
 
 
-def users(rng: Random) -> Sequence[Action]:
-    return [*set_users(rng), Action(HOUR, "nothing for an hour", _nothing)]
+def users(rng: Random) -> Sequence[UserAction]:
+    return [*set_users(rng), UserAction(HOUR, "nothing for an hour", _nothing)]
 
 
 async def settled(api: Api) -> str:

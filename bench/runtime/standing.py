@@ -17,9 +17,9 @@ from tests.kit.servers import Server
 from bench.client.__main__ import pod
 from pilothouse.api.nouns import Pod, ServiceAccount
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 from pilothouse.runtime.decision_log import LONGEST_PAUSE
 
 _AT_ONCE = 32

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pilothouse.api.nouns import CustomResourceDefinition, Noun
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.informer import Informer
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 GROUP, VERSION, PLURAL = "bench.pilothouse.io", "v1", "widgets"
 WIDGET: Final = Noun(GROUP, VERSION, "Widget", PLURAL)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pilothouse.supervise.containers import Container, start
-from pilothouse.supervise.launching import Launch, LogPolicy, Mount, View
+from pilothouse.supervise.launch_spec import FilesystemView, LaunchSpec, LogPolicy, Mount
 
 ENV = {"PATH": "/usr/bin:/bin"}
 LINES = 1_000_000
@@ -27,18 +27,18 @@ class Bench:
         self.rounds = rounds
         self._number = 0
 
-    async def run(self, *argv: str, view: View | None = None) -> Container:
+    async def run(self, *argv: str, view: FilesystemView | None = None) -> Container:
         self._number += 1
         folder = self.folder / str(self._number)
         log = LogPolicy(str(folder / "log"), max_bytes=10 << 20, files=2)
-        return await start(folder, Launch(argv=argv, env=ENV, view=view, log=log))
+        return await start(folder, LaunchSpec(argv=argv, env=ENV, view=view, log=log))
 
     async def times(self, act: Callable[[], Awaitable[float]]) -> str:
         """Milliseconds: the median, and the worst of a hundred or of all."""
         taken = sorted([await act() * 1000 for _ in range(self.rounds)])
         return f"{statistics.median(taken):6.1f} ms, slowest {taken[-1]:.1f} ms"
 
-    async def life(self, view: View | None) -> tuple[str, str, str]:
+    async def life(self, view: FilesystemView | None) -> tuple[str, str, str]:
         """Starting, running something inside, stopping."""
         containers: list[Container] = []
 
@@ -66,7 +66,8 @@ class Bench:
     async def memory(self) -> dict[str, int]:
         """KiB of a shim that has passed on some output and now idles, with twenty like it."""
         containers = [
-            await self.run("sh", "-c", "seq 1 20000; exec sleep 1000", view=View("bench")) for _ in range(20)
+            await self.run("sh", "-c", "seq 1 20000; exec sleep 1000", view=FilesystemView("bench"))
+            for _ in range(20)
         ]
         await asyncio.sleep(1)
         figures = _memory(containers[0].state.shim_pid)
@@ -76,7 +77,7 @@ class Bench:
 
     async def idle(self) -> float:
         """Ticks of processor time that an idle shim takes in five seconds."""
-        container = await self.run("sleep", "1000", view=View("bench"))
+        container = await self.run("sleep", "1000", view=FilesystemView("bench"))
         before = _ticks(container.state.shim_pid)
         await asyncio.sleep(5)
         spent = _ticks(container.state.shim_pid) - before
@@ -120,7 +121,7 @@ async def main() -> None:
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as folder:
         bench = Bench(Path(folder), rounds)
-        view = View("bench", mounts=tuple(Mount(folder, f"/bench/{number}") for number in range(5)))
+        view = FilesystemView("bench", mounts=tuple(Mount(folder, f"/bench/{number}") for number in range(5)))
         for name, seen in (("plain", None), ("view, 5 mounts", view)):
             for what, figure in zip(("start", "run inside", "kill"), await bench.life(seen), strict=True):
                 print(f"{what:12} {name:16} {figure}")

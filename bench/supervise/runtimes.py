@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from pilothouse.supervise.containers import Container, start
-from pilothouse.supervise.launching import IdRange, Launch, LogPolicy, Mount, View
+from pilothouse.supervise.launch_spec import FilesystemView, IdRange, LaunchSpec, LogPolicy, Mount
 from pilothouse.supervise.seccomp import compiled
 from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT
 
@@ -105,10 +105,10 @@ class Bench:
 
         async def begin() -> None:
             folder = self.folder / self.number()
-            launch = Launch(
+            launch = LaunchSpec(
                 argv=PROGRAM,
                 env=ENV,
-                view=View("bench", mounts=mounts),
+                view=FilesystemView("bench", mounts=mounts),
                 ids=IdRange(FIRST_ID, IDS),
                 seccomp=compiled(RUNTIME_DEFAULT, os.uname().machine, CAPABILITIES),
                 capabilities=CAPABILITIES,
@@ -138,7 +138,7 @@ class Bench:
             bundle = self.folder / name
             self.write_bundle(bundle)
             if shim:
-                launch = Launch(
+                launch = LaunchSpec(
                     argv=(runtime, "run", "--bundle", str(bundle), name),
                     env=ENV,
                     log=LogPolicy(str(bundle / "log")),

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.client.access import AccessError
-from pilothouse.client.asking import AskError, ask
 from pilothouse.client.kubeconfig import load
+from pilothouse.client.single_request import RequestFailed, send_request
 
 NAME = "bench"
 NODE = f"/api/v1/nodes/{NAME}"
@@ -86,11 +86,11 @@ class Up:
             access = load(self._data / "admin.kubeconfig")
             if not report["url"] or access.url != report["url"]:
                 return False
-            with ask(access, NODE, {}, agent="bench", patience=1.0) as answer:
+            with send_request(access, NODE, {}, agent="bench", patience=1.0) as answer:
                 conditions = json.loads(b"".join(answer.pieces()))["status"].get("conditions", ())
-            with ask(access, LEASE, {}, agent="bench", patience=1.0) as answer:
+            with send_request(access, LEASE, {}, agent="bench", patience=1.0) as answer:
                 renewed = json.loads(b"".join(answer.pieces()))["spec"]["renewTime"]
-        except (OSError, ValueError, AccessError, AskError):
+        except (OSError, ValueError, AccessError, RequestFailed):
             return False
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(report["since"]))
         return (

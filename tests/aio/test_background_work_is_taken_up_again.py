@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pilothouse.aio.supervising import STEADY, Supervisor
+from pilothouse.aio.background_tasks import STEADY, BackgroundTasks
 
 pytestmark = pytest.mark.looptime
 
@@ -32,7 +32,7 @@ async def test_a_part_that_fails_is_logged_reported_and_started_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sound, weak = Part(0), Part(2)
-    parts = Supervisor({"sound": sound.run, "weak": weak.run})
+    parts = BackgroundTasks({"sound": sound.run, "weak": weak.run})
     async with parts.running():
         await asyncio.sleep(0.1)
         assert parts.problem == "weak stopped: RuntimeError: failure 1"
@@ -49,7 +49,7 @@ async def test_a_part_that_fails_is_logged_reported_and_started_again(
 
 
 async def test_a_part_that_never_runs_for_long_never_looks_well() -> None:
-    parts = Supervisor({"weak": Part(1000).run})
+    parts = BackgroundTasks({"weak": Part(1000).run})
     seen = set()
     async with parts.running():
         await asyncio.sleep(0.1)
@@ -63,7 +63,7 @@ async def test_a_part_that_ends_is_no_less_wrong() -> None:
     async def ends() -> None:
         return
 
-    parts = Supervisor({"short": ends})
+    parts = BackgroundTasks({"short": ends})
     async with parts.running():
         await asyncio.sleep(0.1)
         assert parts.problem == "short stopped: it ended"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pilothouse.aio.together import together
+from pilothouse.aio.task_group import together
 
 pytestmark = pytest.mark.looptime
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pilothouse.aio.ordering import Group, Ordered
+from pilothouse.aio.start_order import Ordered, StartGroup
 
 
 class Diary:
@@ -37,7 +37,7 @@ async def test_groups_start_when_those_before_are_ready_and_stop_in_reverse() ->
         await gate.wait()
 
     parts = Ordered(
-        [Group("a", [diary.part("a")], 1, ready), Group("b", [diary.part("b"), diary.part("c")], 1)]
+        [StartGroup("a", [diary.part("a")], 1, ready), StartGroup("b", [diary.part("b"), diary.part("c")], 1)]
     )
     running = asyncio.create_task(parts.run())
     await turns()
@@ -59,7 +59,7 @@ async def test_a_part_that_fails_stops_the_others_and_is_told() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        await Ordered([Group("a", [diary.part("a")], 1), Group("b", [fails], 1)]).run()
+        await Ordered([StartGroup("a", [diary.part("a")], 1), StartGroup("b", [fails], 1)]).run()
     assert diary.lines == ["+a", "-a"]
 
 
@@ -71,7 +71,7 @@ async def test_a_part_that_fails_before_its_group_is_ready_is_told_too() -> None
         raise OSError("no address")
 
     with pytest.raises(OSError, match="no address"):
-        await Ordered([Group("a", [fails], 1, never), Group("b", [never], 1)]).run()
+        await Ordered([StartGroup("a", [fails], 1, never), StartGroup("b", [never], 1)]).run()
 
 
 async def test_a_readiness_that_fails_is_told() -> None:
@@ -81,7 +81,7 @@ async def test_a_readiness_that_fails_is_told() -> None:
         raise OSError("no server")
 
     with pytest.raises(OSError, match="no server"):
-        await Ordered([Group("a", [diary.part("a")], 1, fails)]).run()
+        await Ordered([StartGroup("a", [diary.part("a")], 1, fails)]).run()
     assert diary.lines in (["+a", "-a"], [])
 
 
@@ -95,7 +95,7 @@ async def test_one_that_will_not_stop_is_left_behind_and_named(caplog: pytest.Lo
             except asyncio.CancelledError:
                 continue
 
-    running = asyncio.create_task(Ordered([Group("stubborn", [stubborn], 0.01)]).run())
+    running = asyncio.create_task(Ordered([StartGroup("stubborn", [stubborn], 0.01)]).run())
     await turns()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pilothouse.aio.sharing import Shared
+from pilothouse.aio.shared_call import SharedCall
 
 pytestmark = pytest.mark.looptime
 
@@ -22,13 +22,13 @@ class Counter:
 
 async def test_a_burst_shares_one_call() -> None:
     counter = Counter()
-    shared = Shared(counter)
+    shared = SharedCall(counter)
     assert await asyncio.gather(*(shared() for _ in range(100))) == [1] * 100
 
 
 async def test_who_comes_during_a_call_gets_the_next_one() -> None:
     counter = Counter()
-    shared = Shared(counter)
+    shared = SharedCall(counter)
     first = asyncio.create_task(shared())
     await asyncio.sleep(0.5)
     late = [asyncio.create_task(shared()) for _ in range(10)]
@@ -37,7 +37,7 @@ async def test_who_comes_during_a_call_gets_the_next_one() -> None:
 
 
 async def test_one_who_gives_up_does_not_take_the_others_call_away() -> None:
-    shared = Shared(Counter())
+    shared = SharedCall(Counter())
     impatient = asyncio.create_task(shared())
     patient = asyncio.create_task(shared())
     await asyncio.sleep(0.5)
@@ -54,7 +54,7 @@ async def test_a_failure_reaches_everyone_and_the_next_call_is_a_new_one() -> No
             raise outcome
         return outcome
 
-    shared = Shared(call)
+    shared = SharedCall(call)
     results = await asyncio.gather(*(shared() for _ in range(3)), return_exceptions=True)
     assert [type(result) for result in results] == [OSError] * 3
     assert await shared() == 7

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pilothouse.aio.ticking import Tick
+from pilothouse.aio.debounce import Debouncer
 
 pytestmark = pytest.mark.looptime
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime
 async def test_the_first_poke_is_answered_at_once_and_those_after_it_together() -> None:
     ran: list[float] = []
     loop = asyncio.get_running_loop()
-    tick = Tick(lambda: ran.append(loop.time()), interval=1.0)
+    tick = Debouncer(lambda: ran.append(loop.time()), interval=1.0)
     start = loop.time()
     tick.poke()
     tick.poke()
@@ -27,7 +27,7 @@ async def test_the_first_poke_is_answered_at_once_and_those_after_it_together() 
 
 async def test_a_cancelled_tick_does_not_run() -> None:
     ran: list[int] = []
-    tick = Tick(lambda: ran.append(1), interval=1.0)
+    tick = Debouncer(lambda: ran.append(1), interval=1.0)
     tick.poke()
     tick.cancel()
     await asyncio.sleep(2)

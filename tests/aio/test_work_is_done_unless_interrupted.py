@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pilothouse.aio.interrupting import unless
+from pilothouse.aio.race import unless
 
 pytestmark = pytest.mark.looptime
 

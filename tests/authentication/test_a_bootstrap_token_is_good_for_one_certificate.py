@@ -8,7 +8,7 @@ from tests.authentication.conftest import Bank
 from tests.kit.requests import request_for
 
 from pilothouse.apiserver.authentication.authenticator import UntrustedError
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.errors import StatusError
 
 TOKEN = "abcdef.0123456789abcdef"

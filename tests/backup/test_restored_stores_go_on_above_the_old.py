@@ -13,9 +13,9 @@ from pilothouse.store.backup_file import Saved
 from pilothouse.store.etcd import EtcdStore
 from pilothouse.store.interface import Compacted, Conflict, Store, StoreError
 from pilothouse.store.memory import MemoryStore
-from pilothouse.store.restoring import MARK, NotEmpty, continued, differences, fill
+from pilothouse.store.restore import MARK, NotEmpty, continued, differences, restore_entries
 from pilothouse.store.sqlite import SqliteStore
-from pilothouse.store.sqlite_filling import fill_folder
+from pilothouse.store.sqlite_restore import fill_folder
 
 SAVED = [Saved(f"/registry/configmaps/t/c{n:04}", b'{"n":%d}' % n) for n in range(1500)]
 BASE = 51_234
@@ -44,7 +44,7 @@ async def restored(request, tmp_path):
     else:
         endpoint = request.getfixturevalue("etcd").endpoint
         inner = await EtcdStore.open([endpoint], prefix=f"/{uuid.uuid4().hex}")
-        assert await fill(inner, SAVED, PREFIXES, base=BASE, lifetime=for_ever) == len(SAVED)
+        assert await restore_entries(inner, SAVED, PREFIXES, base=BASE, lifetime=for_ever) == len(SAVED)
         store = await continued(inner)
     yield store
     await store.close()
@@ -146,7 +146,7 @@ async def test_nothing_is_restored_over_something(tmp_path):
     await store.create("/registry/pods/t/a", b"{}")
     await store.create("/registry/pods/t/b", b"{}")
     with pytest.raises(NotEmpty, match="it has /registry/pods/t/a and 1 other keys below /registry/"):
-        await fill(store, SAVED, PREFIXES, base=1, lifetime=for_ever)
+        await restore_entries(store, SAVED, PREFIXES, base=1, lifetime=for_ever)
     assert await store.revision() == 3
 
 
@@ -158,11 +158,11 @@ def broken_off():
 async def test_a_store_that_was_filled_by_half_is_not_worked_on():
     store = MemoryStore()
     with pytest.raises(StoreError, match="too early"):
-        await fill(store, broken_off(), PREFIXES, base=1, lifetime=for_ever)
+        await restore_entries(store, broken_off(), PREFIXES, base=1, lifetime=for_ever)
     with pytest.raises(StoreError, match="broken off"):
         await continued(store)
     with pytest.raises(NotEmpty):
-        await fill(store, SAVED, PREFIXES, base=1, lifetime=for_ever)
+        await restore_entries(store, SAVED, PREFIXES, base=1, lifetime=for_ever)
 
 
 async def test_a_store_that_was_never_restored_is_taken_as_it_is():

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.backup.writing import back_up, read
 
-from pilothouse.pki.sealing import SealingKeys
+from pilothouse.pki.encryption_keys import EncryptionKeys
+from pilothouse.store.encrypted_store import EncryptedStore
 from pilothouse.store.interface import Store
-from pilothouse.store.sealing import Sealed
 from pilothouse.store.sqlite import SqliteStore
 
 STANDING = 4_000
@@ -51,8 +51,8 @@ def standing_at(log: Log, revision: int) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("sealed", [False, True])
 async def test_a_backup_shows_exactly_one_revision(tmp_path: Path, sealed: bool) -> None:
-    keys = SealingKeys({"k": bytes(32)} if sealed else {})
-    store = Sealed(await SqliteStore.open(tmp_path / "store"), keys)
+    keys = EncryptionKeys({"k": bytes(32)} if sealed else {})
+    store = EncryptedStore(await SqliteStore.open(tmp_path / "store"), keys)
     log: Log = []
     stop = asyncio.Event()
     try:

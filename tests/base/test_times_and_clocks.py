@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.base.clock import Clock, ManualClock, SystemClock
-from pilothouse.base.ids import Uids, new_uid
-from pilothouse.base.times import TimeError, format_micro_time, format_time, parse_time
+from pilothouse.base.rfc3339 import TimeError, format_micro_time, format_time, parse_time
+from pilothouse.base.uids import Uids, new_uid
 
 
 def test_times_are_rfc_3339() -> None:

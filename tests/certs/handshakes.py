@@ -5,11 +5,11 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from pilothouse.pki.authority import Credential
+from pilothouse.pki.authority import KeyPair
 
 
 def shake(
-    context: ssl.SSLContext, trusted: bytes, client: Credential | None = None, folder: Path | None = None
+    context: ssl.SSLContext, trusted: bytes, client: KeyPair | None = None, folder: Path | None = None
 ) -> tuple[str, str]:
     """The serial numbers of the server's certificate and of the client's. Raises ``ssl.SSLError`` if either refuses."""
     there = ssl.create_default_context(cadata=trusted.decode())

@@ -15,7 +15,7 @@ from pilothouse.app.keys import GivenKeys, KeyStore
 from pilothouse.app.options import ApiServerOptions
 from pilothouse.app.server_identity import ServerIdentity
 from pilothouse.base.clock import ManualClock
-from pilothouse.pki.authority import Authority, Credential, UnusableError
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError
 from pilothouse.pki.keyring import Keyring
 
 DAY = 86_400
@@ -53,13 +53,13 @@ class Server:
     async def authorities(self):
         return await self.keys.authorities(datetime.datetime.fromtimestamp(self.clock.now(), datetime.UTC))
 
-    def shown(self, client: Credential | None = None) -> tuple[str, str]:
+    def shown(self, client: KeyPair | None = None) -> tuple[str, str]:
         return shake(self.live.listening, self.identity.trusted, client, self.folder.path)
 
-    def admin(self) -> Credential:
+    def admin(self) -> KeyPair:
         """The administrator, by the kubeconfig."""
         user = json.loads(self.folder.admin_kubeconfig.read_text())["users"][0]["user"]
-        return Credential(b64decode(user["client-certificate-data"]), b64decode(user["client-key-data"]))
+        return KeyPair(b64decode(user["client-certificate-data"]), b64decode(user["client-key-data"]))
 
 
 async def test_nothing_happens_while_all_is_good(tmp_path):

@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from pilothouse.pki import authority_files
-from pilothouse.pki.authorities import Authorities, StepError, decode, encode
 from pilothouse.pki.authority import Authority, UnusableError
-from pilothouse.pki.files import write_private
+from pilothouse.pki.authority_rotation import Authorities, StepError, decode, encode
+from pilothouse.pki.private_files import write_private
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 OLD, NEW = Authority.make("old", NOW).credential, Authority.make("new", NOW).credential

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pilothouse.app.explaining import explained
 from pilothouse.app.findings import Findings, LeaseHolder, ObjectFindings
 from pilothouse.app.why import in_words
-from pilothouse.base.visible import visible
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.audit import _row
 from pilothouse.cli.status import _table
 
@@ -13,8 +13,8 @@ EVIL = "\x1b[31m\x1b]0;pwn\x07EVIL\x1b[2J\r\nfake line\x9b2J\u202e"
 
 
 def test_controls_are_shown_and_lines_stay_one() -> None:
-    assert visible(EVIL) == "^[[31m^[]0;pwn^GEVIL^[[2J^M^Jfake line\\u009b2J\\u202e"
-    assert visible("plain\ttext, übrigens") == "plain\ttext, übrigens"
+    assert escape_control_characters(EVIL) == "^[[31m^[]0;pwn^GEVIL^[[2J^M^Jfake line\\u009b2J\\u202e"
+    assert escape_control_characters("plain\ttext, übrigens") == "plain\ttext, übrigens"
 
 
 def test_why_shows_them() -> None:
@@ -33,5 +33,5 @@ def test_status_shows_them() -> None:
 
 
 def test_the_audit_trail_shows_them() -> None:
-    row = visible(_row({"user": {"username": EVIL}, "stage": "ResponseComplete"}))
+    row = escape_control_characters(_row({"user": {"username": EVIL}, "stage": "ResponseComplete"}))
     assert "\x1b" not in row

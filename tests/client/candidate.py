@@ -12,15 +12,15 @@ from random import Random
 
 from pilothouse.api.nouns import ConfigMap
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.electing import Timing
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.leases import Leadership, unique_identity
-from pilothouse.client.rest import Api
+from pilothouse.client.leader_election import LeaseTiming
+from pilothouse.client.leader_lease import Leadership, unique_identity
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 
-TIMING = Timing(lease=3, renew=2, retry=0.3)
+TIMING = LeaseTiming(lease=3, renew=2, retry=0.3)
 
 
 def say(text: str) -> None:

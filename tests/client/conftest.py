@@ -12,9 +12,9 @@ from tests.kit.targets import Fleet
 
 from pilothouse.api.nouns import Namespace
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 from pilothouse.client.transport import Transport
 
 SERVERS = ["loopback", "sqlite", pytest.param("kube", marks=pytest.mark.long)]

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from pilothouse.client.hearing import LONGEST, NOTHING, USUAL, Heard
+from pilothouse.client.watch_freshness import LONGEST, NOTHING, USUAL, WatchFreshness
 
 
-def heard(*moments: float) -> Heard:
+def heard(*moments: float) -> WatchFreshness:
     """What has been heard when something came at these moments."""
     all_of_it = NOTHING
     for moment in moments:

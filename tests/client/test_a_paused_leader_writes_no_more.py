@@ -20,10 +20,10 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import ConfigMap
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.informer import Informer
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 PROGRAM = Path(__file__).with_name("candidate.py")
 ROUNDS = 50 if os.environ.get("PILOTHOUSE_SOAK") else 3

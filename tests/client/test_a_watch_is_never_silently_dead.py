@@ -14,10 +14,16 @@ from tests.kit.loopback import loopback
 
 from pilothouse.api.nouns import ConfigMap
 from pilothouse.base.clock import SystemClock
+from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, NotSent, Stream, Transport
-from pilothouse.client.watching import SILENCE
+from pilothouse.client.transport import (
+    ClientRequest,
+    ClientResponse,
+    NotSent,
+    ResponseStreamReader,
+    Transport,
+)
+from pilothouse.client.watch_machine import SILENCE
 
 pytestmark = pytest.mark.looptime
 
@@ -32,14 +38,14 @@ class Line:
         self.watches: list[dict[str, str]] = []
         self.lists = 0
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         if call.method == "GET":
             self._check()
             self.lists += 1
         return await self._transport.request(call)
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         self._check()
         self.watches.append(dict(call.query))
         async with self._transport.stream(call) as stream:

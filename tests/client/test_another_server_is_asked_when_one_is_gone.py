@@ -14,12 +14,12 @@ from tests.kit.certificates import Authority
 
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
-from pilothouse.client.failing_over import FailOver
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.transport import Call, Interrupted, NotSent, Transport
+from pilothouse.client.failover import Failover
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.transport import ClientRequest, Interrupted, NotSent, Transport
 
 PATIENCE = 30.0
-ANY = Call("GET", "/version")
+ANY = ClientRequest("GET", "/version")
 
 
 class Server:
@@ -104,7 +104,7 @@ async def test_watches_do_not_wait_for_a_server_that_was_left(
     transport: Transport, servers: tuple[Server, Server]
 ) -> None:
     one, _ = servers
-    watch = Call("GET", "/api/v1/pods", query={"watch": "1"})
+    watch = ClientRequest("GET", "/api/v1/pods", query={"watch": "1"})
     async with transport.stream(watch) as stream:
         assert await anext(stream.chunks) == b"one\n"
         await one.stop_listening()
@@ -129,7 +129,7 @@ async def test_one_that_leaves_a_request_waiting_is_not_asked_again(
             )
             for each in servers
         ]
-        transport = FailOver(ways, patience=0.0)
+        transport = Failover(ways, patience=0.0)
         waiting = asyncio.create_task(transport.request(ANY))
         async with asyncio.timeout(PATIENCE):
             await one.heard.wait()

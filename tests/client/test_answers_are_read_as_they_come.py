@@ -19,10 +19,10 @@ from tests.kit.certificates import Authority
 
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
-from pilothouse.client.answers import LONGEST_HEAD, Malformed, Reading, TooLong
-from pilothouse.client.authorities import recognised
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.transport import Answer, BadAnswer, Call, Interrupted, NotSent
+from pilothouse.client.http_parser import LONGEST_HEAD, AnswerReader, AnswerTooLong, MalformedAnswer
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.server_authorities import recognised
+from pilothouse.client.transport import BadAnswer, ClientRequest, ClientResponse, Interrupted, NotSent
 
 _packer = zlib.compressobj(wbits=31)
 PACKED = _packer.compress(b"hello") + _packer.flush()
@@ -59,8 +59,8 @@ BROKEN = {
 }  # fmt: skip
 
 
-def read(data: bytes, cuts: set[int]) -> Answer | None:
-    reading = Reading(bodiless=False, longest=2**20)
+def read(data: bytes, cuts: set[int]) -> ClientResponse | None:
+    reading = AnswerReader(bodiless=False, longest=2**20)
     places = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
     pieces = [data[start:end] for start, end in pairwise(places) if start < end]
     for piece in pieces[:-1]:
@@ -77,12 +77,12 @@ def test_pieces_make_no_difference(name: str, cuts: set[int]) -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_nothing_is_guessed(name: str) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedAnswer):
         read(BROKEN[name], set())
 
 
 def test_an_answer_may_end_with_its_connection() -> None:
-    reading = Reading(bodiless=False, longest=2**20)
+    reading = AnswerReader(bodiless=False, longest=2**20)
     assert reading.feed(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhel") is None
     assert reading.feed(b"lo") is None
     answer = reading.closed()
@@ -92,14 +92,14 @@ def test_an_answer_may_end_with_its_connection() -> None:
 
 @pytest.mark.parametrize("name", ["by length", "in chunks"])
 def test_one_that_is_cut_off_is_none(name: str) -> None:
-    reading = Reading(bodiless=False, longest=2**20)
+    reading = AnswerReader(bodiless=False, longest=2**20)
     assert reading.feed(SOUND[name][:-3]) is None
     assert reading.closed() is None
 
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_some_have_no_body(status: int) -> None:
-    reading = Reading(bodiless=False, longest=2**20)
+    reading = AnswerReader(bodiless=False, longest=2**20)
     answer = reading.feed(f"HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n".encode())
     assert answer is not None
     assert (answer.body, reading.keeps) == (b"", True)
@@ -123,10 +123,10 @@ ENDLESS = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_no_more_is_taken_than_may_be(name: str) -> None:
-    reading = Reading(bodiless=False, longest=2**20)
+    reading = AnswerReader(bodiless=False, longest=2**20)
     tracemalloc.start()
     try:
-        with pytest.raises(TooLong, match="more than 1048576 bytes"):
+        with pytest.raises(AnswerTooLong, match="more than 1048576 bytes"):
             reading.feed(ENDLESS[name])
         assert tracemalloc.get_traced_memory()[1] < 2**23
     finally:
@@ -139,8 +139,8 @@ def test_a_trailer_and_a_length_have_an_end() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: " + b"1" * 5000 + b"\r\n\r\n",
         SOUND["packed"].replace(b"Length: %d" % len(PACKED), b"Length: %d" % (len(PACKED) - 9))[:-9],
     ):
-        with pytest.raises(Malformed):
-            Reading(bodiless=False, longest=2**20).feed(data)
+        with pytest.raises(MalformedAnswer):
+            AnswerReader(bodiless=False, longest=2**20).feed(data)
 
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -174,7 +174,7 @@ async def test_a_connection_is_used_again_unless_the_server_says_otherwise(tmp_p
 
     async with talking_to(tmp_path, serve) as transport:
         for path in ("/a", "/b", "/last", "/c"):
-            assert (await transport.request(Call("GET", path))).body == b"{}"
+            assert (await transport.request(ClientRequest("GET", path))).body == b"{}"
     assert connections == [3, 1]
 
 
@@ -190,12 +190,12 @@ async def test_what_comes_unasked_is_nobodys_answer(tmp_path: Path) -> None:
 
     async with talking_to(tmp_path, serve) as transport:
         try:
-            first = await transport.request(Call("GET", "/first"))
+            first = await transport.request(ClientRequest("GET", "/first"))
         except BadAnswer:
             pass  # Both came in one piece.
         else:
             assert first.body == b"{}"
-        second = await _until_answered(transport, Call("GET", "/second"))
+        second = await _until_answered(transport, ClientRequest("GET", "/second"))
     assert second.body == b"{}"
 
 
@@ -212,11 +212,11 @@ async def test_whoever_gives_up_waiting_leaves_no_answer_for_the_next(tmp_path: 
         writer.close()
 
     async with talking_to(tmp_path, serve) as transport:
-        waiting = asyncio.create_task(transport.request(Call("GET", "/slow")))
+        waiting = asyncio.create_task(transport.request(ClientRequest("GET", "/slow")))
         await asked.wait()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert (await transport.request(Call("GET", "/quick"))).body == b"{}"
+        assert (await transport.request(ClientRequest("GET", "/quick"))).body == b"{}"
 
 
 async def test_one_who_does_not_speak_http_is_told_from_one_who_hangs_up(tmp_path: Path) -> None:
@@ -228,21 +228,21 @@ async def test_one_who_does_not_speak_http_is_told_from_one_who_hangs_up(tmp_pat
 
     async with talking_to(tmp_path, serve) as transport:
         with pytest.raises(BadAnswer, match="is not HTTP"):
-            await transport.request(Call("GET", "/odd"))
+            await transport.request(ClientRequest("GET", "/odd"))
         with pytest.raises(Interrupted):
-            await transport.request(Call("GET", "/silent"))
+            await transport.request(ClientRequest("GET", "/silent"))
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        Call("GET", "/a b"),
-        Call("GET", "/a\r\nHost: evil"),
-        Call("GET", "/a", headers={"X": "a\r\nAuthorization: evil"}),
-        Call("GET", "/a", headers={"X\n": "a"}),
+        ClientRequest("GET", "/a b"),
+        ClientRequest("GET", "/a\r\nHost: evil"),
+        ClientRequest("GET", "/a", headers={"X": "a\r\nAuthorization: evil"}),
+        ClientRequest("GET", "/a", headers={"X\n": "a"}),
     ],
 )
-async def test_nothing_is_smuggled_into_a_request(tmp_path: Path, call: Call) -> None:
+async def test_nothing_is_smuggled_into_a_request(tmp_path: Path, call: ClientRequest) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         raise AssertionError("it was sent")
 
@@ -258,7 +258,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def _until_answered(transport: HttpTransport, call: Call) -> Answer:
+async def _until_answered(transport: HttpTransport, call: ClientRequest) -> ClientResponse:
     """The connection that was spoilt may not be known to be so yet."""
     while True:
         try:

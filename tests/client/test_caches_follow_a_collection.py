@@ -12,12 +12,12 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import ConfigMap, Secret
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.cache import OWNERS, Difference, by_label
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.informer import Informer
-from pilothouse.client.informers import Informers
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
+from pilothouse.client.object_cache import OWNERS, CacheChange, by_label
+from pilothouse.client.shared_informers import SharedInformers
 
 PATIENCE = 30.0
 
@@ -62,7 +62,7 @@ async def test_a_cache_has_what_was_there_and_what_comes(api: Api, space: str, s
     )
     told: list[tuple[str | None, str | None]] = []
 
-    def tell(difference: Difference) -> None:
+    def tell(difference: CacheChange) -> None:
         told.append((difference.old and difference.old.name, difference.new and difference.new.name))
 
     informer.subscribe(tell)
@@ -124,7 +124,7 @@ async def test_indexes_find_by_namespace_owner_label_and_anything(api: Api, spac
 async def test_many_pages_become_one_beginning(api: Api, space: str) -> None:
     for n in range(25):
         await api.create(ConfigMap, config_map(space, f"m{n}", mine="1"))
-    informers = Informers(api, Random(1), SystemClock(), streaming=False)
+    informers = SharedInformers(api, Random(1), SystemClock(), streaming=False)
     async with informers.running():
         informer = informers.get(ConfigMap, space, labels="mine")
         assert informers.get(ConfigMap, space, labels="mine") is informer

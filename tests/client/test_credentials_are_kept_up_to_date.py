@@ -12,11 +12,11 @@ from tests.client.scripted import Reply, Scripted, scripted
 
 from pilothouse.base.clock import ManualClock
 from pilothouse.client.access import Access, AccessError, Impersonation, Login
-from pilothouse.client.asking import ask
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.transport import Call, NotSent
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.single_request import send_request
+from pilothouse.client.transport import ClientRequest, NotSent
 
-VERSION = Call("GET", "/version")
+VERSION = ClientRequest("GET", "/version")
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ async def test_a_command_logs_in_too(server: Scripted, tmp_path: Path) -> None:
     server.answers += [Reply(200, b"yes\n")]
 
     def question() -> list[bytes]:
-        with ask(access, "/page", {"a": "b"}, agent="test", patience=30) as answer:
+        with send_request(access, "/page", {"a": "b"}, agent="test", patience=30) as answer:
             return list(answer)
 
     assert await asyncio.to_thread(question) == [b"yes\n"]
@@ -202,7 +202,7 @@ async def test_a_proxy_is_gone_through(server: Scripted) -> None:
             assert (await transport.request(VERSION)).status == 200
 
         def question() -> list[bytes]:
-            with ask(server.access(proxy=url), "/page", {}, agent="test", patience=30) as answer:
+            with send_request(server.access(proxy=url), "/page", {}, agent="test", patience=30) as answer:
                 return list(answer)
 
         assert await asyncio.to_thread(question) == [b"{}"]

@@ -14,14 +14,20 @@ from tests.kit.waiting import eventually
 from pilothouse.api.nouns import ConfigMap, Lease
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.electing import Timing
+from pilothouse.client.api import Api
 from pilothouse.client.fence import FENCED, Fence, always
-from pilothouse.client.leases import Leadership, unique_identity
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, NotSent, Stream, Transport
+from pilothouse.client.leader_election import LeaseTiming
+from pilothouse.client.leader_lease import Leadership, unique_identity
+from pilothouse.client.transport import (
+    ClientRequest,
+    ClientResponse,
+    NotSent,
+    ResponseStreamReader,
+    Transport,
+)
 from pilothouse.meta.errors import StatusError
 
-TIMING = Timing(6, 4, 0.4)
+TIMING = LeaseTiming(6, 4, 0.4)
 PATIENCE = 30.0
 
 
@@ -32,12 +38,12 @@ class Severable:
         self._transport = transport
         self.is_cut = False
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         if self.is_cut:
             await asyncio.Event().wait()
         return await self._transport.request(call)
 
-    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         return self._transport.stream(call)
 
 

@@ -18,9 +18,16 @@ from hypothesis import strategies as st
 
 from pilothouse.api.nouns import Lease
 from pilothouse.api.objects import Object
-from pilothouse.client.electing import Election, Look, Rest, Term, Timing, Write
+from pilothouse.client.leader_election import (
+    Election,
+    LeaderTerm,
+    LeaseTiming,
+    ReadLease,
+    WaitForLease,
+    WriteLease,
+)
 
-TIMING = Timing(15, 10, 2)
+TIMING = LeaseTiming(15, 10, 2)
 DRIFT = 1.02
 TROUBLE, CALM = 300.0, 60.0
 SEEDS = 3000 if os.environ.get("PILOTHOUSE_SOAK") else 300
@@ -34,7 +41,7 @@ class Server:
         self._revision = 0
         self.history: list[tuple[str, int]] = []
 
-    def write(self, act: Write) -> Object | None:
+    def write(self, act: WriteLease) -> Object | None:
         if (act.over and act.over.resource_version) != (self.lease and self.lease.resource_version):
             return None
         self._revision += 1
@@ -59,12 +66,12 @@ class Candidate:
         return self._offset + self._rate * self._world.time
 
     @property
-    def term(self) -> Term | None:
+    def term(self) -> LeaderTerm | None:
         return self.election.term(self.now)
 
     def step(self) -> None:
         act = self.election.next(self.now)
-        if isinstance(act, Rest):
+        if isinstance(act, WaitForLease):
             self._world.at(act.seconds / self._rate, self.step, self)
             return
         sent = self.now
@@ -72,7 +79,7 @@ class Candidate:
         answered = there + back <= act.within / self._rate
 
         def arrive() -> None:
-            if isinstance(act, Look):
+            if isinstance(act, ReadLease):
                 found = self._world.server.lease
                 if answered:
                     self._world.at(back, lambda: self._go_on(self.election.looked, found, self.now), self)
@@ -147,17 +154,17 @@ def test_a_leader_stops_by_itself_before_another_may_begin() -> None:
     election = Election("me", TIMING, Random(1), lambda: 0.0)
     election.looked(None, 100.0)
     act = election.next(100.0)
-    assert isinstance(act, Write)
+    assert isinstance(act, WriteLease)
     election.wrote(lease(act.spec), sent=100.0, now=104.0)
     assert election.term(109.9) is not None
     assert election.term(110.0) is None, "it counts from when it was sent, not from when it was answered"
 
     other = Election("other", TIMING, Random(1), lambda: 0.0)
     other.looked(lease(act.spec), 100.0)
-    assert not isinstance(other.next(114.9), Write)
+    assert not isinstance(other.next(114.9), WriteLease)
     other.looked(lease(act.spec), 115.0)
     takeover = other.next(115.0)
-    assert isinstance(takeover, Write)
+    assert isinstance(takeover, WriteLease)
     assert (takeover.spec["holderIdentity"], takeover.spec["leaseTransitions"]) == ("other", 1)
 
 
@@ -181,7 +188,7 @@ def test_an_answer_that_comes_too_late_makes_no_leader() -> None:
     election = Election("me", TIMING, Random(1), lambda: 0.0)
     election.looked(None, 0.0)
     act = election.next(0.0)
-    assert isinstance(act, Write)
+    assert isinstance(act, WriteLease)
     election.wrote(lease(act.spec), sent=0.0, now=40.0)
     assert election.term(40.0) is None
 
@@ -190,13 +197,13 @@ def test_a_holder_that_comes_back_begins_another_term() -> None:
     election = Election("me", TIMING, Random(1), lambda: 0.0)
     election.looked(None, 0.0)
     first = election.next(0.0)
-    assert isinstance(first, Write)
+    assert isinstance(first, WriteLease)
     election.wrote(lease(first.spec), sent=0.0, now=0.0)
     election.failed(11.0)
     assert election.term(11.0) is None
     election.looked(lease(first.spec), 14.0)
     again = election.next(14.0)
-    assert isinstance(again, Write)
+    assert isinstance(again, WriteLease)
     assert again.spec["leaseTransitions"] == first.spec["leaseTransitions"] + 1
 
 
@@ -204,14 +211,14 @@ def test_what_others_keep_in_a_lease_is_kept() -> None:
     election = Election("me", TIMING, Random(1), lambda: 0.0)
     election.looked(lease({"strategy": "OldestEmulationVersion", "leaseTransitions": 4}), 0.0)
     act = election.next(0.0)
-    assert isinstance(act, Write)
+    assert isinstance(act, WriteLease)
     assert (act.spec["strategy"], act.spec["leaseTransitions"]) == ("OldestEmulationVersion", 5)
 
 
 @pytest.mark.parametrize("timing", [(10, 10, 2), (15, 2, 2), (15, 10, 0), (3, 2, 1.9)])
 def test_timings_that_could_have_two_leaders_are_refused(timing: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="must be longer"):
-        Timing(*timing)
+        LeaseTiming(*timing)
 
 
 def lease(spec: dict[str, object]) -> Object:

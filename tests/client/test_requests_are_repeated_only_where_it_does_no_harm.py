@@ -14,12 +14,18 @@ from tests.client.scripted import Reply, Scripted, scripted
 from pilothouse.api.nouns import ConfigMap, Pod
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
+from pilothouse.client.api import Api
 from pilothouse.client.fence import Fence
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.rest import Api
-from pilothouse.client.retrying import DeadlineExceeded, OutcomeUnknown
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.retries import DeadlineExceeded, OutcomeUnknown
 from pilothouse.client.subresources import evict
-from pilothouse.client.transport import Answer, BadAnswer, Call, NotSent, Stream
+from pilothouse.client.transport import (
+    BadAnswer,
+    ClientRequest,
+    ClientResponse,
+    NotSent,
+    ResponseStreamReader,
+)
 from pilothouse.meta import errors
 from pilothouse.meta.errors import Cause, StatusError
 
@@ -112,14 +118,14 @@ async def test_nobody_there_is_told_as_such() -> None:
 class Silent:
     """A transport on which nothing is ever answered."""
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         await asyncio.Event().wait()
         raise AssertionError
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         await asyncio.Event().wait()
-        yield Stream(200, {}, _nothing())
+        yield ResponseStreamReader(200, {}, _nothing())
 
 
 async def _nothing() -> AsyncIterator[bytes]:

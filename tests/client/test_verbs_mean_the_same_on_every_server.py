@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from pilothouse.api.nouns import ConfigMap, Lease, Noun, Pod, ServiceAccount, StatefulSet
+from pilothouse.client.api import Api, Patch
 from pilothouse.client.discovery import NoSuchKind, discover
 from pilothouse.client.fence import FENCED, Fence
-from pilothouse.client.rest import Api, Patch
 from pilothouse.client.subresources import bind, evict, mint_token, scale
 from pilothouse.meta.errors import StatusError
 

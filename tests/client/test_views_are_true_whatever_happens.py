@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object, Trees
-from pilothouse.client.watching import (
+from pilothouse.client.watch_machine import (
     Applied,
     Change,
     Deleted,
@@ -30,8 +30,8 @@ from pilothouse.client.watching import (
     Restarted,
     Streaming,
     Waiting,
-    Watch,
     Watching,
+    WatchMachine,
 )
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
@@ -166,7 +166,7 @@ def troubled(rng: Random, server: Server, lines: Iterator[bytes]) -> Iterator[li
         yield batch
 
 
-def step(watch: Watch, server: Server, follower: Follower, rng: Random, *, trouble: bool) -> None:
+def step(watch: WatchMachine, server: Server, follower: Follower, rng: Random, *, trouble: bool) -> None:
     wrong = trouble and rng.random() < 0.5
     match watch.next():
         case Pause(seconds):
@@ -205,7 +205,7 @@ def step(watch: Watch, server: Server, follower: Follower, rng: Random, *, troub
 def test_the_view_is_true_and_catches_up(seed: int, streams: str, steps: int) -> None:
     rng = Random(seed)
     server = Server(rng, streams=streams)
-    watch = Watch(Pod, Random(seed), Trees())
+    watch = WatchMachine(Pod, Random(seed), Trees())
     follower = Follower(server)
     for _ in range(steps):
         step(watch, server, follower, rng, trouble=True)
@@ -222,13 +222,13 @@ def test_the_view_is_true_and_catches_up(seed: int, streams: str, steps: int) ->
     assert follower.restarts
 
 
-def complete(watch: Watch, revision: int = 5) -> None:
+def complete(watch: WatchMachine, revision: int = 5) -> None:
     watch.next()
     watch.took([bookmark(revision, complete=True)])
 
 
 def test_a_relist_is_handed_on_at_once_and_only_when_whole() -> None:
-    watch = Watch(Pod, Random(1), Trees(), streaming=False)
+    watch = WatchMachine(Pod, Random(1), Trees(), streaming=False)
     assert watch.next() == ReadPage("")
     assert watch.page([Object(Pod, tree("a", 1))], 5, "more") == []
     assert watch.next() == ReadPage("more")
@@ -239,7 +239,7 @@ def test_a_relist_is_handed_on_at_once_and_only_when_whole() -> None:
 
 
 def test_pages_that_cannot_be_continued_are_begun_anew() -> None:
-    watch = Watch(Pod, Random(1), Trees(), streaming=False)
+    watch = WatchMachine(Pod, Random(1), Trees(), streaming=False)
     watch.next()
     watch.page([Object(Pod, tree("a", 1))], 5, "more")
     watch.next()
@@ -251,7 +251,7 @@ def test_pages_that_cannot_be_continued_are_begun_anew() -> None:
 
 
 def test_a_forgotten_place_means_reading_anew_at_once_but_not_over_and_over() -> None:
-    watch = Watch(Pod, Random(1), Trees())
+    watch = WatchMachine(Pod, Random(1), Trees())
     complete(watch)
     watch.ended()
     watch.next()
@@ -264,7 +264,7 @@ def test_a_forgotten_place_means_reading_anew_at_once_but_not_over_and_over() ->
 
 @pytest.mark.parametrize("code", [429, 500, 503])
 def test_a_watch_goes_on_where_it_stopped_after_passing_trouble(code: int) -> None:
-    watch = Watch(Pod, Random(1), Trees())
+    watch = WatchMachine(Pod, Random(1), Trees())
     complete(watch)
     watch.took([line("ADDED", tree("a", 8))])
     watch.refused(StatusError(code, "", "not now", retry_after=7))
@@ -281,22 +281,22 @@ def test_a_watch_goes_on_where_it_stopped_after_passing_trouble(code: int) -> No
 
 
 def test_a_server_that_knows_no_streaming_is_listed_from_then_on() -> None:
-    watch = Watch(Pod, Random(1), Trees())
+    watch = WatchMachine(Pod, Random(1), Trees())
     watch.next()
     watch.refused(StatusError(422, "Invalid", "sendInitialEvents: Forbidden"))
     assert watch.state == Listing()
-    ignoring = Watch(Pod, Random(1), Trees())
+    ignoring = WatchMachine(Pod, Random(1), Trees())
     ignoring.next()
     ignoring.took([line("ADDED", tree("a", 1)), bookmark(3)])
     assert ignoring.state == Listing()
-    silent = Watch(Pod, Random(1), Trees())
+    silent = WatchMachine(Pod, Random(1), Trees())
     silent.next()
     silent.silent()
     assert silent.state == Waiting(seconds=pytest.approx(0.6, abs=0.2), then=Listing())
 
 
 def test_pauses_grow_until_something_is_heard() -> None:
-    watch = Watch(Pod, Random(1), Trees())
+    watch = WatchMachine(Pod, Random(1), Trees())
     pauses = []
     for _ in range(10):
         watch.next()

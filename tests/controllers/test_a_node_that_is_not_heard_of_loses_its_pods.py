@@ -7,7 +7,7 @@ from typing import Any
 from tests.kit.placing import NOW, pod, seen
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.node_lifecycle import GRACE, NOT_READY, UNREACHABLE, node_lifecycle
 from pilothouse.runtime.intents import Delete, Intent, Patch, RequeueAfter, SetStatus, Wait
 

@@ -10,7 +10,7 @@ from tests.kit.workloads import disruption_budget, stateful_set
 
 from pilothouse.api.nouns import Pod, PodDisruptionBudget, StatefulSet
 from pilothouse.api.objects import Object
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.runtime.intents import RecordEvent, RequeueAfter, Wait

@@ -18,9 +18,9 @@ from tests.kit.servers import Target
 from tests.kit.waiting import eventually
 
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 from pilothouse.sim.node import PROMPT, joined
 
 pytestmark = pytest.mark.long

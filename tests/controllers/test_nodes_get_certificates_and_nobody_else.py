@@ -15,12 +15,12 @@ from tests.kit.placing import NOW, node, seen
 from tests.kit.requests import new_key, request_for
 
 from pilothouse.api.objects import Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.node_requests import node_requests
+from pilothouse.pki.request_signing import RequestError, read_request
 from pilothouse.pki.signers import NODE_CLIENT as CLIENT_SIGNER
 from pilothouse.pki.signers import NODE_SERVING as SERVING_SIGNER
 from pilothouse.pki.signers import why_refused
-from pilothouse.pki.signing import RequestError, read_request
 from pilothouse.runtime.intents import Patch, Wait
 
 NODE = "system:node:a"

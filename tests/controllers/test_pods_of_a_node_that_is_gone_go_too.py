@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.kit.placing import NOW, node, pod, seen
 
 from pilothouse.api.objects import Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.stranded_pods import QUARANTINE, stranded_pods
 from pilothouse.runtime.intents import Delete, RequeueAfter, SetStatus
 

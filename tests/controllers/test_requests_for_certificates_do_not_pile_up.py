@@ -12,10 +12,10 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import CertificateSigningRequest
 from pilothouse.api.objects import Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.pki.authority import Authority
-from pilothouse.pki.signing import read_request, sign_request
+from pilothouse.pki.request_signing import read_request, sign_request
 from pilothouse.runtime.intents import Delete, RequeueAfter
 from pilothouse.sim.loop import SeededLoop
 

@@ -26,7 +26,7 @@ from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
 from pilothouse.apiserver.server.messages import Answer, Request
 from pilothouse.base.clock import SystemClock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.pki.keyring import Keyring
 from pilothouse.store.memory import MemoryStore

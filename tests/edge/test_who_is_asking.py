@@ -11,7 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.kit.requests import key_pem
 
 from pilothouse.apiserver.server.messages import Request, Response
-from pilothouse.pki.authority import Authority, Credential
+from pilothouse.pki.authority import Authority, KeyPair
 
 
 async def whoami(request: Request) -> Response:
@@ -58,7 +58,7 @@ async def test_a_certificate_out_of_its_dates_is_refused(away, serve, dial, keyr
         subject, key.public_key(), [(purpose, False)], now=now + away, lifetime=datetime.timedelta(seconds=1)
     )
     pem = serialization.Encoding.PEM
-    credential = Credential(certificate.public_bytes(pem), key_pem(key))
+    credential = KeyPair(certificate.public_bytes(pem), key_pem(key))
     place = await serve(whoami)
     with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
         await (await dial(place, **write(tmp_path, credential))).get("/a")

@@ -25,7 +25,7 @@ from pilothouse.api.nouns import (
     StorageClass,
 )
 from pilothouse.api.objects import Object
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, those_with_volumes
 from pilothouse.runtime.intents import Create, Intent, Patch, RecordEvent, SetStatus, Update, subject
 

@@ -16,9 +16,9 @@ from tests.kit.waiting import eventually
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Secret
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 VERSION = "8.17.0"
 PATIENCE = 180.0

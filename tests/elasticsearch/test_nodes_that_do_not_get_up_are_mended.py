@@ -12,7 +12,7 @@ from tests.kit.upgrading_elastic import NEW, OLD, image_of, images, the_set, thr
 from pilothouse.api.navigator.conditions import HOOK_FAILED
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.containers import has_run as has_run_once
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.scene import look

@@ -21,7 +21,7 @@ from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
 from pilothouse.controllers.elasticsearch.securing import content, node_names
 from pilothouse.meta.kind import Kind
-from pilothouse.pki.inspecting import certificates_in
+from pilothouse.pki.certificate_info import certificates_in
 from pilothouse.runtime.intents import Create
 
 DAY = 24 * 3600.0

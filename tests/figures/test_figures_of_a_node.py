@@ -16,7 +16,7 @@ from pilothouse.node.metrics.metrics_pages import (
     node_families,
     resource_families,
 )
-from pilothouse.supervise.limiting import Usage
+from pilothouse.supervise.cgroup_settings import Usage
 
 STAT = "42 (a (strange) name) S 7 42 42 0 -1 4194304 100 0 0 0 150 50 30 20 20 0 1 0 1000 10000000 256 1 1"
 DISKS = """\

@@ -30,9 +30,9 @@ from tests.kit.processes import Process
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 PORT = 7000
 TALKER = """

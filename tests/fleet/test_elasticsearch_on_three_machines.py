@@ -28,7 +28,7 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet, StorageClass
 from pilothouse.api.objects import Object
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 
 pytestmark = [
     pytest.mark.long,

@@ -14,7 +14,7 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import Node, Pod, Service, StatefulSet, StorageClass
 from pilothouse.api.objects import Object, Tree
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 
 pytestmark = [pytest.mark.long, pytest.mark.etcd, pytest.mark.skipif(bool(missing()), reason=missing())]
 

@@ -16,15 +16,15 @@ from tests.joining.conftest import Plane
 
 from pilothouse.api.nouns import Node
 from pilothouse.base.clock import ManualClock, SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.join_token import JoinToken, JoinTokenError
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.certificate_renewal import NodeCertificateRenewal
 from pilothouse.node.node_credentials import NodeCredentials
 from pilothouse.pki.authority import Authority
-from pilothouse.pki.inspecting import certificates_in
+from pilothouse.pki.certificate_info import certificates_in
 
 DAY = 86400.0
 

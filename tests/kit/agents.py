@@ -13,17 +13,17 @@ from pathlib import Path
 
 import msgspec
 
-from pilothouse.supervise.launching import Launch
+from pilothouse.supervise.launch_spec import LaunchSpec
 
 SCRIPT = """
 import asyncio, pathlib, sys
 import msgspec
 from pilothouse.supervise.containers import start
-from pilothouse.supervise.launching import Launch
+from pilothouse.supervise.launching import LaunchSpec
 
 async def main():
     folder = pathlib.Path(sys.argv[1])
-    launch = msgspec.json.decode(sys.stdin.buffer.readline(), type=Launch)
+    launch = msgspec.json.decode(sys.stdin.buffer.readline(), type=LaunchSpec)
     print("begins", flush=True)
     container = await start(folder, launch)
     print("started", container.pid, flush=True)
@@ -36,12 +36,12 @@ asyncio.run(main())
 class Agent:
     """One such process. Its own code is loaded, and it waits, until told to begin."""
 
-    def __init__(self, process: subprocess.Popen[bytes], launch: Launch) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], launch: LaunchSpec) -> None:
         self._process = process
         self._launch = launch
 
     @classmethod
-    def spawn(cls, folder: Path, launch: Launch) -> Agent:
+    def spawn(cls, folder: Path, launch: LaunchSpec) -> Agent:
         process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

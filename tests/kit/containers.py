@@ -25,10 +25,10 @@ from tests.kit.waiting import eventually
 
 import pilothouse
 from pilothouse.supervise.containers import Container, adopt, start
-from pilothouse.supervise.launching import Launch, LogPolicy, Mount, View
+from pilothouse.supervise.launch_spec import FilesystemView, LaunchSpec, LogPolicy, Mount
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
-PLAIN_VIEW = View(hostname="box")
+PLAIN_VIEW = FilesystemView(hostname="box")
 REPOSITORY = str(Path(__file__).parents[2])
 INSTALLATION = (
     sys.prefix,
@@ -61,16 +61,16 @@ class Line:
 class Box:
     """Starts containers below one folder. `view` is what those get that don't say."""
 
-    def __init__(self, folder: Path, view: View | None) -> None:
+    def __init__(self, folder: Path, view: FilesystemView | None) -> None:
         self.folder = folder
         self.view = view
         self._names = (f"c{number}" for number in itertools.count())
 
-    def launch(self, folder: Path, argv: tuple[str, ...], **fields: Any) -> Launch:
+    def launch(self, folder: Path, argv: tuple[str, ...], **fields: Any) -> LaunchSpec:
         fields.setdefault("view", self.view)
         fields.setdefault("env", ENV)
         fields.setdefault("log", LogPolicy(str(folder / "log")))
-        return Launch(argv=argv, **fields)
+        return LaunchSpec(argv=argv, **fields)
 
     async def run(self, *argv: str, folder: Path | None = None, **fields: Any) -> Container:
         where = self.folder / next(self._names) if folder is None else folder
@@ -162,7 +162,7 @@ async def bare(tmp_path: Path) -> AsyncIterator[Box]:
     await box.clear()
 
 
-def with_mounts(view: View, **fields: Any) -> View:
+def with_mounts(view: FilesystemView, **fields: Any) -> FilesystemView:
     return msgspec.structs.replace(view, **fields)
 
 

@@ -35,7 +35,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE
 from pilothouse.apiserver.server.messages import Chunk, Request, Response, Streaming, User
 from pilothouse.base.clock import Clock, SystemClock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore

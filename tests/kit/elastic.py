@@ -23,7 +23,7 @@ from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy
-from pilothouse.base.times import format_micro_time, format_time
+from pilothouse.base.rfc3339 import format_micro_time, format_time
 from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
 from pilothouse.controllers.pilots.creating import pilots
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets

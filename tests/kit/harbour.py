@@ -40,9 +40,9 @@ from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod, Service
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.controllers.elasticsearch.volumes import FULL, NEARLY_FULL
 from pilothouse.meta.errors import StatusError

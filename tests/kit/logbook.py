@@ -20,11 +20,11 @@ from random import Random
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.cache import Difference
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.informer import Informer
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
+from pilothouse.client.object_cache import CacheChange
 
 
 class Logbook:
@@ -74,7 +74,7 @@ class Logbook:
     def longest_restart(self) -> float:
         return max((max(each) for each in self.restarts.values()), default=0.0)
 
-    def _cluster_said(self, change: Difference) -> None:
+    def _cluster_said(self, change: CacheChange) -> None:
         found = change.new
         if found is None or found.name != self._cluster:
             return
@@ -82,7 +82,7 @@ class Logbook:
         if said:
             self._page.append(said["reason"])
 
-    def _pilot_said(self, change: Difference) -> None:
+    def _pilot_said(self, change: CacheChange) -> None:
         found: Object | None = change.new
         if found is None:
             return

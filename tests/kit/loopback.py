@@ -20,15 +20,15 @@ from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.base.clock import Clock, SystemClock
-from pilothouse.base.ids import Uids
-from pilothouse.client.loopback import Loopback
+from pilothouse.base.uids import Uids
+from pilothouse.client.in_process import InProcessTransport
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.store.memory import MemoryStore
 
 
 @asynccontextmanager
-async def loopback(clock: Clock | None = None) -> AsyncIterator[Loopback[Request]]:
+async def loopback(clock: Clock | None = None) -> AsyncIterator[InProcessTransport[Request]]:
     """A transport to a core of its own, over a store in memory; its user may do everything."""
     store = MemoryStore()
     clock = clock or SystemClock()
@@ -46,6 +46,6 @@ async def loopback(clock: Clock | None = None) -> AsyncIterator[Loopback[Request
     )
     try:
         async with core.running():
-            yield Loopback(partial(Request, user=ADMIN), core.answer)
+            yield InProcessTransport(partial(Request, user=ADMIN), core.answer)
     finally:
         await store.close()

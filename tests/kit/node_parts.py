@@ -17,9 +17,9 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.node.directory_usage import DirectoryUsage
 from pilothouse.node.interfaces import ImageMissing, NotReady, PreparedVolume, StoredImage, VolumeNotReady
 from pilothouse.node.volumes.removal import remove
-from pilothouse.supervise.launching import Mount
-from pilothouse.supervise.limiting import Limits, Throttle, Usage
-from pilothouse.supervise.surveying import Allowance, Survey
+from pilothouse.supervise.cgroup_settings import Limits, Throttle, Usage
+from pilothouse.supervise.launch_spec import Mount
+from pilothouse.supervise.machine_survey import Capability, MachineSurvey
 
 
 class PlainImage(msgspec.Struct, frozen=True):
@@ -159,11 +159,11 @@ class PlainRemoval:
         remove(folder)
 
 
-EVERYTHING = Survey(
-    ids=Allowance(True),
-    view=Allowance(True),
-    users=Allowance(True),
-    limits={name: Allowance(True) for name in ("cpu", "memory", "pids", "io")},
+EVERYTHING = MachineSurvey(
+    ids=Capability(True),
+    view=Capability(True),
+    users=Capability(True),
+    limits={name: Capability(True) for name in ("cpu", "memory", "pids", "io")},
 )
 """A machine that lets us do all."""
 

@@ -26,9 +26,9 @@ from pilothouse.api.navigator.labels import CLUSTER_NAME
 from pilothouse.api.nouns import ElasticsearchCluster, Namespace, Pilot
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 
 SECONDS = 240.0
 """For a node that starts on a machine that has other things to do."""

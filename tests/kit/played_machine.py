@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pilothouse.base.clock import Clock
 from pilothouse.supervise.containers import KILL_SECONDS, StillRunning
-from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
+from pilothouse.supervise.launch_spec import KILLED, ContainerExit, LaunchError, LaunchSpec
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ class Answer:
 class PlayedContainer:
     """One run of one program."""
 
-    def __init__(self, machine: PlayedMachine, folder: Path, launch: Launch, play: Play, pid: int) -> None:
+    def __init__(
+        self, machine: PlayedMachine, folder: Path, launch: LaunchSpec, play: Play, pid: int
+    ) -> None:
         self.folder = folder
         self.launch = launch
         self.play = play
@@ -91,7 +93,7 @@ class PlayedContainer:
         self.entered: list[tuple[float, tuple[str, ...]]] = []
         self._machine = machine
         loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[Exit] = loop.create_future()
+        self._over: asyncio.Future[ContainerExit] = loop.create_future()
         if play.runs is not None:
             loop.call_later(play.runs, self.end, play.code, None)
 
@@ -100,7 +102,7 @@ class PlayedContainer:
         return self.folder.parent.name
 
     @property
-    def ended(self) -> Exit | None:
+    def ended(self) -> ContainerExit | None:
         return self._over.result() if self._over.done() else None
 
     def end(self, code: int, signal: int | None) -> None:
@@ -109,9 +111,9 @@ class PlayedContainer:
             if self.play.says:
                 (self.folder / "termination-log").write_text(self.play.says)
             finished = self._machine.clock.now()
-            self._over.set_result(Exit(code, signal, self.play.oom, self.started, finished))
+            self._over.set_result(ContainerExit(code, signal, self.play.oom, self.started, finished))
 
-    async def exited(self) -> Exit:
+    async def exited(self) -> ContainerExit:
         return await asyncio.shield(self._over)
 
     def kill(self, signal: int) -> None:
@@ -124,7 +126,7 @@ class PlayedContainer:
         elif self.play.stops_in is not None and not self.play.hangs:
             loop.call_later(self.play.stops_in, self.end, self.play.stop_code, None)
 
-    async def stop(self, signal: int, grace: float) -> Exit:
+    async def stop(self, signal: int, grace: float) -> ContainerExit:
         if grace > 0:
             self.kill(signal)
             await asyncio.wait((self._over,), timeout=grace)
@@ -178,7 +180,7 @@ class PlayedMachine:
         """Every instance of a container, in order."""
         return [each for each in self.launches if each.name == name]
 
-    async def start(self, folder: Path, launch: Launch) -> PlayedContainer:
+    async def start(self, folder: Path, launch: LaunchSpec) -> PlayedContainer:
         if (known := self.containers.get(folder)) is not None:
             return known
         play = self._play(folder.parent.name)
@@ -190,7 +192,7 @@ class PlayedMachine:
         self.launches.append(container)
         return container
 
-    async def adopt(self, folder: Path) -> PlayedContainer | Exit | None:
+    async def adopt(self, folder: Path) -> PlayedContainer | ContainerExit | None:
         known = self.containers.get(folder)
         return known if known is None or known.ended is None else known.ended
 

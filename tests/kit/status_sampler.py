@@ -20,7 +20,7 @@ from pilothouse.api.nouns import ElasticsearchCluster, Pod
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import ready
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 

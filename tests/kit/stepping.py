@@ -20,7 +20,7 @@ from typing import Any
 from pilothouse.api import nouns
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.patches import merge_patch
 from pilothouse.runtime.controller import Controller

@@ -24,8 +24,8 @@ from tests.kit.ours import PilothouseServer
 from pilothouse.api.nouns import Node, Pod
 from pilothouse.base.clock import SystemClock
 from pilothouse.client import kubeconfig
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.node.container_index import LOG, ContainerIndex, Instances
 from pilothouse.node.server.caller_authorization import CallerAuthorizer
 from pilothouse.node.server.container_programs import ContainerPrograms
@@ -35,7 +35,7 @@ from pilothouse.node.server.pod_pages import PodPages
 from pilothouse.node.server.serving_certificate import ServingCertificate
 from pilothouse.supervise import containers
 from pilothouse.supervise.containers import Container
-from pilothouse.supervise.launching import Launch, LogPolicy
+from pilothouse.supervise.launch_spec import LaunchSpec, LogPolicy
 
 NAME = "n1"
 SPACE = "default"
@@ -126,7 +126,7 @@ class StreamNode:
         if found is None:
             found = await self.api.create(Pod, manifest(pod, **how))
         folder = self.folder / pod / str(instance)
-        launch = Launch(
+        launch = LaunchSpec(
             argv=("/bin/sh", "-c", script),
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"},
             log=LogPolicy(str(folder / LOG)),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.logs.writing import Log, record, told
 
 from pilothouse.api.kubernetes.pods.log_options import LogOptions
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.node.logs.log_reader import read_log
 from pilothouse.node.logs.log_records import LogFormatter
 

@@ -31,11 +31,11 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import ConfigMap, Lease, Namespace, ServiceAccount
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.cache import Difference
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.informer import Informer
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
+from pilothouse.client.object_cache import CacheChange
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -81,14 +81,14 @@ class Chronicle:
     accounts: int = 0
     """How many namespaces have got their account."""
 
-    def lease(self, change: Difference) -> None:
+    def lease(self, change: CacheChange) -> None:
         if change.new is not None and change.new.key == LEASE_NAME:
             term = change.new.spec.get("leaseTransitions", 0)
             self.terms.append((change.new.revision, term))
             self.began.setdefault(term, monotonic())
             self.holder = change.new.spec.get("holderIdentity") or ""
 
-    def account(self, change: Difference) -> None:
+    def account(self, change: CacheChange) -> None:
         self.accounts += change.new is not None and change.old is None
 
     def out_of_term(self, writes: list[Write]) -> list[Write]:

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.metrics.scraped import Scraped
 
-from pilothouse.base.exposition import LONGEST, counter, gauge, histogram, labels
 from pilothouse.base.histogram import Histogram
+from pilothouse.base.prometheus_text import LONGEST, counter, gauge, histogram, labels
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"))
 

@@ -20,7 +20,7 @@ from tests.network.objects import endpoint, node, service, slice_of
 from pilothouse.api.nouns import CoreEvent, EndpointSlice, Node, Pod, Service
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.interfaces import AddressNotReady
 from pilothouse.node.settings import NodeSettings

@@ -18,7 +18,7 @@ from tests.network.objects import endpoint, node, service, slice_of
 
 from pilothouse.api.nouns import CoreEvent, EndpointSlice, Namespace, Node, Service
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.services.backends import Backend, ListenAddress, PortOwner, ServiceEndpoint
 from pilothouse.node.services.connection_budget import ConnectionBudget, within_budget

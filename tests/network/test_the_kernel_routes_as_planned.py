@@ -17,7 +17,7 @@ from tests.network.objects import node, pod
 
 from pilothouse.api.nouns import CoreEvent, Node
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.addresses.iproute import IpRoute
 from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.addresses.pod_ranges import answers

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.agent import Agent
 from pilothouse.node.directory_removal import DirectoryRemoval
@@ -34,7 +34,7 @@ from pilothouse.node.interfaces import NodeParts
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.supervise import cgroups, containers
-from pilothouse.supervise.surveying import Allowance, Survey
+from pilothouse.supervise.machine_survey import Capability, MachineSurvey
 
 
 class Fate:
@@ -89,14 +89,14 @@ class DoomedTransport:
         self._transport = transport
         self._fate = fate
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         point = f"{call.method} {_kind(call.path)}"
         self._fate.reached(f"{point} before")
         answer = await self._transport.request(call)
         self._fate.reached(f"{point} after")
         return answer
 
-    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         return self._transport.stream(call)
 
 
@@ -141,7 +141,7 @@ async def run(kubeconfig: Path, data: Path, name: str, fate: Fate) -> None:
     settings = NodeSettings(name=name, data=data)
     async with HttpTransport.open(load(kubeconfig), clock, agent=f"dying-agent/{name}") as transport:
         api = Api(DoomedTransport(transport, fate), rng, manager="pilothouse-node")
-        yes = Allowance(True)
+        yes = Capability(True)
         volumes = open_volumes(api, node=name, data=data, clock=clock, rng=rng, allocatable={})
         parts = NodeParts(
             images=ImageStore(data / "images", clock),
@@ -150,7 +150,7 @@ async def run(kubeconfig: Path, data: Path, name: str, fate: Fate) -> None:
             containers=Doomed(containers, "containers", fate),
             groups=Doomed(cgroups.find(f"pilothouse-test/{name}"), "groups", fate),
             removal=Doomed(DirectoryRemoval(), "removal", fate),
-            survey=Survey(view=yes, ids=yes, users=yes, limits={}),
+            survey=MachineSurvey(view=yes, ids=yes, users=yes, limits={}),
         )
         watch_system(data, fate)
         await Agent(api, settings, parts, clock, rng).run()

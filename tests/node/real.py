@@ -26,7 +26,7 @@ from tests.node.stage import phase
 from pilothouse.api.nouns import CoreEvent, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import Transport
 from pilothouse.node.agent import Agent
 from pilothouse.node.directory_removal import DirectoryRemoval

@@ -32,7 +32,7 @@ from pilothouse.node.agent import Agent
 from pilothouse.node.interfaces import NodeParts
 from pilothouse.node.settings import NodeSettings
 from pilothouse.sim.loop import LoopClock, SeededLoop
-from pilothouse.sim.server import Server
+from pilothouse.sim.simulated_server import SimulatedServer
 
 NODE = "n1"
 
@@ -43,7 +43,7 @@ class Stage:
     def __init__(self, loop: SeededLoop, folder: Path) -> None:
         self.loop = loop
         self.clock = LoopClock(loop)
-        self.server = Server(self.clock, seed=1)
+        self.server = SimulatedServer(self.clock, seed=1)
         self.api = self.server.api("tester")
         self.machine = PlayedMachine(self.clock)
         self.images = AnyImage()

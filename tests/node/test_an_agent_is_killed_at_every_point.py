@@ -24,10 +24,10 @@ from tests.node.stage import container, is_ready
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
-from pilothouse.base.ids import new_uid
-from pilothouse.client.http import HttpTransport
+from pilothouse.base.uids import new_uid
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise import containers
 

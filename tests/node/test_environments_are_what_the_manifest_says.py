@@ -17,8 +17,8 @@ from pilothouse.node.environment import environment, expanded, wanted
 from pilothouse.node.interfaces import NotReady
 from pilothouse.node.pod_directories import ContainerDirectory
 from pilothouse.node.security_context import AgentIdentity, capabilities, no_new_privileges, user
-from pilothouse.supervise.launching import IdRange, Launch, User
-from pilothouse.supervise.shim.becoming import CAPABILITIES
+from pilothouse.supervise.launch_spec import IdRange, LaunchSpec, ProcessUser
+from pilothouse.supervise.shim.process_setup import CAPABILITIES
 
 ROOT, NOBODY = AgentIdentity(0, 0), AgentIdentity(65534, 65534)
 
@@ -250,7 +250,7 @@ def test_variables_refer_to_earlier_ones_alone() -> None:
     assert (env["A"], env["C"]) == ("$(B)", "2")
 
 
-def launched(container: dict[str, Any], image: PlainImage = PlainImage(), **spec: Any) -> Launch:
+def launched(container: dict[str, Any], image: PlainImage = PlainImage(), **spec: Any) -> LaunchSpec:
     folder = ContainerDirectory(Path("/nodes/pods/u-1/containers/app"))
     spec_of = {"name": "app", "image": "x", **container}
     return compose_launch(
@@ -340,7 +340,7 @@ def test_users_are_the_containers_then_the_pods_then_the_images(
 def test_groups_of_volumes_are_added() -> None:
     of_pod = {"fsGroup": 2000, "supplementalGroups": [3000]}
     found = user(pod(securityContext=of_pod), {"name": "app"}, "", ROOT)
-    assert found == User(0, 0, (2000, 3000))
+    assert found == ProcessUser(0, 0, (2000, 3000))
 
 
 def test_who_must_not_be_root_is_not() -> None:
@@ -354,8 +354,10 @@ def test_an_ordinary_users_pod_is_shown_the_number_that_it_asks_for() -> None:
     asked = pod(
         securityContext={"runAsUser": 54321, "runAsNonRoot": True, "supplementalGroups": [7], "fsGroup": 8}
     )
-    assert user(asked, {"name": "app"}, "", NOBODY) == User(54321, 0)
-    assert user(pod(securityContext={"runAsGroup": 50}), {"name": "app"}, "", NOBODY) == User(65534, 50)
+    assert user(asked, {"name": "app"}, "", NOBODY) == ProcessUser(54321, 0)
+    assert user(pod(securityContext={"runAsGroup": 50}), {"name": "app"}, "", NOBODY) == ProcessUser(
+        65534, 50
+    )
     assert user(pod(securityContext={"runAsNonRoot": True}), {"name": "app"}, "", NOBODY) is None
     with pytest.raises(NotReady, match="runAsNonRoot"):
         user(pod(securityContext={"runAsNonRoot": True, "runAsUser": 0}), {"name": "app"}, "", NOBODY)

@@ -83,7 +83,7 @@ def test_a_pod_with_fields_that_cant_be_honoured_fails_and_names_them(
         await stage.until_gone()
 
     # As a real Kubernetes, which knows nothing of our nodes.
-    monkeypatch.setattr("pilothouse.sim.server.refused_fields", lambda kind, obj: [])
+    monkeypatch.setattr("pilothouse.sim.simulated_server.refused_fields", lambda kind, obj: [])
     stage.play(scene)
 
 

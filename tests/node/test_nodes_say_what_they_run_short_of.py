@@ -27,8 +27,8 @@ from pilothouse.node.node_conditions import (
     resource_pressures,
 )
 from pilothouse.node.settings import NodeSettings
-from pilothouse.supervise.limiting import Throttle, Usage
-from pilothouse.supervise.surveying import Allowance
+from pilothouse.supervise.cgroup_settings import Throttle, Usage
+from pilothouse.supervise.machine_survey import Capability
 
 MIB = 2**20
 PLENTY = AvailableResources(
@@ -78,13 +78,13 @@ def test_a_node_whose_parts_have_failed_is_not_ready_and_says_why() -> None:
 
 
 def test_nor_is_one_whose_containers_can_have_no_view() -> None:
-    survey = msgspec.structs.replace(EVERYTHING, view=Allowance(False, "Operation not permitted"))
+    survey = msgspec.structs.replace(EVERYTHING, view=Capability(False, "Operation not permitted"))
     assert "Operation not permitted" in problems(survey, "")
 
 
 def test_limits_that_the_machine_does_not_enforce_are_told() -> None:
     assert limits_condition(EVERYTHING)["status"] == "True"
-    limits = {**EVERYTHING.limits, "memory": Allowance(False, "not ours to write")}
+    limits = {**EVERYTHING.limits, "memory": Capability(False, "not ours to write")}
     told = limits_condition(msgspec.structs.replace(EVERYTHING, limits=limits))
     assert (told["status"], told["message"]) == ("False", "memory: not ours to write")
 

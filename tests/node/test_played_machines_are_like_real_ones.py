@@ -12,9 +12,9 @@ from tests.kit.played_machine import Answer, Play, PlayedMachine
 
 from pilothouse.base.clock import SystemClock
 from pilothouse.supervise import containers
-from pilothouse.supervise.launching import Exit, Launch, LaunchError, LogPolicy
+from pilothouse.supervise.launch_spec import ContainerExit, LaunchError, LaunchSpec, LogPolicy
 
-Case = tuple[Any, Callable[[str], Path], Callable[[Path, str], Launch]]
+Case = tuple[Any, Callable[[str], Path], Callable[[Path, str], LaunchSpec]]
 
 SCRIPTS = {
     "well": "exit 0",
@@ -43,10 +43,10 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     def folder(name: str) -> Path:
         return tmp_path / name / "0"
 
-    def launch(folder: Path, name: str) -> Launch:
+    def launch(folder: Path, name: str) -> LaunchSpec:
         argv = ("sh", "-c", SCRIPTS[name]) if name in SCRIPTS else ("/no/such/program",)
         env = {"PATH": "/usr/bin:/bin"}
-        return Launch(argv=argv, env=env, log=LogPolicy(str(folder / "log")))
+        return LaunchSpec(argv=argv, env=env, log=LogPolicy(str(folder / "log")))
 
     return machine, folder, launch
 
@@ -80,7 +80,7 @@ async def test_what_runs_is_adopted(case: Case) -> None:
     machine, folder, launch = case
     container = await machine.start(folder("lasting"), launch(folder("lasting"), "lasting"))
     adopted = await machine.adopt(folder("lasting"))
-    assert not isinstance(adopted, Exit)
+    assert not isinstance(adopted, ContainerExit)
     assert (adopted.pid, adopted.started) == (container.pid, container.started)
     await adopted.stop(signal.SIGKILL, 0)
 
@@ -89,7 +89,7 @@ async def test_what_has_ended_is_known(case: Case) -> None:
     machine, folder, launch = case
     await (await machine.start(folder("failing"), launch(folder("failing"), "failing"))).exited()
     ended = await machine.adopt(folder("failing"))
-    assert isinstance(ended, Exit)
+    assert isinstance(ended, ContainerExit)
     assert ended.code == 3
 
 

@@ -20,7 +20,7 @@ from pilothouse.node.id_ranges import SIZE
 from pilothouse.node.pilot_installation import installation
 from pilothouse.node.seccomp import is_enforced
 from pilothouse.node.settings import DEFAULT_RANGE
-from pilothouse.supervise.surveying import Allowance
+from pilothouse.supervise.machine_survey import Capability
 
 needs_filters = pytest.mark.skipif(not is_enforced(), reason="there are no filters for this architecture")
 RIGHTS = "sed -nE 's/^(NoNewPrivs|Seccomp|CapBnd):\\s+//p' /proc/self/status"
@@ -165,7 +165,7 @@ async def test_where_ids_can_not_be_had_pods_wait_unless_that_is_accepted(
     tmp_path: Path, accepted: bool
 ) -> None:
     async with real_node(tmp_path, agent=False) as node:
-        node.survey = msgspec.structs.replace(node.survey, ids=Allowance(False, "Linux 5.4"))
+        node.survey = msgspec.structs.replace(node.survey, ids=Capability(False, "Linux 5.4"))
         node.settings = msgspec.structs.replace(node.settings, allow_host_users=accepted)
         node.start_agent()
         pod = await node.pod({"restartPolicy": "Never", "containers": [shell("cat /proc/self/uid_map")]})

@@ -18,7 +18,7 @@ from pilothouse.node.pod_directories import PodDirectory
 from pilothouse.node.shutdown import end_pods
 from pilothouse.node.volumes.mount_table import mount, mounts, under, unmount_below
 from pilothouse.supervise.containers import StillRunning
-from pilothouse.supervise.launching import Launch, LogPolicy
+from pilothouse.supervise.launch_spec import LaunchSpec, LogPolicy
 
 
 def test_one_that_hangs_keeps_no_other_from_ending_in_its_own_time(stage: Stage) -> None:
@@ -116,7 +116,7 @@ def test_a_hook_without_host_is_asked_at_the_pods_address(tmp_path: Path) -> Non
             )
             machine = PlayedMachine(SystemClock())
             await machine.start(
-                folder.container("web").begin(0), Launch(argv=("run",), log=LogPolicy(path="log"))
+                folder.container("web").begin(0), LaunchSpec(argv=("run",), log=LogPolicy(path="log"))
             )
             assert await end_pods(tmp_path, machine, SystemClock(), patience=20) == 1
             assert not machine.running

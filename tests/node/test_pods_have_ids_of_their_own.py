@@ -14,9 +14,9 @@ from pilothouse.node.interfaces import NotReady
 from pilothouse.node.node_conditions import users_condition
 from pilothouse.node.pod_directories import PodDirectory
 from pilothouse.node.volumes.removal import remove
-from pilothouse.supervise.launching import IdRange
+from pilothouse.supervise.launch_spec import IdRange
+from pilothouse.supervise.machine_survey import Capability, MachineSurvey
 from pilothouse.supervise.shim.namespaces import OWNERS
-from pilothouse.supervise.surveying import Allowance, Survey
 
 FIRST = 0x70000000
 ROOM = IdRange(FIRST, 4 * SIZE)
@@ -206,12 +206,13 @@ def test_claims_that_others_could_change_are_not_believed(place: Place, attack: 
 
 
 def test_a_node_that_can_not_give_ids_says_so() -> None:
-    yes = Allowance(True)
-    lacking = Survey(view=yes, ids=Allowance(False, "Linux 5.4"), users=yes, limits={})
+    yes = Capability(True)
+    lacking = MachineSurvey(view=yes, ids=Capability(False, "Linux 5.4"), users=yes, limits={})
     told = users_condition(lacking, accepted=False)
     assert (told["status"], told["reason"]) == ("False", "UserNamespacesUnavailable")
     assert "Linux 5.4" in told["message"]
     assert "--allow-host-users" in told["message"]
     assert (
-        users_condition(Survey(view=yes, ids=yes, users=yes, limits={}), accepted=False)["status"] == "True"
+        users_condition(MachineSurvey(view=yes, ids=yes, users=yes, limits={}), accepted=False)["status"]
+        == "True"
     )

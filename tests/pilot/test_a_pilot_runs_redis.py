@@ -22,11 +22,11 @@ from tests.kit.waiting import eventually
 from pilothouse.api.nouns import CoreEvent, Lease, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.pilot.driver import InstanceEnvironment
 from pilothouse.pilot.driver_registry import UnknownApplication, find_driver
 from pilothouse.pilot.instance_supervisor import InstanceSupervisor
-from pilothouse.supervise.signals import Asked
+from pilothouse.supervise.signals import StopRequest
 
 NAME = "cache-0"
 
@@ -35,7 +35,7 @@ NAME = "cache-0"
 class Bridge:
     api: Api
     captain: InstanceSupervisor
-    asked: Asked
+    asked: StopRequest
     running: asyncio.Task[int]
     folder: Path
     port: int
@@ -74,7 +74,7 @@ async def bridge(folder: Path) -> AsyncIterator[Bridge]:
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
         captain = InstanceSupervisor(api, place, find_driver("redis", place), SystemClock(), Random(1))
-        asked = Asked()
+        asked = StopRequest()
         running = asyncio.create_task(captain.run(asked))
         try:
             yield Bridge(api, captain, asked, running, folder, port)

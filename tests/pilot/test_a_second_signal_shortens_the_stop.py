@@ -11,7 +11,7 @@ from tests.kit.waiting import eventually
 from pilothouse.base.clock import SystemClock
 from pilothouse.pilot.database_process import DatabaseProcess
 from pilothouse.pilot.driver import StartCommand
-from pilothouse.supervise.signals import Asked
+from pilothouse.supervise.signals import StopRequest
 
 HOURS = 3600.0
 
@@ -27,7 +27,7 @@ async def database(folder: Path, on_term: str) -> DatabaseProcess:
 
 
 async def test_nav_P27_a_database_that_is_writing_still_comes_to_its_end(tmp_path: Path) -> None:
-    asked = Asked()
+    asked = StopRequest()
     child = await database(tmp_path, f"sleep 0.3; touch {tmp_path}/written; exit 0")
     asked.ask()
     stopping = asyncio.create_task(child.stop(asked, HOURS))
@@ -38,7 +38,7 @@ async def test_nav_P27_a_database_that_is_writing_still_comes_to_its_end(tmp_pat
 
 
 async def test_nav_P27_one_that_does_not_end_is_killed_long_before_its_grace_is_over(tmp_path: Path) -> None:
-    asked = Asked()
+    asked = StopRequest()
     child = await database(tmp_path, ":")
     asked.ask()
     stopping = asyncio.create_task(child.stop(asked, HOURS, hurried=0.2))

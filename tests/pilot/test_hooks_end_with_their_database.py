@@ -18,7 +18,7 @@ from tests.kit.waiting import eventually
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.pilot.driver import (
     DesiredState,
     Hook,
@@ -29,7 +29,7 @@ from pilothouse.pilot.driver import (
     StartCommand,
 )
 from pilothouse.pilot.instance_supervisor import InstanceSupervisor
-from pilothouse.supervise.signals import Asked
+from pilothouse.supervise.signals import StopRequest
 
 NAME = "frail-0"
 FOREVER = "echo $$ >> pids; while :; do sleep 0.05; done"
@@ -92,7 +92,7 @@ async def sailing(driver: Frail, folder: Path) -> AsyncIterator[tuple[Api, async
     place = InstanceEnvironment(NAME, "default", "127.0.0.1", folder, {})
     async with loopback() as transport:
         api = Api(transport, Random(1), manager="test")
-        asked = Asked()
+        asked = StopRequest()
         captain = InstanceSupervisor(api, place, driver, SystemClock(), Random(1))
         running = asyncio.create_task(captain.run(asked))
         try:

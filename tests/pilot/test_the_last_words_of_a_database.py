@@ -11,7 +11,7 @@ from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH
 from pilothouse.api.navigator.crashes import crash_of
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.pilot.driver import DesiredState, Observation
 from pilothouse.pilot.instance_lifecycle import InstanceHistory
 from pilothouse.pilot.pilot_status import InstanceFacts, pilot_status, why_not_ready

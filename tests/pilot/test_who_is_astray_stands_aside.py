@@ -9,11 +9,11 @@ from tests.kit.pilots import cluster_tree, pilot_tree
 
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot
 from pilothouse.api.objects import Object
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.pilot.election_candidacy import ASTRAY
 from pilothouse.pilot.peers import PilotPeers
 from pilothouse.sim.loop import LoopClock, SeededLoop
-from pilothouse.sim.server import Server
+from pilothouse.sim.simulated_server import SimulatedServer
 
 SPACE = "default"
 ONE, TWO = "es-demo-data-0", "es-demo-data-1"
@@ -52,7 +52,7 @@ class Told:
 def test_another_leads_while_one_is_astray_and_nobody_gives_up_a_cluster_that_was_never_formed() -> None:
     with SeededLoop(1) as loop:
         clock = LoopClock(loop)
-        server = Server(clock, seed=1)
+        server = SimulatedServer(clock, seed=1)
         api = server.api("test")
 
         async def pilot(cluster: Object, name: str) -> Object:

@@ -14,8 +14,8 @@ import yaml
 from pilothouse.api.nouns import Lease, Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
-from pilothouse.client.rest import Api
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.meta.errors import StatusError
@@ -23,9 +23,9 @@ from pilothouse.pilot.heartbeat import EVERY, PilotHeartbeat
 from pilothouse.runtime.intents import Delete, RequeueAfter
 from pilothouse.runtime.invariants import ObjectStates, invariant
 from pilothouse.runtime.snapshot import Snapshot, StaticView
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.server import Server
-from pilothouse.sim.simulating import simulate_twice
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.simulated_server import SimulatedServer
+from pilothouse.sim.simulation import simulate_twice
 
 PAGE = Path(__file__).parents[2] / "docs" / "pilots.md"
 PERIOD = 300.0
@@ -40,17 +40,17 @@ def documented_pilot() -> Tree:
     return {**tree, "metadata": {**tree["metadata"], "namespace": "default"}}
 
 
-def users(rng: random.Random) -> list[Action]:
+def users(rng: random.Random) -> list[UserAction]:
     one = documented_pilot()
     dead = {**one, "metadata": {**one["metadata"], "name": ABANDONED}}
     return [
-        Action(0, "create the Pilot of a pilot that runs", lambda api: api.create(Pilot, one)),
-        Action(0, "create the Pilot of one that never comes", lambda api: api.create(Pilot, dead)),
-        Action(rng.uniform(4, 5) * PERIOD, "look", lambda api: api.list(Pilot, "default")),
+        UserAction(0, "create the Pilot of a pilot that runs", lambda api: api.create(Pilot, one)),
+        UserAction(0, "create the Pilot of one that never comes", lambda api: api.create(Pilot, dead)),
+        UserAction(rng.uniform(4, 5) * PERIOD, "look", lambda api: api.list(Pilot, "default")),
     ]
 
 
-async def renews(server: Server, clock: Clock, rng: random.Random) -> None:
+async def renews(server: SimulatedServer, clock: Clock, rng: random.Random) -> None:
     """What a pilot process does while its database runs."""
     api = server.api("cache-0")
     name = documented_pilot()["metadata"]["name"]

@@ -10,7 +10,7 @@ from tests.kit.stepping import Yard
 from pilothouse.api.navigator.labels import APPLICATION, HAS_PILOT
 from pilothouse.api.nouns import CassandraCluster, Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.controllers.pilots.creating import pilots

@@ -8,10 +8,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from pilothouse.pki.authorities import Authorities
-from pilothouse.pki.authority import RENEW_BEFORE, Authority, Credential, UnusableError, names_of
+from pilothouse.pki.authority import RENEW_BEFORE, Authority, KeyPair, UnusableError, names_of
+from pilothouse.pki.authority_rotation import Authorities
+from pilothouse.pki.certificate_request import new_request
 from pilothouse.pki.keyring import Keyring
-from pilothouse.pki.requesting import new_request
 
 NOW = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = ["localhost", "127.0.0.1", "::1"]
@@ -166,6 +166,6 @@ def test_a_key_that_takes_long_to_read_or_to_sign_with_is_not_taken():
     pem = large.private_bytes(encoding, form, serialization.NoEncryption())
     certificate = Authority.make("x", NOW).certificate
     with pytest.raises(UnusableError, match="8676 bits; at most 4096"):
-        Authority(Credential(certificate, pem))
+        Authority(KeyPair(certificate, pem))
     with pytest.raises(UnusableError, match="at most 16384 are read"):
-        Authority(Credential(certificate, pem * 3))
+        Authority(KeyPair(certificate, pem * 3))

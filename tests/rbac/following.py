@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.kit.rights import GROUP
 
-from pilothouse.aio.ring import Bounds
+from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.authorization.rbac.authorizer import Rbac
 from pilothouse.apiserver.discovery.catalog import ROOT, Catalog

@@ -18,7 +18,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.discovery.catalog import Catalog
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import SystemClock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.meta.kind import Object
 from pilothouse.pki.authority import Authority
 from pilothouse.pki.jwt import SigningKey

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import pytest
 
-from pilothouse.client.informers import Informers
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.leader_fence import LeaderFence, NoElection
 from pilothouse.runtime.manager import Manager
 from pilothouse.sim.loop import LoopClock, SeededLoop
-from pilothouse.sim.server import Server
+from pilothouse.sim.simulated_server import SimulatedServer
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Bench:
     def __init__(self, loop: SeededLoop) -> None:
         self.loop = loop
         self.clock = LoopClock(loop)
-        self.server = Server(self.clock, seed=1)
+        self.server = SimulatedServer(self.clock, seed=1)
         self.api = self.server.api("tester")
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -50,7 +50,7 @@ class Bench:
     ) -> Manager:
         """A manager that runs until the scenario ends."""
         api = api or self.server.api("manager")
-        informers = Informers(api, random.Random(1), self.clock)
+        informers = SharedInformers(api, random.Random(1), self.clock)
         manager = Manager(api, controllers, informers, office or NoElection(), self.clock, identity="m1")
         self.start(manager.run())
         return manager

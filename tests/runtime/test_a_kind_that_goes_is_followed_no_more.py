@@ -10,9 +10,9 @@ from tests.runtime.test_controllers_look_after_any_kind import DEFINITION, WIDGE
 
 from pilothouse.api.nouns import ConfigMap, CustomResourceDefinition
 from pilothouse.api.objects import owner_reference
-from pilothouse.client.informers import Informers
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.client.api import Api
+from pilothouse.client.shared_informers import SharedInformers
+from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.garbage import garbage
 from pilothouse.runtime.leader_fence import NoElection
 from pilothouse.runtime.manager import Manager
@@ -25,11 +25,11 @@ class Line:
         self._transport = transport
         self.asked = 0
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         self.asked += call.path == WIDGET.path()
         return await self._transport.request(call)
 
-    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         self.asked += call.path == WIDGET.path()
         return self._transport.stream(call)
 
@@ -38,7 +38,7 @@ def test_its_definition_is_deleted_and_made_again(bench: Bench) -> None:
     async def scenario(bench: Bench) -> None:
         line = Line(bench.server.transport("manager"))
         api = Api(line, Random(1), manager="manager")
-        informers = Informers(api, Random(1), bench.clock)
+        informers = SharedInformers(api, Random(1), bench.clock)
         bench.start(Manager(api, [garbage], informers, NoElection(), bench.clock, identity="m1").run())
         await bench.settle(5)
         for _ in range(2):

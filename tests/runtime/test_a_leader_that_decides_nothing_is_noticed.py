@@ -11,10 +11,10 @@ from tests.kit.placing import node, pod
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import Node, Pod
+from pilothouse.client.api import Api
 from pilothouse.client.fence import Fence
-from pilothouse.client.leases import Leadership
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.client.leader_lease import Leadership
+from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.runtime.leader_fence import LeaseElection
 from pilothouse.runtime.stall_check import STALLED_SECONDS, StallCheck
@@ -31,7 +31,7 @@ class Line:
         """Set when such a renewal is on its way."""
         self.loses_bindings = False
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         if self.loses_bindings and call.path.endswith("/binding"):
             await asyncio.Event().wait()
         answer = await self._transport.request(call)
@@ -41,7 +41,7 @@ class Line:
         return answer
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         async with self._transport.stream(call) as stream:
             yield stream
 

@@ -15,8 +15,14 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import ConfigMap, Node, Pod, Secret
 from pilothouse.api.objects import Object, owner_reference
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Interrupted, Stream, Transport
+from pilothouse.client.api import Api
+from pilothouse.client.transport import (
+    ClientRequest,
+    ClientResponse,
+    Interrupted,
+    ResponseStreamReader,
+    Transport,
+)
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Intent
@@ -32,7 +38,7 @@ class Line:
         self._deaf = deaf
         self.lost = 0
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         answer = await self._transport.request(call)
         loses = call.method == "POST" and call.path.endswith(self._ending) and not self.lost
         if loses or 0 < self.lost <= self._deaf:
@@ -41,7 +47,7 @@ class Line:
         return answer
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         async with self._transport.stream(call) as stream:
             yield replace(stream, chunks=self._late(stream.chunks))
 

@@ -14,13 +14,13 @@ from pilothouse.controllers.node_lifecycle import GRACE, TOLERATED, node_lifecyc
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
 from pilothouse.controllers.stranded_pods import QUARANTINE, stranded_pods
-from pilothouse.sim.nodes import ModelNode
+from pilothouse.sim.simulated_node import SimulatedNode
 
 ALL = [node_lifecycle, scheduling, stateful_sets, stranded_pods]
 
 
 def a_node(bench: Bench, name: str) -> asyncio.Task[None]:
-    model = ModelNode(bench.server.api(name), name, bench.clock, random.Random(name))
+    model = SimulatedNode(bench.server.api(name), name, bench.clock, random.Random(name))
     return bench.start(model.run())
 
 

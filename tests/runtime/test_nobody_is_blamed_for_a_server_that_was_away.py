@@ -14,11 +14,18 @@ import pytest
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import Node, Noun, Pilot
-from pilothouse.client.cache import Difference
-from pilothouse.client.hearing import LONGEST
+from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, NotSent, Stream, Transport, TransportError
+from pilothouse.client.object_cache import CacheChange
+from pilothouse.client.transport import (
+    ClientRequest,
+    ClientResponse,
+    NotSent,
+    ResponseStreamReader,
+    Transport,
+    TransportError,
+)
+from pilothouse.client.watch_freshness import LONGEST
 from pilothouse.controllers.node_lifecycle import GRACE, LEASES, node_lifecycle
 from pilothouse.controllers.pilots.silence import silence
 from pilothouse.sim import heartbeats
@@ -36,7 +43,7 @@ class Told:
         informer.subscribe(self._changed)
         bench.start(informer.run())
 
-    def _changed(self, difference: Difference) -> None:
+    def _changed(self, difference: CacheChange) -> None:
         one = difference.new
         ready = one.condition("Ready") if one is not None else None
         if one is not None and ready is not None:
@@ -54,11 +61,11 @@ class Line:
         self._transport = transport
         self.dead = asyncio.Event()
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         return await self._transport.request(call)
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         async with self._transport.stream(call) as stream:
             yield replace(stream, chunks=self._passed(stream.chunks))
 
@@ -95,12 +102,12 @@ class _Held:
         self._transport = transport
         self._answers = answers
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         await self._its_turn()
         return await self._transport.request(call)
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         await self._its_turn()
         async with self._transport.stream(call) as stream:
             yield replace(stream, chunks=self._passed(stream.chunks))

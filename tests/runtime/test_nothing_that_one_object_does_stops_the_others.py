@@ -13,8 +13,8 @@ from tests.runtime.test_controllers_look_after_any_kind import DEFINITION, WIDGE
 
 from pilothouse.api.nouns import ConfigMap, CoreEvent, CustomResourceDefinition, Decision, Pod, Secret
 from pilothouse.api.objects import Object, Tree
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.client.api import Api
+from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Delete, Intent, Patch, RequeueAfter, Wait
 from pilothouse.runtime.snapshot import Snapshot
@@ -197,12 +197,12 @@ class Slow:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         if call.method == "GET" and call.path == Decision.path():
             await asyncio.sleep(3)
         return await self._transport.request(call)
 
-    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         return self._transport.stream(call)
 
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 
-from pilothouse.aio.breathing import STRETCH
+from pilothouse.aio.cooperative import STRETCH
 from pilothouse.api.nouns import ConfigMap
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
+from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
-from pilothouse.client.informers import Informers
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Stream
+from pilothouse.client.shared_informers import SharedInformers
+from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent
 from pilothouse.runtime.leader_fence import NoElection
@@ -32,13 +32,15 @@ class Crowded:
     def __init__(self) -> None:
         self.generation = 0
 
-    async def request(self, call: Call) -> Answer:
-        return Answer(404, {}, b'{"kind":"Status","reason":"NotFound","code":404,"message":"nothing else"}')
+    async def request(self, call: ClientRequest) -> ClientResponse:
+        return ClientResponse(
+            404, {}, b'{"kind":"Status","reason":"NotFound","code":404,"message":"nothing else"}'
+        )
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         assert call.path == ConfigMap.path()
-        yield Stream(200, {}, self._chunks("sendInitialEvents" in call.query))
+        yield ResponseStreamReader(200, {}, self._chunks("sendInitialEvents" in call.query))
 
     async def _chunks(self, initial: bool) -> AsyncIterator[bytes]:
         if initial:
@@ -119,7 +121,9 @@ async def test_a_leader_takes_up_what_there_is_while_the_loop_turns() -> None:
 
     api = Api(Crowded(), Random(1), manager="test")
     clock = SystemClock()
-    manager = Manager(api, [counting], Informers(api, Random(1), clock), NoElection(), clock, identity="m1")
+    manager = Manager(
+        api, [counting], SharedInformers(api, Random(1), clock), NoElection(), clock, identity="m1"
+    )
     (engine,) = manager.engines
     waiting: list[int] = []
 

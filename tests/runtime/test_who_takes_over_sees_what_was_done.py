@@ -13,10 +13,10 @@ from tests.kit.placing import node, pod
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import Lease, Node, Pod
-from pilothouse.client.informers import Informers
-from pilothouse.client.leases import Leadership
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.client.api import Api
+from pilothouse.client.leader_lease import Leadership
+from pilothouse.client.shared_informers import SharedInformers
+from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.runtime.leader_fence import LeaseElection
 from pilothouse.runtime.manager import Manager
@@ -29,11 +29,11 @@ class Line:
         self._transport = transport
         self.losses = 0
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         return await self._transport.request(call)
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         async with self._transport.stream(call) as stream:
             passed = self._passed(stream.chunks, self.losses) if call.path == Pod.path() else stream.chunks
             yield replace(stream, chunks=passed)
@@ -49,7 +49,7 @@ def stand(bench: Bench, name: str, transport: Transport) -> list[asyncio.Task[No
     """A manager that stands for election."""
     api = Api(transport, Random(name), manager=name)
     leadership = Leadership(api, "kube-system", "managers", name, bench.clock, Random(name))
-    informers = Informers(api, Random(name), bench.clock)
+    informers = SharedInformers(api, Random(name), bench.clock)
     manager = Manager(api, [scheduling], informers, LeaseElection(leadership), bench.clock, identity=name)
     return [bench.start(leadership.run()), bench.start(manager.run())]
 

@@ -4,14 +4,14 @@ import base64
 
 import pytest
 
-from pilothouse.pki.sealing import KeyFileError, SealingKeys, new_key_line
+from pilothouse.pki.encryption_keys import EncryptionKeys, KeyFileError, new_key_line
 
 GOOD = base64.b64encode(bytes(range(32))).decode()
 OTHER = base64.b64encode(bytes(32)).decode()
 
 
-def read(text: str) -> SealingKeys:
-    return SealingKeys.read(text.encode(), "keys.txt")
+def read(text: str) -> EncryptionKeys:
+    return EncryptionKeys.read(text.encode(), "keys.txt")
 
 
 def test_the_first_key_seals_and_all_open():

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from pilothouse.pki.sealing import SealingKeys, key_of
+from pilothouse.pki.encryption_keys import EncryptionKeys, key_of
+from pilothouse.store.encrypted_store import EncryptedStore, Reencrypted
 from pilothouse.store.interface import Entry
 from pilothouse.store.memory import MemoryStore
-from pilothouse.store.sealing import Resealed, Sealed
 
 OLD, NEW = bytes(32), bytes(range(32))
 
 
-async def reseal(store: Sealed) -> Resealed:
+async def reseal(store: EncryptedStore) -> Reencrypted:
     return [progress async for progress in store.reseal()][-1]
 
 
@@ -19,36 +19,36 @@ async def kept(store: MemoryStore) -> dict[str, str | None]:
 async def test_all_values_are_rewritten_with_the_first_key():
     inner = MemoryStore()
     await inner.create("/registry/secrets/t/plain", b"1")
-    await Sealed(inner, SealingKeys({"old": OLD})).create("/registry/secrets/t/old", b"2")
-    both = Sealed(inner, SealingKeys({"new": NEW, "old": OLD}))
+    await EncryptedStore(inner, EncryptionKeys({"old": OLD})).create("/registry/secrets/t/old", b"2")
+    both = EncryptedStore(inner, EncryptionKeys({"new": NEW, "old": OLD}))
     await both.create("/registry/secrets/t/new", b"3")
 
     before = await both.census()
     assert (before.plain, before.sealed, before.missing) == (1, {"new": 1, "old": 1}, ())
-    assert await reseal(both) == Resealed(3, 2)
+    assert await reseal(both) == Reencrypted(3, 2)
     assert await kept(inner) == {"plain": "new", "old": "new", "new": "new"}
 
-    only_new = Sealed(inner, SealingKeys({"new": NEW}))
+    only_new = EncryptedStore(inner, EncryptionKeys({"new": NEW}))
     assert [entry.value for entry in (await only_new.list("/registry/")).entries] == [b"3", b"2", b"1"]
     assert (await only_new.census()).sealed == {"new": 3}
 
 
 async def test_a_second_rewrite_finds_nothing_to_do():
-    store = Sealed(MemoryStore(), SealingKeys({"k": NEW}))
+    store = EncryptedStore(MemoryStore(), EncryptionKeys({"k": NEW}))
     await store.create("/registry/secrets/t/a", b"1")
     revision = await store.revision()
-    assert await reseal(store) == Resealed(1, 0)
+    assert await reseal(store) == Reencrypted(1, 0)
     assert await store.revision() == revision
 
 
 async def test_an_empty_store_has_nothing_to_rewrite():
-    assert await reseal(Sealed(MemoryStore(), SealingKeys({"k": NEW}))) == Resealed()
+    assert await reseal(EncryptedStore(MemoryStore(), EncryptionKeys({"k": NEW}))) == Reencrypted()
 
 
 async def test_values_without_their_key_are_named_and_left_alone():
     inner = MemoryStore()
-    await Sealed(inner, SealingKeys({"lost": OLD})).create("/registry/secrets/t/a", b"1")
-    store = Sealed(inner, SealingKeys({"k": NEW}))
+    await EncryptedStore(inner, EncryptionKeys({"lost": OLD})).create("/registry/secrets/t/a", b"1")
+    store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
     await store.create("/registry/secrets/t/b", b"2")
     assert (await store.census()).missing == ("lost",)
     done = await reseal(store)
@@ -61,7 +61,7 @@ async def test_values_without_their_key_are_named_and_left_alone():
 class BusyStore(MemoryStore):
     """Another writer, which still has the old key first, is always a little quicker."""
 
-    def __init__(self, rival: SealingKeys, times: int) -> None:
+    def __init__(self, rival: EncryptionKeys, times: int) -> None:
         super().__init__()
         self._rival = rival
         self._times = times
@@ -75,10 +75,10 @@ class BusyStore(MemoryStore):
 
 
 async def test_a_value_written_meanwhile_keeps_its_content():
-    inner = BusyStore(SealingKeys({"old": OLD}), times=3)
+    inner = BusyStore(EncryptionKeys({"old": OLD}), times=3)
     await inner.create("/registry/secrets/t/a", b"mine")
-    store = Sealed(inner, SealingKeys({"new": NEW, "old": OLD}))
-    assert await reseal(store) == Resealed(1, 1)
+    store = EncryptedStore(inner, EncryptionKeys({"new": NEW, "old": OLD}))
+    assert await reseal(store) == Reencrypted(1, 1)
     found = await store.get("/registry/secrets/t/a")
     assert isinstance(found, Entry)
     assert found.value == b"rival 0"
@@ -89,7 +89,7 @@ async def test_many_values_are_rewritten_page_by_page():
     inner = MemoryStore()
     for n in range(2500):
         await inner.create(f"/registry/secrets/t/{n:05}", b"%d" % n)
-    store = Sealed(inner, SealingKeys({"k": NEW}))
+    store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
     told = [progress async for progress in store.reseal()]
     assert [progress.seen for progress in told] == [1000, 2000, 2500]
     assert told[-1].rewritten == 2500

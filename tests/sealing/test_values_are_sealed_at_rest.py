@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.store.following import collect
 
-from pilothouse.pki.sealing import MARK, SealingKeys, Unopenable, key_of
+from pilothouse.pki.encryption_keys import MARK, EncryptionKeys, Unopenable, key_of
+from pilothouse.store.encrypted_store import EncryptedStore
 from pilothouse.store.interface import Conflict, why_unreadable
 from pilothouse.store.memory import MemoryStore
-from pilothouse.store.sealing import Sealed
 
 OLD, NEW = bytes(32), bytes(range(32))
 SECRET = "/registry/secrets/t/a"
@@ -16,7 +16,7 @@ SECRET = "/registry/secrets/t/a"
 
 @given(st.text(max_size=50), st.binary(max_size=200))
 def test_what_is_sealed_opens_to_the_same(place, value):
-    keys = SealingKeys({"k": NEW})
+    keys = EncryptionKeys({"k": NEW})
     sealed = keys.seal(place, value)
     assert key_of(sealed) == "k"
     assert keys.open(place, sealed) == value
@@ -25,7 +25,7 @@ def test_what_is_sealed_opens_to_the_same(place, value):
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_a_value_that_was_altered_does_not_open(at, by):
-    keys = SealingKeys({"k": NEW})
+    keys = EncryptionKeys({"k": NEW})
     sealed = bytearray(keys.seal("/a", b'{"data":{"password":"cGFzcw=="}}'))
     at = len(MARK) + at % (len(sealed) - len(MARK))
     sealed[at] ^= by
@@ -38,14 +38,14 @@ def test_a_value_that_was_altered_does_not_open(at, by):
 
 
 def test_a_value_that_was_moved_does_not_open():
-    keys = SealingKeys({"k": NEW})
+    keys = EncryptionKeys({"k": NEW})
     with pytest.raises(Unopenable, match="altered or moved"):
         keys.open("/registry/secrets/t/mine", keys.seal("/registry/secrets/t/yours", b"{}"))
 
 
 async def test_only_what_is_covered_is_sealed():
     inner = MemoryStore()
-    store = Sealed(inner, SealingKeys({"k": NEW}))
+    store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
     await store.create(SECRET, b'{"password":"hunter2"}')
     await store.create("/registry/configmaps/t/a", b'{"colour":"blue"}')
     kept = {entry.key: entry.value for entry in (await inner.list("/")).entries}
@@ -56,7 +56,7 @@ async def test_only_what_is_covered_is_sealed():
 
 
 async def test_everyone_above_sees_plain_values():
-    store = Sealed(MemoryStore(), SealingKeys({"k": NEW}))
+    store = EncryptedStore(MemoryStore(), EncryptionKeys({"k": NEW}))
     created = await store.create(SECRET, b"1")
     with pytest.raises(Conflict) as conflict:
         await store.create(SECRET, b"2")
@@ -77,7 +77,7 @@ async def test_everyone_above_sees_plain_values():
 async def test_plain_values_are_served_and_sealed_when_written():
     inner = MemoryStore()
     revision = await inner.create(SECRET, b"{}")
-    store = Sealed(inner, SealingKeys({"k": NEW}))
+    store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
     found = await store.get(SECRET)
     assert found is not None
     assert found.value == b"{}"
@@ -89,8 +89,8 @@ async def test_plain_values_are_served_and_sealed_when_written():
 
 async def test_a_missing_key_spoils_nothing_else():
     inner = MemoryStore()
-    await Sealed(inner, SealingKeys({"lost": OLD})).create(SECRET, b"{}")
-    store = Sealed(inner, SealingKeys({"k": NEW}))
+    await EncryptedStore(inner, EncryptionKeys({"lost": OLD})).create(SECRET, b"{}")
+    store = EncryptedStore(inner, EncryptionKeys({"k": NEW}))
     await store.create("/registry/secrets/t/b", b'{"b":1}')
     one, other = (await store.list("/registry/")).entries
     assert f"{SECRET} can't be read: it is sealed with the key 'lost'" in why_unreadable(one.value)
@@ -106,20 +106,20 @@ async def test_a_missing_key_spoils_nothing_else():
 
 async def test_another_key_of_the_same_name_is_told_apart():
     inner = MemoryStore()
-    await Sealed(inner, SealingKeys({"k": OLD})).create(SECRET, b"{}")
-    found = await Sealed(inner, SealingKeys({"k": NEW})).get(SECRET)
+    await EncryptedStore(inner, EncryptionKeys({"k": OLD})).create(SECRET, b"{}")
+    found = await EncryptedStore(inner, EncryptionKeys({"k": NEW})).get(SECRET)
     assert found is not None
     assert "the keys differ" in why_unreadable(found.value)
 
 
 async def test_without_keys_values_stay_plain_and_sealed_ones_say_why():
     inner = MemoryStore()
-    store = Sealed(inner, SealingKeys())
+    store = EncryptedStore(inner, EncryptionKeys())
     await store.create(SECRET, b"{}")
     kept = await inner.get(SECRET)
     assert kept is not None
     assert kept.value == b"{}"
-    await Sealed(inner, SealingKeys({"k": NEW})).create("/registry/secrets/t/b", b"{}")
+    await EncryptedStore(inner, EncryptionKeys({"k": NEW})).create("/registry/secrets/t/b", b"{}")
     found = await store.get("/registry/secrets/t/b")
     assert found is not None
     assert "'k', which this server was not given (it has: none)" in why_unreadable(found.value)

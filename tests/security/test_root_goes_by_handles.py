@@ -68,7 +68,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "open_directory": ("os.open",),
             "open_regular": ("os.open",),
         },
-        "supervise/shim/view": {
+        "supervise/shim/filesystem_view": {
             "_copy_source": ("os.open",),
             "_open_part": ("os.open",),
         },
@@ -148,13 +148,13 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         "node/volumes/pod_volumes": {
             "Volumes._empty_dir": ("Path.mkdir",),
         },
-        "supervise/attaching": {
+        "supervise/attach": {
             "connect": ("os.open",),
         },
         "supervise/containers": {
             "_spawn_shim": ("Path.open",),
         },
-        "supervise/records": {
+        "supervise/container_records": {
             "prepare": ("Path.mkdir",),
             "shim_absent": ("os.open",),
             "write": (
@@ -163,7 +163,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.open",
             ),
         },
-        "supervise/shim/following": {
+        "supervise/shim/program_monitor": {
             "Program.__init__": ("os.unlink",),
             "_write_exit": (
                 "os.open",
@@ -171,14 +171,14 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             ),
             "follow": ("os.unlink",),
         },
-        "supervise/shim/life": {
+        "supervise/shim/shim_main": {
             "_build_view": ("os.makedirs",),
             "_start": ("os.unlink",),
             "_write": ("os.rename",),
             "_write_file": ("os.open",),
             "main": ("os.open",),
         },
-        "supervise/shim/logs": {
+        "supervise/shim/log_writer": {
             "Files._rotate": (
                 "os.replace",
                 "os.unlink",
@@ -289,28 +289,28 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "remove_empty": ("Path.rmdir",),
             "release_processors": ("Path.write_text",),
         },
-        "supervise/entering": {
+        "supervise/exec": {
             "_Ends.__init__": ("os.open",),
         },
-        "supervise/reaping": {
+        "supervise/zombie_reaper": {
             "awaited": ("os.listdir",),
         },
-        "supervise/shim/becoming": {
+        "supervise/shim/process_setup": {
             "set_oom_score": ("open",),
             "join": ("open",),
         },
-        "supervise/shim/descending": {
+        "supervise/shim/process_tree": {
             "children": ("os.listdir",),
             "kill_session": ("os.listdir",),
         },
-        "supervise/shim/entering": {
+        "supervise/shim/exec_helper": {
             "_Namespaces.__init__": ("os.open",),
         },
-        "supervise/shim/following": {
+        "supervise/shim/program_monitor": {
             "Program._open_streams": ("os.open",),
         },
-        "supervise/shim/life": {},
-        "supervise/shim/mounting": {
+        "supervise/shim/shim_main": {},
+        "supervise/shim/mounts": {
             "mount_sys": ("os.makedirs",),
         },
         "supervise/shim/namespaces": {
@@ -331,7 +331,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
         },
     },
     "view": {
-        "supervise/shim/mounting": {
+        "supervise/shim/mounts": {
             "look_like": (
                 "os.chmod",
                 "os.chown",
@@ -346,7 +346,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
                 "os.rmdir",
             ),
         },
-        "supervise/shim/view": {
+        "supervise/shim/filesystem_view": {
             "_make_folders": ("os.mkdir",),
             "_Tree._bind_all": (
                 "os.listdir",
@@ -400,7 +400,7 @@ LEFT: Final[dict[str, dict[str, dict[str, tuple[str, ...]]]]] = {
             "_write": ("os.open",),
             "make_root": ("os.symlink",),
         },
-        "supervise/shim/view": {
+        "supervise/shim/filesystem_view": {
             "_Tree._show": (
                 "os.makedirs",
                 "os.open",

@@ -21,7 +21,7 @@ from pilothouse.api.objects import Object
 from pilothouse.apiserver.core import Core
 from pilothouse.base.clock import Clock
 from pilothouse.client.fence import HEADER
-from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.elasticsearch import mending, refusing, status
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.controllers.elasticsearch.scene import Scene
@@ -30,11 +30,11 @@ from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import Delete, Intent, Patch, SetStatus, Update
 from pilothouse.runtime.snapshot import Snapshot
-from pilothouse.sim import server
+from pilothouse.sim import simulated_server
 from pilothouse.sim.fleet import Scenario
-from pilothouse.sim.nodes import Habits
 from pilothouse.sim.scenarios import SCENARIOS
-from pilothouse.sim.scenarios.elastic import pools_of, story
+from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
+from pilothouse.sim.simulated_node import NodeTiming
 
 
 class Bug(NamedTuple):
@@ -55,7 +55,7 @@ def _deciding(scenario: str, controller: str, wrong: Callable[[Controller], Cont
     return msgspec.structs.replace(right, controllers=controllers)
 
 
-def _saying(scenario: str, change: Callable[[Call], Call]) -> Scenario:
+def _saying(scenario: str, change: Callable[[ClientRequest], ClientRequest]) -> Scenario:
     """A scenario whose managers' requests are changed on the way."""
     return msgspec.structs.replace(
         SCENARIOS[scenario], through=lambda: lambda transport: _Changing(transport, change)
@@ -63,23 +63,23 @@ def _saying(scenario: str, change: Callable[[Call], Call]) -> Scenario:
 
 
 class _Changing:
-    def __init__(self, inner: Transport, change: Callable[[Call], Call]) -> None:
+    def __init__(self, inner: Transport, change: Callable[[ClientRequest], ClientRequest]) -> None:
         self._inner = inner
         self._change = change
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         return await self._inner.request(self._change(call))
 
-    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         return self._inner.stream(call)
 
 
-def _without_fence(call: Call) -> Call:
+def _without_fence(call: ClientRequest) -> ClientRequest:
     headers = {name: value for name, value in call.headers.items() if name.lower() != HEADER.lower()}
     return msgspec.structs.replace(call, headers=headers)
 
 
-def _of_any_object(call: Call) -> Call:
+def _of_any_object(call: ClientRequest) -> ClientRequest:
     """A deletion that names nothing but a name."""
     if call.method != "DELETE" or not call.body:
         return call
@@ -176,7 +176,7 @@ async def _take_the_stores_word(core: Core, node: str, clock: Clock) -> None:
 
 
 def _from_before(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(server, "withdraw_reports", _take_the_stores_word)
+    patch.setattr(simulated_server, "withdraw_reports", _take_the_stores_word)
 
 
 BUGS = (
@@ -186,7 +186,7 @@ BUGS = (
         msgspec.structs.replace(
             SCENARIOS["elastic"],
             users=story(pools_of(1, 1), (200, {"config": {"search.max_buckets": 1000}})),
-            habits=Habits(starting=(15.0, 30.0)),
+            habits=NodeTiming(starting=(15.0, 30.0)),
         ),
         _by_health_alone,
     ),

@@ -11,9 +11,9 @@ import os
 import msgspec
 import pytest
 
-from pilothouse.sim.faults import Fault, Mishap, Place
-from pilothouse.sim.scenarios.elastic import ELASTIC, pools_of, story
-from pilothouse.sim.simulating import Report, struck
+from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
+from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC, pools_of, story
+from pilothouse.sim.simulation import Report, struck
 
 SEED = 1
 EVERY = 1 if os.environ.get("PILOTHOUSE_SOAK") else 40
@@ -34,7 +34,7 @@ STORIES = {
 }
 
 
-def run(name: str, *mishaps: Mishap) -> Report:
+def run(name: str, *mishaps: PlannedFault) -> Report:
     return struck(msgspec.structs.replace(ELASTIC, users=STORIES[name], managers=1), *mishaps, seed=SEED)
 
 
@@ -46,7 +46,7 @@ def writes(name: str) -> list[int]:
 
 def crash_at(name: str, number: int) -> None:
     for fault in _FAULTS:
-        report = run(name, Mishap("m0", Place.WRITE, number, fault))
+        report = run(name, PlannedFault("m0", FaultPoint.WRITE, number, fault))
         assert fault in [each.fault for each in report.mishaps]
 
 

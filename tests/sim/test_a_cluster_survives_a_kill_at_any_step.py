@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from pilothouse.base.clock import Clock
-from pilothouse.sim.faults import Fault, Mishap, Place
-from pilothouse.sim.scenarios.doing import SPACE
-from pilothouse.sim.scenarios.elastic import ELASTIC, NAME, pools_of, story
-from pilothouse.sim.server import Server
-from pilothouse.sim.simulating import Report, struck
-from pilothouse.sim.squadron import Kill, Squadron
+from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
+from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC, NAME, pools_of, story
+from pilothouse.sim.scenarios.user_actions import SPACE
+from pilothouse.sim.simulated_pilots import PlannedKill, SimulatedPilots
+from pilothouse.sim.simulated_server import SimulatedServer
+from pilothouse.sim.simulation import Report, struck
 
 SEED = 1
 BEGINS = 62
@@ -42,12 +42,12 @@ STORIES = {
 """What is asked for, and the node that is concerned first."""
 
 
-def run(name: str, *mishaps: Mishap, kills: tuple[Kill, ...] = ()) -> tuple[Report, list[str]]:
+def run(name: str, *mishaps: PlannedFault, kills: tuple[PlannedKill, ...] = ()) -> tuple[Report, list[str]]:
     """A run, and who was killed in it."""
-    squadrons: list[Squadron] = []
+    squadrons: list[SimulatedPilots] = []
 
-    async def squadron(server: Server, clock: Clock, rng: Random) -> None:
-        squadrons.append(Squadron(server.api("pilots"), SPACE, NAME, clock, rng, kills=kills))
+    async def squadron(server: SimulatedServer, clock: Clock, rng: Random) -> None:
+        squadrons.append(SimulatedPilots(server.api("pilots"), SPACE, NAME, clock, rng, kills=kills))
         await squadrons[0].run()
 
     users, _ = STORIES[name]
@@ -68,11 +68,11 @@ def steps(name: str) -> list[int]:
 def kill_at(name: str, victim: Victim, second: int) -> bool:
     """Whether there was somebody to kill; it has to end as asked in any case."""
     if victim == "the API server":
-        mishap = Mishap("server", Place.SECOND, second, Fault.RESTART, 5.0)
+        mishap = PlannedFault("server", FaultPoint.SECOND, second, Fault.RESTART, 5.0)
         report, _ = run(name, mishap)
         return mishap in report.mishaps
     _, concerned = STORIES[name]
-    _, killed = run(name, kills=(Kill(second, concerned if victim == "a node" else ""),))
+    _, killed = run(name, kills=(PlannedKill(second, concerned if victim == "a node" else ""),))
     return len(killed) == 1
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from pilothouse.api.nouns import ConfigMap, Namespace, Node, Pilot, Secret
 from pilothouse.app.controller_list import all_controllers
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
 from pilothouse.controllers.elasticsearch.securing import AUTHORITY, CERTIFICATE, content
 from pilothouse.controllers.invariants import PROMISES
@@ -26,14 +26,14 @@ from pilothouse.controllers.pilots.collecting import collecting
 from pilothouse.controllers.pilots.silence import silence
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stranded_pods import stranded_pods
-from pilothouse.sim.faults import Fault, Mishap, Place
-from pilothouse.sim.fleet import Action, Scenario
+from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
+from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios import SCENARIOS
-from pilothouse.sim.scenarios.doing import SPACE
-from pilothouse.sim.scenarios.elastic import pools_of, story
+from pilothouse.sim.scenarios.elasticsearch_cluster import pools_of, story
 from pilothouse.sim.scenarios.nodes import nodes_settled
 from pilothouse.sim.scenarios.sets import set_users
-from pilothouse.sim.simulating import Report, struck
+from pilothouse.sim.scenarios.user_actions import SPACE
+from pilothouse.sim.simulation import Report, struck
 
 SEED = 3
 FAULTS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
@@ -46,38 +46,38 @@ class Run(NamedTuple):
     """What is run again and again: with one manager, so that nobody else does what it left undone."""
 
     scenario: Scenario
-    besides: tuple[Mishap, ...] = ()
+    besides: tuple[PlannedFault, ...] = ()
     """What goes wrong in any case."""
 
-    def struck(self, *mishaps: Mishap) -> Report:
+    def struck(self, *mishaps: PlannedFault) -> Report:
         scenario = msgspec.structs.replace(self.scenario, managers=1)
         return struck(scenario, *self.besides, *mishaps, seed=SEED)
 
 
-def namespace_goes(rng: Random) -> Sequence[Action]:
+def namespace_goes(rng: Random) -> Sequence[UserAction]:
     """A namespace comes, is filled, and goes when what was held is let go."""
     thing = {"metadata": {"name": "c", "namespace": "red", "finalizers": ["example.io/hold"]}}
     free = {"metadata": {"finalizers": None}}
     return [
-        Action(15, "create red", lambda api: api.create(Namespace, {"metadata": {"name": "red"}})),
-        Action(5, "create red/c", lambda api: api.create(ConfigMap, thing)),
-        Action(5, "delete red", lambda api: api.delete(Namespace, "red")),
-        Action(20, "let go of red/c", lambda api: api.patch(ConfigMap, "c", "red", free)),
+        UserAction(15, "create red", lambda api: api.create(Namespace, {"metadata": {"name": "red"}})),
+        UserAction(5, "create red/c", lambda api: api.create(ConfigMap, thing)),
+        UserAction(5, "delete red", lambda api: api.delete(Namespace, "red")),
+        UserAction(20, "let go of red/c", lambda api: api.patch(ConfigMap, "c", "red", free)),
     ]
 
 
-def node_goes(rng: Random) -> Sequence[Action]:
+def node_goes(rng: Random) -> Sequence[UserAction]:
     """A set is made on a node; long after it was unplugged somebody deletes it, and puts it back later."""
     given, _, made, *_ = set_users(rng)
     return [
         given,
         made,
-        Action(480, "delete node n0", lambda api: api.delete(Node, "n0")),
-        Action(60, "look at the nodes", lambda api: api.list(Node)),
+        UserAction(480, "delete node n0", lambda api: api.delete(Node, "n0")),
+        UserAction(60, "look at the nodes", lambda api: api.list(Node)),
     ]
 
 
-def pilot_is_left(rng: Random) -> Sequence[Action]:
+def pilot_is_left(rng: Random) -> Sequence[UserAction]:
     """A Pilot without a pod: nobody hears of it, and in the end it goes."""
     tree = {
         "apiVersion": Pilot.api_version,
@@ -85,8 +85,8 @@ def pilot_is_left(rng: Random) -> Sequence[Action]:
         "metadata": {"name": "p-0", "namespace": "default"},
     }
     return [
-        Action(15, "create the Pilot p-0", lambda api: api.create(Pilot, tree)),
-        Action(200, "look at the Pilots", lambda api: api.list(Pilot)),
+        UserAction(15, "create the Pilot p-0", lambda api: api.create(Pilot, tree)),
+        UserAction(200, "look at the Pilots", lambda api: api.list(Pilot)),
     ]
 
 
@@ -138,7 +138,7 @@ RUNS = {
             # Who deletes a node says that nothing runs there any more.
             promises=PROMISES["garbage"],
         ),
-        (Mishap("n0", Place.SECOND, 40, Fault.UNPLUG, 600.0),),
+        (PlannedFault("n0", FaultPoint.SECOND, 40, Fault.UNPLUG, 600.0),),
     ),
 }
 
@@ -150,7 +150,7 @@ def writes(run: Run) -> list[int]:
 
 
 def crash_at(run: Run, number: int, fault: Fault) -> None:
-    report = run.struck(Mishap("m0", Place.WRITE, number, fault))
+    report = run.struck(PlannedFault("m0", FaultPoint.WRITE, number, fault))
     assert fault in [each.fault for each in report.mishaps]
 
 

@@ -11,9 +11,9 @@ from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import Namespace, Node, Noun, Pod, ServiceAccount
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 from pilothouse.sim.node import joined
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.sim.bugs import BUGS, Bug
 
-from pilothouse.sim.faults import STORMY
-from pilothouse.sim.simulating import Cause, Failed, shrunk, simulate
+from pilothouse.sim.fault_schedule import STORMY
+from pilothouse.sim.simulation import Cause, Failed, shrunk, simulate
 
 WITHIN = 1000
 

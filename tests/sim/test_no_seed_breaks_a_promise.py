@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from pilothouse.sim.scenarios import SCENARIOS
-from pilothouse.sim.simulating import Failed, shrunk, simulate, simulate_twice
+from pilothouse.sim.simulation import Failed, shrunk, simulate, simulate_twice
 
 QUICK = 300
 """Seeds in all, shared among the scenarios."""

@@ -8,7 +8,7 @@ import random
 from pilothouse.api.nouns import ConfigMap
 from pilothouse.client.informer import Informer
 from pilothouse.sim.loop import LoopClock, SeededLoop
-from pilothouse.sim.server import Server
+from pilothouse.sim.simulated_server import SimulatedServer
 
 
 def test_whatever_the_moment() -> None:
@@ -21,7 +21,7 @@ def test_whatever_the_moment() -> None:
 async def _followed(loop: SeededLoop, moment: int) -> list[str]:
     """What a cache has after a restart of its server, so many turns of the loop after it was started."""
     clock = LoopClock(loop)
-    server = Server(clock, seed=1)
+    server = SimulatedServer(clock, seed=1)
     await server.start()
     informer = Informer(server.api("follower"), ConfigMap, random.Random(1), clock)
     following = asyncio.ensure_future(informer.run())

@@ -10,21 +10,23 @@ import pytest
 
 from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.api.nouns import Pilot
-from pilothouse.sim import squadron
-from pilothouse.sim.faults import STORMY
-from pilothouse.sim.fleet import Action
+from pilothouse.sim import simulated_pilots
+from pilothouse.sim.fault_schedule import STORMY
+from pilothouse.sim.fleet import UserAction
 from pilothouse.sim.scenarios import SCENARIOS
-from pilothouse.sim.scenarios.doing import SPACE, Do
-from pilothouse.sim.scenarios.elastic import NAME, pools_of, story
-from pilothouse.sim.simulating import Failed, simulate
+from pilothouse.sim.scenarios.elasticsearch_cluster import NAME, pools_of, story
+from pilothouse.sim.scenarios.user_actions import SPACE, Do
+from pilothouse.sim.simulation import Failed, simulate
 
 
-def meddlers(rng: Random) -> Sequence[Action]:
+def meddlers(rng: Random) -> Sequence[UserAction]:
     """A cluster gets a configuration, and some of its Pilots another from somebody who should have left them alone."""
     doing = list(story(pools_of(3), (80, {"config": {"search.max_buckets": 1234}}))(rng))
     for _ in range(4):
         name = f"es-{NAME}-{rng.choice(('data', 'master'))}-{rng.randint(0, 2)}"
-        doing.append(Action(rng.uniform(1, 25), f"edit the Pilot {name}", edited(name, rng.randint(1, 9))))
+        doing.append(
+            UserAction(rng.uniform(1, 25), f"edit the Pilot {name}", edited(name, rng.randint(1, 9)))
+        )
     return doing
 
 
@@ -43,6 +45,6 @@ def test_one_node_is_down_at_a_time(seed: int) -> None:
 
 def test_else_two_are_down_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pilots that follow whoever edits them."""
-    monkeypatch.setattr(squadron, "in_force", lambda spec, annotations: configuration_hash(spec))
+    monkeypatch.setattr(simulated_pilots, "in_force", lambda spec, annotations: configuration_hash(spec))
     with pytest.raises(Failed, match="are down at once"):
         simulate(SCENARIO, seed=8, weather=STORMY)

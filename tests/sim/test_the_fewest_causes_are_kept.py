@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pilothouse.sim.shrinking import shrink
+from pilothouse.sim.shrink import shrink
 
 
 @pytest.mark.parametrize("needed", [{3}, {0, 19}, {4, 5, 6}, {1, 8, 15}], ids=str)

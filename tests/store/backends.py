@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from pilothouse.pki.sealing import SealingKeys
+from pilothouse.pki.encryption_keys import EncryptionKeys
+from pilothouse.store.encrypted_store import EncryptedStore
 from pilothouse.store.etcd import EtcdStore
 from pilothouse.store.interface import Store
 from pilothouse.store.memory import MemoryStore
-from pilothouse.store.sealing import Sealed
-from pilothouse.store.shifting import Shifted
+from pilothouse.store.revision_offset import RevisionOffsetStore
 from pilothouse.store.sqlite import SqliteStore
-from pilothouse.store.timing import Timed
+from pilothouse.store.timed_store import TimedStore
 
 
 class Backend(Protocol):
@@ -71,7 +71,7 @@ class SealedBackend(SqliteBackend):
     """What sealing adds has to fit too."""
 
     async def open(self) -> Store:
-        return Sealed(await super().open(), SealingKeys({"a": bytes(32)}), covers=("",))
+        return EncryptedStore(await super().open(), EncryptionKeys({"a": bytes(32)}), covers=("",))
 
 
 class ShiftedBackend(SqliteBackend):
@@ -80,7 +80,7 @@ class ShiftedBackend(SqliteBackend):
     name = "shifted"
 
     async def open(self) -> Store:
-        return Shifted(await super().open(), by=10**12)
+        return RevisionOffsetStore(await super().open(), by=10**12)
 
 
 class TimedBackend(SqliteBackend):
@@ -89,7 +89,7 @@ class TimedBackend(SqliteBackend):
     name = "timed"
 
     async def open(self) -> Store:
-        return Timed(await super().open())
+        return TimedStore(await super().open())
 
 
 class EtcdBackend:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.pki.sealing import SealingKeys
+from pilothouse.pki.encryption_keys import EncryptionKeys
+from pilothouse.store.encrypted_store import EncryptedStore
 from pilothouse.store.interface import Conflict
 from pilothouse.store.memory import MemoryStore
-from pilothouse.store.sealing import Sealed
 from pilothouse.store.sqlite import SqliteStore
-from pilothouse.store.timing import Timed, grouping
+from pilothouse.store.timed_store import TimedStore, grouping
 
 
 async def test_each_call_is_counted_whether_it_succeeds_or_not():
-    store = Timed(MemoryStore())
+    store = TimedStore(MemoryStore())
     revision = await store.create("/a", b"1")
     with pytest.raises(Conflict):
         await store.create("/a", b"2")
@@ -27,7 +27,7 @@ async def test_each_call_is_counted_whether_it_succeeds_or_not():
 
 async def test_writes_that_wait_together_are_committed_together(tmp_path: Path):
     inner = await SqliteStore.open(tmp_path / "store")
-    store = Timed(Sealed(inner, SealingKeys()))
+    store = TimedStore(EncryptedStore(inner, EncryptionKeys()))
     try:
         groups = grouping(store)
         assert groups is not None
@@ -40,5 +40,5 @@ async def test_writes_that_wait_together_are_committed_together(tmp_path: Path):
 
 async def test_a_store_without_groups_says_so():
     store = MemoryStore()
-    assert grouping(Timed(store)) is None
+    assert grouping(TimedStore(store)) is None
     await store.close()

@@ -9,7 +9,7 @@ from pilothouse.api.kubernetes.kubelet_paths import subresource_of
 from pilothouse.api.nouns import ClusterRole, ClusterRoleBinding
 from pilothouse.api.objects import Tree
 from pilothouse.base.clock import ManualClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.server.caller_authorization import (
     ALLOWED_SECONDS,
     REFUSED_SECONDS,

@@ -11,7 +11,7 @@ import pytest
 from tests.kit.containers import Box, needs_root
 
 from pilothouse.supervise.containers import adopt
-from pilothouse.supervise.launching import Exit, LaunchError
+from pilothouse.supervise.launch_spec import ContainerExit, LaunchError
 
 pytestmark = needs_root
 
@@ -44,7 +44,7 @@ async def test_the_exit_is_written_down(box: Box, disk: Path) -> None:
     assert (await container.exited()).code == 5
     await attached.aclose()
     found = await adopt(disk / "c")
-    assert isinstance(found, Exit)
+    assert isinstance(found, ContainerExit)
     assert (found.code, found.lost) == (5, False)
 
 

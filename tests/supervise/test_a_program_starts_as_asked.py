@@ -12,7 +12,7 @@ from tests.kit.containers import PLAIN_VIEW, Box, needs_ordinary_user, needs_roo
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise.containers import Container, adopt, start
-from pilothouse.supervise.launching import LaunchError, LogPolicy, Mount, User
+from pilothouse.supervise.launch_spec import LaunchError, LogPolicy, Mount, ProcessUser
 
 
 async def test_its_exit_code_is_told(box: Box) -> None:
@@ -185,7 +185,7 @@ async def test_a_path_of_any_length_will_do(box: Box, tmp_path: Path) -> None:
 @needs_root
 async def test_it_runs_as_its_user(box: Box) -> None:
     container = await box.shell(
-        "id -u; id -g; id -G; sleep 0", user=User(uid=1234, gid=2345, groups=(3456, 4567))
+        "id -u; id -g; id -G; sleep 0", user=ProcessUser(uid=1234, gid=2345, groups=(3456, 4567))
     )
     await container.exited()
     assert box.output(container) == ["1234", "2345", "2345 3456 4567"]
@@ -193,7 +193,7 @@ async def test_it_runs_as_its_user(box: Box) -> None:
 
 @needs_root
 async def test_a_user_without_groups_has_none_of_ours(box: Box) -> None:
-    container = await box.shell("grep ^Groups /proc/self/status", user=User(uid=1234, gid=2345))
+    container = await box.shell("grep ^Groups /proc/self/status", user=ProcessUser(uid=1234, gid=2345))
     await container.exited()
     assert box.output(container)[0].split() == ["Groups:"]
 
@@ -212,7 +212,7 @@ async def test_root_keeps_only_the_capabilities_it_is_left(box: Box) -> None:
 
 @needs_root
 async def test_another_user_has_no_capabilities(box: Box) -> None:
-    container = await box.shell("grep CapEff /proc/self/status", user=User(uid=1234, gid=2345))
+    container = await box.shell("grep CapEff /proc/self/status", user=ProcessUser(uid=1234, gid=2345))
     await container.exited()
     assert box.output(container)[0].split()[1] == "0" * 16
 
@@ -233,7 +233,7 @@ async def test_who_the_kernel_kills_first_is_set(box: Box) -> None:
 async def test_an_ordinary_user_looks_like_the_user_asked_for(views: Box, tmp_path: Path) -> None:
     container = await views.shell(
         "id -u; id -g; touch /made/made",
-        user=User(uid=1234, gid=2345),
+        user=ProcessUser(uid=1234, gid=2345),
         view=with_mounts(PLAIN_VIEW, mounts=(Mount(str(tmp_path), "/made"),)),
     )
     await container.exited()
@@ -244,7 +244,7 @@ async def test_an_ordinary_user_looks_like_the_user_asked_for(views: Box, tmp_pa
 @needs_ordinary_user
 async def test_without_a_view_an_ordinary_user_can_be_no_other(bare: Box) -> None:
     with pytest.raises(LaunchError, match="only root may choose another user") as failed:
-        await bare.run("/bin/true", user=User(uid=1234, gid=2345))
+        await bare.run("/bin/true", user=ProcessUser(uid=1234, gid=2345))
     assert failed.value.reason == "UserRefused"
 
 

@@ -13,7 +13,7 @@ from tests.kit.containers import PLAIN_VIEW, Box, alive_with, needs_ordinary_use
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise.containers import Container
-from pilothouse.supervise.launching import LaunchError, Mount
+from pilothouse.supervise.launch_spec import LaunchError, Mount
 
 
 @pytest.fixture

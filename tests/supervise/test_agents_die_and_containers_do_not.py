@@ -14,7 +14,7 @@ from tests.kit.containers import Box, alive_with
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise.containers import Container, adopt
-from pilothouse.supervise.launching import Exit, LaunchError
+from pilothouse.supervise.launch_spec import ContainerExit, LaunchError
 
 ROUNDS = 50 if os.environ.get("PILOTHOUSE_SOAK") == "1" else 5
 MOMENTS = (0.0, 0.001, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.045, 0.07)
@@ -126,9 +126,9 @@ async def test_what_ends_while_nobody_looks_is_remembered(box: Box, tmp_path: Pa
     assert found.pid == int(pid)
     (tmp_path / "go").touch()
 
-    async def ended() -> Exit | None:
+    async def ended() -> ContainerExit | None:
         exit = await adopt(folder)
-        return exit if isinstance(exit, Exit) else None
+        return exit if isinstance(exit, ContainerExit) else None
 
     exit = await eventually(ended)
     assert (exit.code, exit.lost) == (5, False)
@@ -154,7 +154,7 @@ async def test_a_recycled_pid_is_not_adopted(bare: Box) -> None:
     (folder / "state.json").write_text(state)
     (folder / "exit.json").unlink()
     exit = await adopt(folder)
-    assert isinstance(exit, Exit)
+    assert isinstance(exit, ContainerExit)
     assert exit.lost
     assert isinstance(await adopt(other.folder), Container)
     os.kill(other.pid, 0)
@@ -168,7 +168,7 @@ async def test_a_pid_of_an_earlier_boot_is_not_adopted(bare: Box) -> None:
     state = (container.folder / "state.json").read_text().replace(container.state.boot, "another-boot")
     (elsewhere / "state.json").write_text(state)
     exit = await adopt(elsewhere)
-    assert isinstance(exit, Exit)
+    assert isinstance(exit, ContainerExit)
     assert exit.lost
     os.kill(container.pid, 0)
 
@@ -177,7 +177,7 @@ async def test_records_that_a_power_cut_left_empty_tell_that_something_was_lost(
     (tmp_path / "state.json").touch()
     (tmp_path / "exit.json").touch()
     exit = await adopt(tmp_path)
-    assert isinstance(exit, Exit)
+    assert isinstance(exit, ContainerExit)
     assert (exit.code, exit.lost) == (137, True)
     assert await adopt(tmp_path) == exit
 
@@ -190,7 +190,7 @@ async def test_a_copy_of_its_folder_is_not_the_container(box: Box, tmp_path: Pat
     copying = await asyncio.create_subprocess_exec("cp", "-a", folder, copy)
     assert await copying.wait() == 0
     found = await adopt(copy)
-    assert isinstance(found, Exit)
+    assert isinstance(found, ContainerExit)
     assert found.lost
     again = await adopt(folder)
     assert isinstance(again, Container)

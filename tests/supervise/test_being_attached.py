@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from tests.kit.containers import Box
 
-from pilothouse.supervise.attaching import EXIT, STDERR, STDOUT, Attached, attach
-from pilothouse.supervise.launching import Exit, LaunchError
-from pilothouse.supervise.records import ATTACH
+from pilothouse.supervise.attach import EXIT, STDERR, STDOUT, Attached, attach
+from pilothouse.supervise.container_records import ATTACH
+from pilothouse.supervise.launch_spec import ContainerExit, LaunchError
 
 ECHO = "while read line; do echo got $line; done; echo end of input; exit 4"
 
@@ -108,7 +108,7 @@ async def test_input_for_a_program_that_has_closed_its_end_is_let_go(box: Box) -
 
 
 async def test_a_program_that_ends_while_it_is_written_to_is_heard_to_its_last_word() -> None:
-    ended = Exit(code=1, signal=None, oom=False, started=1.0, finished=2.0)
+    ended = ContainerExit(code=1, signal=None, oom=False, started=1.0, finished=2.0)
     # The name of a socket has little room, and a test's own folder may have a long one.
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as shim:
         shim.bind(str(Path(folder) / ATTACH))

@@ -14,9 +14,9 @@ import pytest
 from tests.kit.containers import INSTALLATION, PLAIN_VIEW, Box, with_mounts
 
 from pilothouse.supervise import shim
-from pilothouse.supervise.cgroups import Group, find
-from pilothouse.supervise.launching import LaunchError, Mount
-from pilothouse.supervise.limiting import Limits
+from pilothouse.supervise.cgroup_settings import Limits
+from pilothouse.supervise.cgroups import Cgroup, find
+from pilothouse.supervise.launch_spec import LaunchError, Mount
 
 PROCESSES = 30
 FILL = """
@@ -34,7 +34,7 @@ CODEC = "open('/proof/ran', 'w').write('as the helper')\nraise SystemError\n"
 
 
 @pytest.fixture
-async def group() -> AsyncIterator[Group]:
+async def group() -> AsyncIterator[Cgroup]:
     cgroups = find(f"pilothouse-test-{uuid.uuid4().hex[:8]}")
     if "pids" in cgroups.unavailable:
         pytest.skip(f"pids can't be limited here: {cgroups.unavailable['pids']}")
@@ -43,7 +43,7 @@ async def group() -> AsyncIterator[Group]:
 
 
 async def test_a_helper_that_cant_fork_runs_no_code_of_the_container(
-    views: Box, group: Group, tmp_path: Path
+    views: Box, group: Cgroup, tmp_path: Path
 ) -> None:
     codecs, sources, proof = tmp_path / "encodings", tmp_path / "shim", tmp_path / "proof"
     shutil.copytree(Path(encodings.__file__).parent, codecs)

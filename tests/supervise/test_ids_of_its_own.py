@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.kit.containers import PLAIN_VIEW, Box, needs_root, with_mounts
 
-from pilothouse.supervise.launching import IdRange, LaunchError, Mount, User
+from pilothouse.supervise.launch_spec import IdRange, LaunchError, Mount, ProcessUser
 from pilothouse.supervise.shim.namespaces import OWNERS
 
 pytestmark = needs_root
@@ -96,7 +96,7 @@ async def test_owners_in_a_volume_are_what_they_are_on_disk(views: Box, volume: 
         views,
         "stat -c '%u %g' /data/file; cat /data/file; touch /data/made; mkdir /data/folder",
         Mount(str(volume), "/data", mapped=True),
-        user=User(uid=999, gid=998),
+        user=ProcessUser(uid=999, gid=998),
     )
     assert said == ["999 998", "from the volume"]
     made = {(entry.stat().st_uid, entry.stat().st_gid) for entry in os.scandir(volume)}
@@ -123,7 +123,7 @@ async def test_its_own_folders_are_its_roots_and_its_home_its_users(views: Box) 
     said = await look(
         views,
         "stat -c '%u %a %n' / /etc /tmp /var /var/lib /home /root /run /dev /dev/shm ~; touch ~/x /tmp/x /dev/shm/x && echo fine",
-        user=User(uid=1000, gid=1000),
+        user=ProcessUser(uid=1000, gid=1000),
         env={"HOME": "/home/someone", "PATH": "/usr/bin:/bin"},
     )
     assert said == [
@@ -179,7 +179,7 @@ async def test_its_root_may_not_change_its_namespaces(views: Box, volume: Path) 
 
 async def test_programs_run_inside_have_the_same_ids(views: Box, volume: Path) -> None:
     view = with_mounts(PLAIN_VIEW, mounts=(Mount(str(volume), "/data", mapped=True),))
-    container = await views.run("sleep", "1000", ids=IDS, user=User(999, 998, (5,)), view=view)
+    container = await views.run("sleep", "1000", ids=IDS, user=ProcessUser(999, 998, (5,)), view=view)
     entered = await container.enter(
         ["sh", "-c", "id -u; id -g; id -G; cat /data/file; cat /proc/self/uid_map"]
     )
@@ -190,7 +190,7 @@ async def test_programs_run_inside_have_the_same_ids(views: Box, volume: Path) -
 
 async def test_an_id_beyond_its_range_is_refused(views: Box) -> None:
     with pytest.raises(LaunchError) as failed:
-        await look(views, "true", user=User(uid=65536, gid=0))
+        await look(views, "true", user=ProcessUser(uid=65536, gid=0))
     assert failed.value.reason == "UserRefused"
     assert "from 0 to 65535" in failed.value.message
 
@@ -208,6 +208,6 @@ async def test_set_user_id_means_nothing(views: Box, volume: Path) -> None:
     os.chown(volume / "id", 0, 0)
     (volume / "id").chmod(0o4755)
     said = await look(
-        views, "/data/id -u", Mount(str(volume), "/data", mapped=True), user=User(uid=999, gid=998)
+        views, "/data/id -u", Mount(str(volume), "/data", mapped=True), user=ProcessUser(uid=999, gid=998)
     )
     assert said == ["999"]

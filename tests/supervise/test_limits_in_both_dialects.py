@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import needs_ordinary_user
 
-from pilothouse.supervise.cgroups import Cgroups, find
-from pilothouse.supervise.limiting import (
+from pilothouse.supervise.cgroup_settings import (
     Limits,
     Throttle,
     Usage,
@@ -17,6 +16,7 @@ from pilothouse.supervise.limiting import (
     usage_v1,
     usage_v2,
 )
+from pilothouse.supervise.cgroups import Cgroups, find
 
 FULL = Limits(
     cpu_request=0.5,

@@ -14,7 +14,7 @@ from tests.kit.containers import ENV, PLAIN_VIEW, Box, alive_with, needs_root, w
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise.containers import Container
-from pilothouse.supervise.launching import LaunchError, Mount, User
+from pilothouse.supervise.launch_spec import LaunchError, Mount, ProcessUser
 
 AGENT = """
 import asyncio, sys, pathlib
@@ -191,7 +191,7 @@ async def test_it_ends_with_the_agent(box: Box, tmp_path: Path) -> None:
 
 @needs_root
 async def test_it_runs_as_the_containers_user(box: Box) -> None:
-    container = await box.run("sleep", "1000", user=User(1234, 2345, (3456,)), capabilities=("CHOWN",))
+    container = await box.run("sleep", "1000", user=ProcessUser(1234, 2345, (3456,)), capabilities=("CHOWN",))
     assert await run(container, "id -u; id -G; grep CapBnd /proc/self/status") == (
         0,
         "1234\n2345 3456\nCapBnd:\t0000000000000001\n",

@@ -12,8 +12,15 @@ import pytest
 from tests.kit.containers import Box, read_log
 from tests.kit.waiting import eventually
 
-from pilothouse.supervise.launching import LogPolicy
-from pilothouse.supervise.shim.logs import BURST, LEAST_COST, RATE, Allowance, Lines, Moments
+from pilothouse.supervise.launch_spec import LogPolicy
+from pilothouse.supervise.shim.log_writer import (
+    BURST,
+    LEAST_COST,
+    RATE,
+    LineSplitter,
+    LogRateLimit,
+    Timestamps,
+)
 
 COUNT = "i=0; while [ $i -lt {0} ]; do echo line $i; i=$((i+1)); done"
 
@@ -196,7 +203,7 @@ async def test_output_handed_to_someone_outside_does_not_delay_the_end(bare: Box
 def test_a_program_that_prints_without_end_is_read_at_a_bounded_rate(size: int) -> None:
     """Each blank line becomes a record of 41 bytes, and each reading costs the shim, which no limit of the container's binds."""
     seconds, now, readings, written = 100, 0.0, 0, 0
-    allowance, lines, moments = Allowance(now), Lines("stdout"), Moments()
+    allowance, lines, moments = LogRateLimit(now), LineSplitter("stdout"), Timestamps()
     while now < seconds:
         if allowance.is_spent(now):
             now += 0.005
@@ -212,6 +219,6 @@ async def test_blank_lines_are_kept_no_faster_than_that(bare: Box) -> None:
     count = 2_000_000
     container = await bare.shell(f"head -c {count} /dev/zero | tr '\\0' '\\n'")
     exit = await container.exited()
-    size = len(Lines("stdout").feed(b"\n", Moments().now()))
+    size = len(LineSplitter("stdout").feed(b"\n", Timestamps().now()))
     in_pipes = 4 * 65536
     assert exit.finished - exit.started >= ((count - in_pipes) * size - BURST) / RATE > 0

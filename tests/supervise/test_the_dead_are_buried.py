@@ -10,7 +10,7 @@ import pytest
 from tests.kit.containers import ENV, Box, zombies_of
 from tests.kit.waiting import eventually
 
-from pilothouse.supervise.reaping import PATIENCE, Graves, awaited
+from pilothouse.supervise.zombie_reaper import PATIENCE, ExitStatuses, awaited
 
 ORPHANS = "i=0; while [ $i -lt {0} ]; do (true &); i=$((i+1)); done; echo done; read x"
 
@@ -122,7 +122,7 @@ def test_whoever_has_a_descriptor_waits() -> None:
 
 def test_a_stranger_gets_a_moment() -> None:
     """It may be the child of a library, which waits for it any instant."""
-    graves = Graves()
+    graves = ExitStatuses()
     assert graves.due({8}, 0.0) == set()
     assert graves.due({8}, PATIENCE / 2) == set()
     assert graves.waiting

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.kit.containers import INSTALLATION, PLAIN_VIEW, Box, needs_ordinary_user, with_mounts
 
-from pilothouse.supervise.launching import User
+from pilothouse.supervise.launch_spec import ProcessUser
 
 SCOPED = ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 6
 """Whether this kernel's Landlock can tell abstract sockets apart."""
@@ -133,13 +133,13 @@ async def test_what_is_read_only_stays_so_whatever_capabilities_it_has(views: Bo
 
 
 async def as_program(box: Box, script: str) -> list[str]:
-    container = await box.shell(script, user=User(0, 0))
+    container = await box.shell(script, user=ProcessUser(0, 0))
     await container.exited()
     return box.output(container)
 
 
 async def as_entered(box: Box, script: str) -> list[str]:
-    container = await box.run("sleep", "1000", user=User(0, 0))
+    container = await box.run("sleep", "1000", user=ProcessUser(0, 0))
     entered = await container.enter(["sh", "-c", script])
     said = (await entered.stdout.read()).decode()
     await entered.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pilothouse.supervise.surveying import survey_machine
+from pilothouse.supervise.machine_survey import survey_machine
 
 
 async def test_a_survey_tells_what_is_possible_and_leaves_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.kit.waiting import eventually
 from tests.up.manifests import stateful_set
 from tests.up.watching import lives, node_is_ready, pod_once, program_of
 
-from pilothouse.pki.requesting import is_signed_by
+from pilothouse.pki.certificate_request import is_signed_by
 
 pytestmark = [pytest.mark.long, needs_root]
 

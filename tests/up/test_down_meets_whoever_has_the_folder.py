@@ -16,7 +16,7 @@ from pilothouse.app import up_state
 from pilothouse.app.down_command import NotDown, bring_down
 from pilothouse.app.status_report import look
 from pilothouse.app.up_state import AlreadyRunning, FolderHolder, ToldToStop, UpReport
-from pilothouse.supervise.identifying import identify
+from pilothouse.supervise.process_identity import identify
 
 
 @pytest.fixture

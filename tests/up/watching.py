@@ -9,7 +9,7 @@ from typing import Any
 from tests.kit.planes import UpPlane
 from tests.kit.waiting import eventually
 
-from pilothouse.supervise import records
+from pilothouse.supervise import container_records
 
 
 async def pod_once(
@@ -44,7 +44,7 @@ def program_of(plane: UpPlane, pod: dict[str, Any], attempt: int = 0) -> int:
     """The process of a pod's container."""
     uid = pod["metadata"]["uid"]
     folder = plane.data / "node" / "pods" / uid / "containers" / "sh" / str(attempt)
-    state = records.read_state(folder)
+    state = container_records.read_state(folder)
     assert state is not None, folder
     return state.program.pid
 
@@ -52,7 +52,7 @@ def program_of(plane: UpPlane, pod: dict[str, Any], attempt: int = 0) -> int:
 def groups_of(plane: UpPlane, pod: dict[str, Any]) -> list[Path]:
     """The control groups of a pod and its container; none where the machine grants none."""
     folder = plane.data / "node" / "pods" / pod["metadata"]["uid"] / "containers" / "sh" / "0"
-    inner = [Path(each) for each in records.read_launch(folder).cgroups]
+    inner = [Path(each) for each in container_records.read_launch(folder).cgroups]
     return [*inner, *(each.parent for each in inner)]
 
 

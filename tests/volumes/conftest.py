@@ -13,7 +13,7 @@ from tests.kit.tools import MissingTool, find
 from pilothouse.api.nouns import ConfigMap, Namespace, Pod, Secret, ServiceAccount
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.node.volumes.mount_table import unmount_below
 from pilothouse.node.volumes.pod_volumes import PodVolumes

@@ -30,9 +30,9 @@ from pilothouse.api.nouns import (
 from pilothouse.api.objects import Object
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.base.clock import SystemClock
-from pilothouse.base.times import format_time
-from pilothouse.client.informers import Informers
-from pilothouse.client.rest import Api
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.client.api import Api
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import Transport
 from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.node.volumes.mount_table import unmount_below
@@ -176,7 +176,7 @@ async def plane(folder: Path, tiers: dict[str, Path] | None = None) -> AsyncIter
         status = {"conditions": [ready], "capacity": amounts, "allocatable": amounts}
         await here.api.patch(Node, node.name, "", {"status": status}, subresource="status")
         manager_api = Api(transport, Random(3), manager="manager")
-        informers = Informers(manager_api, Random(3), clock)
+        informers = SharedInformers(manager_api, Random(3), clock)
         controllers = [one for one in all_controllers("") if one.name in _CONTROLLERS]
         assert len(controllers) == len(_CONTROLLERS)
         manager = Manager(manager_api, controllers, informers, NoElection(), clock, identity="m1")

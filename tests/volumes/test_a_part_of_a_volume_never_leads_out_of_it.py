@@ -13,7 +13,7 @@ from pilothouse.node.volumes.pod_volumes import PodVolumes
 from pilothouse.node.volumes.private_directories import PrivateDirectories
 from pilothouse.node.volumes.removal import remove
 from pilothouse.node.volumes.subpaths import SubpathError, opened
-from pilothouse.supervise.launching import Mount
+from pilothouse.supervise.launch_spec import Mount
 
 
 @pytest.fixture

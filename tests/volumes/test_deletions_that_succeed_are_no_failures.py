@@ -8,7 +8,7 @@ from pilothouse.api.local_volumes import DIRECTORY, FINALIZER, PROVISIONED_BY
 from pilothouse.api.nouns import PersistentVolume
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.directory_backend import DirectoryBackend

@@ -10,7 +10,7 @@ from tests.volumes.conftest import World
 
 from pilothouse.api.nouns import ConfigMap, Pod, Secret, ServiceAccount
 from pilothouse.base.clock import ManualClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes.mount_table import mounts
 from pilothouse.node.volumes.pod_tokens import account_uid

@@ -13,7 +13,7 @@ from tests.kit.planes import UpPlane
 from tests.kit.waiting import eventually
 
 from pilothouse.supervise import cgroups
-from pilothouse.supervise.records import read_state
+from pilothouse.supervise.container_records import read_state
 
 pytestmark = pytest.mark.long
 

@@ -10,7 +10,7 @@ from tests.volumes.conftest import World
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes.mount_table import BIND, mount, unmount
 from pilothouse.node.volumes.pod_volumes import PodVolumes

@@ -22,7 +22,7 @@ from pilothouse.api.nouns import Lease
 from pilothouse.api.objects import Object
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.supervise import records
+from pilothouse.supervise import container_records
 
 VICTIMS = ("pilot", "database", "leader", "controller-manager", "apiserver")
 
@@ -83,7 +83,7 @@ class Crew:
         """0 if none runs."""
         folder = self._harbour.data / "node" / "pods" / pod.uid / "containers" / "elasticsearch"
         attempts = [int(each.name) for each in folder.glob("*") if each.name.isdigit()]
-        state = records.read_state(folder / str(max(attempts))) if attempts else None
+        state = container_records.read_state(folder / str(max(attempts))) if attempts else None
         return state.pid if state is not None and Path(f"/proc/{state.pid}").exists() else 0
 
     def _database(self, pod: Object) -> int:

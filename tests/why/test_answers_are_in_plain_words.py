@@ -6,7 +6,7 @@ from typing import Any
 
 from pilothouse.app.explaining import explained
 from pilothouse.app.findings import Findings, LeaseHolder, ObjectFindings
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 
 NOW = 1_800_000_000.0
 LED = LeaseHolder("kube-system/m", "m1", format_time(NOW - 1), 15)

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pilothouse.api.nouns import Noun, noun_of
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.meta.conditions import find_condition
 
 Tree = dict[str, Any]

@@ -17,7 +17,7 @@ import msgspec
 
 from pilothouse.api.objects import Object
 from pilothouse.base.error_lines import error_lines
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 
 WAITING_FOR_VOLUMES: Final = "WaitingForVolumes"
 """The reason of PodScheduled=False while a node is chosen and the volumes are being made there."""

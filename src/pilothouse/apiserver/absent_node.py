@@ -41,7 +41,7 @@ from pilothouse.api.pod_health import NODE_NOT_READY, ended, ready
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.loopback_client import LoopbackClient, Refused
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import condition_is, with_condition
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 

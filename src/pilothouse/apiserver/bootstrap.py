@@ -7,7 +7,7 @@ from pilothouse.apiserver.discovery.catalog import Catalog, Served
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
 from pilothouse.apiserver.storage.objects import Objects
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict
 

@@ -19,8 +19,8 @@ from ipaddress import IPv4Network
 from random import Random
 from weakref import WeakValueDictionary
 
-from pilothouse.aio.ring import Bounds
-from pilothouse.aio.supervising import Supervisor
+from pilothouse.aio.background_tasks import BackgroundTasks
+from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.node_claims import Network
 from pilothouse.apiserver.admission.namespace_lifecycle import Admission, Refusals, WriteCheck
@@ -89,7 +89,7 @@ from pilothouse.apiserver.storage.consistency_check import Auditor
 from pilothouse.apiserver.storage.objects import Objects
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Resource
@@ -190,7 +190,7 @@ class Core:
         self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock, large)
         self._discovery = Discovery(self.catalog)
         self._openapi = OpenApi(self.catalog)
-        self._parts = Supervisor(
+        self._parts = BackgroundTasks(
             {
                 "the cache": self.cache.run,
                 "following definitions": self._follow_definitions,

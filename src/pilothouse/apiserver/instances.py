@@ -21,7 +21,7 @@ from itertools import count
 
 import msgspec
 
-from pilothouse.aio.supervising import Supervisor
+from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.store.interface import Conflict, Store, StoreError
 
 PREFIX = "/pilothouse/instances/"
@@ -75,7 +75,7 @@ class Instances:
         await self._known.put(self._value())
         await self._running.put(self._value())
         try:
-            async with Supervisor({"announcing": self._renew}).running():
+            async with BackgroundTasks({"announcing": self._renew}).running():
                 yield
         finally:
             with contextlib.suppress(StoreError):

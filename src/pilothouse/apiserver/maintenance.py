@@ -21,12 +21,12 @@ from pilothouse.apiserver.discovery import version
 from pilothouse.apiserver.server.messages import Answer, Chunk, Request, Response, Sink, Streaming
 from pilothouse.apiserver.storage import codec
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.errors import StatusError
 from pilothouse.store.backup_file import Header, written
+from pilothouse.store.encrypted_store import EncryptedStore, Reencrypted
 from pilothouse.store.interface import Store, StoreError
-from pilothouse.store.sealing import Resealed, Sealed
 
 BACKUP = "/pilothouse/v1/backup"
 ENCRYPTION = "/pilothouse/v1/encryption"
@@ -46,7 +46,7 @@ class Maintenance:
 
     def __init__(
         self,
-        store: Sealed,
+        store: EncryptedStore,
         clock: Clock,
         *,
         prefixes: tuple[str, ...],
@@ -107,7 +107,7 @@ class Maintenance:
         log.info("%s has all secrets rewritten with the key %r", request.user.name, self._store.keys[0])
 
         async def lines() -> AsyncIterator[bytes]:
-            done = Resealed()
+            done = Reencrypted()
             try:
                 async with aclosing(self._store.reseal()) as rounds:
                     async for done in rounds:

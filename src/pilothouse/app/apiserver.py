@@ -51,13 +51,13 @@ from pilothouse.app.server_identity import ServerIdentity
 from pilothouse.app.server_metrics import Monitoring
 from pilothouse.app.stores import key_store, opened_store, serve_maintenance, warn_of_missing_keys
 from pilothouse.base.clock import Clock, SystemClock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.pki.authority import UnusableError
 from pilothouse.pki.keyring import Keyring
 from pilothouse.pki.pinning import PAGE as AUTHORITIES
-from pilothouse.store.condition import condition_of
 from pilothouse.store.interface import Store, StoreError
-from pilothouse.store.timing import Timed
+from pilothouse.store.store_health import condition_of
+from pilothouse.store.timed_store import TimedStore
 
 GRACE_SECONDS = 30.0
 """How long requests in flight get to finish when the server stops."""
@@ -115,7 +115,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             identity.peer()
             name = folder.instance()
             trail = audit_setup.open_trail(options.audit, name, clock)
-            timed = Timed(store)
+            timed = TimedStore(store)
             core = Core(
                 timed,
                 resources(),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.client.access import Access
-from pilothouse.client.asking import ask
+from pilothouse.client.single_request import send_request
 from pilothouse.store.backup_file import BackupError, BackupReader, Header
 
 _PATH = "/pilothouse/v1/backup"
@@ -34,7 +34,7 @@ def save(access: Access, file: Path) -> SavedBackup:
         raise BackupError(f"{file} exists; a backup is written to a new file")
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
     try:
-        with ask(access, _PATH, {}, agent="pilothouse-backup", patience=_PATIENCE) as answer:
+        with send_request(access, _PATH, {}, agent="pilothouse-backup", patience=_PATIENCE) as answer:
             handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as output:
                 for piece in answer.pieces():

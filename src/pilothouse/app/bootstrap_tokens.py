@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pilothouse.api.nouns import Secret
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
-from pilothouse.base.times import TimeError, format_time, parse_time
-from pilothouse.client import authorities
+from pilothouse.base.rfc3339 import TimeError, format_time, parse_time
+from pilothouse.client import server_authorities
 from pilothouse.client.access import Access, AccessError
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.join_token import JoinToken
-from pilothouse.client.rest import Api
 from pilothouse.pki.pinning import fingerprints
 
 _AGENT = "pilothouse-token"
@@ -63,7 +63,7 @@ async def create(
         for old in await _all(api):
             if _told(old).state(now) != "good":
                 await api.delete(Secret, old.name, _NAMESPACE, uid=old.uid)
-        trusted = await authorities.told(api)
+        trusted = await server_authorities.told(api)
         if not trusted:
             raise AccessError(f"{access.url} is no pilothouse API server: machines join it by its own means")
         identifier, secret = _random(6), _random(16)

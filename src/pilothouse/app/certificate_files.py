@@ -2,7 +2,7 @@
 
     certificates(folder, now)                                   # what there is, and how long it is good for
     renew(folder, now)                                          # make them again, whatever their age
-    await take_step("prepare", folder, "sqlite", EtcdOptions(), SealingKeys(), now)
+    await take_step("prepare", folder, "sqlite", EtcdOptions(), EncryptionKeys(), now)
 
 A running server notices within a minute, and new connections get what is new. Where servers share an etcd, their
 authorities are kept there, and a step is taken there, once for all of them.
@@ -21,15 +21,15 @@ from pilothouse.app.kubeconfig import renewed
 from pilothouse.app.options import EtcdOptions, StartError, StoreKind
 from pilothouse.app.stores import SEALED, store_options
 from pilothouse.pki import authority_files
-from pilothouse.pki.authorities import Authorities, StepError, encode
-from pilothouse.pki.authority import Authority, Credential, UnusableError
-from pilothouse.pki.files import write_private
-from pilothouse.pki.inspecting import Certificate, certificates_in
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError
+from pilothouse.pki.authority_rotation import Authorities, StepError, encode
+from pilothouse.pki.certificate_info import CertificateInfo, certificates_in
+from pilothouse.pki.encryption_keys import EncryptionKeys
 from pilothouse.pki.keyring import AUTHORITY, Keyring
-from pilothouse.pki.sealing import SealingKeys
+from pilothouse.pki.private_files import write_private
+from pilothouse.store.encrypted_store import EncryptedStore
+from pilothouse.store.factory import opened
 from pilothouse.store.interface import Conflict, StoreError
-from pilothouse.store.opening import opened
-from pilothouse.store.sealing import Sealed
 
 Step = Literal["prepare", "switch", "finish"]
 STEPS: tuple[Step, ...] = ("prepare", "switch", "finish")
@@ -40,7 +40,7 @@ class CertificateFile:
     """A certificate and the file that it is in; or what is wrong with the file."""
 
     file: str
-    certificate: Certificate | None
+    certificate: CertificateInfo | None
     problem: str = ""
 
 
@@ -72,7 +72,7 @@ async def take_step(
     folder: DataFolder,
     store: StoreKind,
     etcd: EtcdOptions,
-    sealing: SealingKeys,
+    sealing: EncryptionKeys,
     now: datetime.datetime,
 ) -> Authorities:
     """Go a step further in the exchange of the authority; where that leads. Raises ``StartError``."""
@@ -94,10 +94,10 @@ async def take_step(
 
 
 async def _step_in_store(
-    step: Step, folder: DataFolder, etcd: EtcdOptions, sealing: SealingKeys, now: datetime.datetime
+    step: Step, folder: DataFolder, etcd: EtcdOptions, sealing: EncryptionKeys, now: datetime.datetime
 ) -> Authorities:
     async with opened(store_options("etcd", etcd, folder)) as kept:
-        store = Sealed(kept, sealing, SEALED)
+        store = EncryptedStore(kept, sealing, SEALED)
         entry = await store.get(keys.AUTHORITY)
         if entry is None:
             raise StartError(
@@ -127,7 +127,7 @@ def _refuse_to_leave_behind(after: Authorities, folder: DataFolder, now: datetim
     """The folder's own certificates at least must have been renewed by then."""
     authority = Authority(after.current)
     for certificate, key in _pairs(folder):
-        if not authority.stands_behind(Credential(certificate.read_bytes(), key.read_bytes()), now):
+        if not authority.stands_behind(KeyPair(certificate.read_bytes(), key.read_bytes()), now):
             raise StepError(
                 f"{certificate.name} was not signed by the new authority; a running server renews it within a minute "
                 "of the switch, one that is stopped when it starts, and `pilothouse certs renew` at once"
@@ -154,5 +154,5 @@ def _readmit_admin(folder: DataFolder, keyring: Keyring) -> None:
     file = folder.admin_kubeconfig
     if not file.exists():
         return
-    admin = Credential(*(keyring.folder.joinpath(f"admin.{kind}").read_bytes() for kind in ("crt", "key")))
+    admin = KeyPair(*(keyring.folder.joinpath(f"admin.{kind}").read_bytes() for kind in ("crt", "key")))
     write_private(file, renewed(file.read_bytes(), admin))

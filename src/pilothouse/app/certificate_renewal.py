@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable
 from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
 from pilothouse.app.options import StartError
 from pilothouse.app.server_identity import ServerIdentity
-from pilothouse.pki.authorities import Authorities
 from pilothouse.pki.authority import DAY, UnusableError
+from pilothouse.pki.authority_rotation import Authorities
 from pilothouse.store.interface import StoreError
 
 INTERVAL = 60.0

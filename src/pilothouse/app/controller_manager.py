@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pilothouse
-from pilothouse.aio.interrupting import unless
-from pilothouse.aio.ordering import Group, Ordered
+from pilothouse.aio.race import unless
+from pilothouse.aio.start_order import Ordered, StartGroup
 from pilothouse.app import memory_tuning
 from pilothouse.app.addresses import plain_url
 from pilothouse.app.controller_list import PATIENCE, ControllerTimeouts, all_controllers, chosen
@@ -29,11 +29,11 @@ from pilothouse.app.processes import PAGES
 from pilothouse.app.status_server import serving
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
-from pilothouse.client.electing import Timing
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.informers import Informers
-from pilothouse.client.leases import Leadership, unique_identity
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.leader_election import LeaseTiming
+from pilothouse.client.leader_lease import Leadership, unique_identity
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.dry_run import DryRunLog, Say
 from pilothouse.runtime.leader_fence import LeaseElection, NoElection
@@ -54,7 +54,7 @@ class ManagerOptions:
     elect: bool = True
     lease: tuple[str, str] = LEASE
     """Namespace and name of the Lease that decides who leads."""
-    timing: Timing = field(default_factory=Timing)
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """Where health and metrics can be read; port 0 is a free one."""
     patience: ControllerTimeouts = PATIENCE
@@ -74,7 +74,7 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
     clock, rng = SystemClock(), random.Random()
     identity = unique_identity()
     async with _reached(options) as (api, controllers):
-        informers = Informers(api, rng, clock)
+        informers = SharedInformers(api, rng, clock)
         if options.elect:
             leadership = Leadership(api, *options.lease, identity, clock, rng, options.timing)
             manager = Manager(
@@ -83,10 +83,10 @@ async def run(options: ManagerOptions, *, announce: Say) -> None:
         else:
             leadership = None
             manager = Manager(api, controllers, informers, NoElection(), clock, identity=identity)
-        parts = [Group("controllers", [manager.run], _PATIENCE)]
+        parts = [StartGroup("controllers", [manager.run], _PATIENCE)]
         if leadership is not None:
             # Who leads from the start fills the caches once, and not again because they are older than the term.
-            parts.insert(0, Group("election", [leadership.run], _PATIENCE, ready=leadership.begun))
+            parts.insert(0, StartGroup("election", [leadership.run], _PATIENCE, ready=leadership.begun))
         host, _ = options.listen
         async with serving(
             *options.listen, manager_pages(manager, informers, leadership, identity, clock)
@@ -110,7 +110,7 @@ async def rehearse(options: ManagerOptions, *, say: Say, watch: bool) -> None:
         manager = Manager(
             api,
             controllers,
-            Informers(api, rng, clock),
+            SharedInformers(api, rng, clock),
             NoElection(),
             clock,
             identity=unique_identity(),

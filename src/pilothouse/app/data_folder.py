@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.app.options import StartError
-from pilothouse.base.ids import new_uid
-from pilothouse.pki.files import private_folder, write_private
+from pilothouse.base.uids import new_uid
+from pilothouse.pki.private_files import private_folder, write_private
 
 Step = Callable[[Path], None]
 STEPS: tuple[Step, ...] = ()

@@ -10,9 +10,9 @@ import json
 from typing import Any
 
 from pilothouse.app.data_folder import DataFolder
-from pilothouse.client.asking import AskError, ask
 from pilothouse.client.kubeconfig import load
-from pilothouse.pki.files import write_private
+from pilothouse.client.single_request import RequestFailed, send_request
+from pilothouse.pki.private_files import write_private
 
 _MADE = "classes-made"
 _PATH = "/apis/storage.k8s.io/v1/storageclasses"
@@ -20,16 +20,18 @@ _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
 def make_default_classes(folder: DataFolder) -> None:
-    """Make those that are missing, the first time. Raises ``AskError``."""
+    """Make those that are missing, the first time. Raises ``RequestFailed``."""
     mark = folder.path / _MADE
     if mark.exists():
         return
     access = load(folder.admin_kubeconfig)
     for body in CLASSES:
         try:
-            with ask(access, _PATH, {}, agent="pilothouse-up", method="POST", body=json.dumps(body).encode()):
+            with send_request(
+                access, _PATH, {}, agent="pilothouse-up", method="POST", body=json.dumps(body).encode()
+            ):
                 continue
-        except AskError as refusal:
+        except RequestFailed as refusal:
             if refusal.status != 409:
                 raise
     write_private(mark, b"the default storage classes were made; they are not made again\n")

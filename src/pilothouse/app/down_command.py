@@ -22,8 +22,8 @@ from pilothouse.app.up_state import FolderHolder
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.shutdown import end_pods
 from pilothouse.supervise import containers
-from pilothouse.supervise.identifying import Gone, Handle, Identity
-from pilothouse.supervise.launching import LaunchError
+from pilothouse.supervise.launch_spec import LaunchError
+from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle, ProcessIdentity
 
 _LOOK_SECONDS = 0.05
 
@@ -59,7 +59,7 @@ class _Stopping:
         self._path = path
         self._number = number
         self._patience = patience
-        self._told: Identity | None = None
+        self._told: ProcessIdentity | None = None
         self.anybody = False
         """Whether somebody had it."""
         self.keeps = False
@@ -78,7 +78,10 @@ class _Stopping:
         self._told = holder.process
         self.keeps = holder.keep
         try:
-            with contextlib.suppress(Gone), contextlib.closing(Handle.open(holder.process)) as handle:
+            with (
+                contextlib.suppress(ProcessGone),
+                contextlib.closing(ProcessHandle.open(holder.process)) as handle,
+            ):
                 handle.signal(self._number)
         except PermissionError:
             raise NotDown(f"process {holder.process.pid} is another user's: stop it as that user") from None

@@ -17,7 +17,7 @@ from typing import Any
 from pilothouse.api.objects import Tree
 from pilothouse.app.findings import Findings, ObjectFindings
 from pilothouse.base.duration import human_age
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 
 _MOST_READ = 8
 _MOST_ACTS = 10

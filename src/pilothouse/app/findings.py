@@ -29,9 +29,9 @@ from pilothouse.api.nouns import (
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import failed_container, ready, trouble
 from pilothouse.base.error_lines import error_lines
-from pilothouse.base.times import format_time, parse_time
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Call, TransportError
+from pilothouse.base.rfc3339 import format_time, parse_time
+from pilothouse.client.api import Api
+from pilothouse.client.transport import ClientRequest, TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import EVERY, Controller
 
@@ -176,7 +176,7 @@ async def _last_words(api: Api, pod: Object) -> str:
     query = {"container": container, "tailLines": str(_LOG_LINES), "limitBytes": str(_LOG_BYTES)}
     query |= {"previous": "true"} if previous else {}
     try:
-        call = Call("GET", Pod.path(pod.namespace, pod.name, "log"), query, longest=_LOG_BYTES * 2)
+        call = ClientRequest("GET", Pod.path(pod.namespace, pod.name, "log"), query, longest=_LOG_BYTES * 2)
         answer = await api.read(call, _LOG_SECONDS)
     except (StatusError, TransportError):
         # It may be gone, the node away, or the log not for who asks.

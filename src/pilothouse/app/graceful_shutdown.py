@@ -23,7 +23,7 @@ import logging
 import signal
 from typing import Protocol
 
-from pilothouse.aio.interrupting import unless
+from pilothouse.aio.race import unless
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

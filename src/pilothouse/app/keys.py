@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.app.options import read_file
-from pilothouse.pki import authorities as codec
-from pilothouse.pki.authorities import Authorities
-from pilothouse.pki.authority import Authority, Credential, UnusableError, split_chain
+from pilothouse.pki import authority_rotation as codec
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError, split_chain
+from pilothouse.pki.authority_rotation import Authorities
 from pilothouse.pki.jwt import SigningKey
 from pilothouse.pki.keyring import Keyring
 from pilothouse.store.interface import Conflict, Entry, Store, why_unreadable
@@ -123,7 +123,7 @@ def _checked(authorities: Authorities) -> Authorities:
 def _given(certificate: Path, key: Path) -> Authorities:
     try:
         first, rest = split_chain(read_file(certificate))
-        return _checked(Authorities(Credential(first, read_file(key)), leaving=rest))
+        return _checked(Authorities(KeyPair(first, read_file(key)), leaving=rest))
     except UnusableError as problem:
         raise UnusableError(
             f"--cluster-signing-cert-file {certificate} and --cluster-signing-key-file {key}: {problem}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 
-from pilothouse.pki.authority import Credential
+from pilothouse.pki.authority import KeyPair
 
 NAME = "pilothouse"
 
 
-def kubeconfig(server: str, authority: bytes, user: str, credential: Credential) -> bytes:
+def kubeconfig(server: str, authority: bytes, user: str, credential: KeyPair) -> bytes:
     """The file's content: ``user`` reaches ``server``, trusted by ``authority``, with a client certificate.
 
     It is written as JSON, which is also YAML, so that no value needs quoting of its own.
@@ -41,7 +41,7 @@ def _written(server: str, authority: bytes, user: str, identity: dict[str, str])
     return json.dumps(content, indent=2).encode() + b"\n"
 
 
-def renewed(content: bytes, credential: Credential) -> bytes:
+def renewed(content: bytes, credential: KeyPair) -> bytes:
     """The same file with the user's certificate and key replaced."""
     config = json.loads(content)
     config["users"][0]["user"] = {

@@ -34,9 +34,9 @@ from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.options import StartError
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.client.access import Access
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
 from pilothouse.client.subresources import evict
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
@@ -44,8 +44,8 @@ from pilothouse.node.node_credentials import NodeCredentials
 from pilothouse.node.shutdown import end_pods
 from pilothouse.node.volumes.removal import remove
 from pilothouse.supervise import containers
-from pilothouse.supervise.identifying import Gone, Handle
-from pilothouse.supervise.launching import LaunchError
+from pilothouse.supervise.launch_spec import LaunchError
+from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle
 
 AGENT: Final = "pilothouse-leave"
 _LOOK_SECONDS: Final = 0.2
@@ -213,14 +213,14 @@ async def _stop_agent(entry: plane_registry.RegistryEntry, clock: Clock) -> None
     """Raises ``StartError``."""
     assert entry.process is not None
     try:
-        with contextlib.closing(Handle.open(entry.process)) as handle:
+        with contextlib.closing(ProcessHandle.open(entry.process)) as handle:
             handle.signal(signal.SIGTERM)
             deadline = clock.monotonic() + _STOP_SECONDS
             while not handle.ended:
                 if clock.monotonic() > deadline:
                     raise StartError(f"the agent, process {handle.pid}, has not ended in {_STOP_SECONDS:g} s")
                 await asyncio.sleep(_LOOK_SECONDS)
-    except Gone:
+    except ProcessGone:
         return
 
 

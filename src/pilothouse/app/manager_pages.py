@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pilothouse.apiserver.metrics import process_metrics
 from pilothouse.app.status_server import StatusPage
 from pilothouse.base.clock import Clock
-from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
-from pilothouse.client.informers import Informers
-from pilothouse.client.leases import Leadership
+from pilothouse.base.prometheus_text import CONTENT_TYPE, counter, gauge, histogram, labels
+from pilothouse.client.leader_lease import Leadership
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.runtime.engine import Engine
 from pilothouse.runtime.manager import Manager
 from pilothouse.runtime.stall_check import StallCheck
@@ -26,7 +26,7 @@ Check = tuple[str, str]
 
 
 def manager_pages(
-    manager: Manager, informers: Informers, leadership: Leadership | None, identity: str, clock: Clock
+    manager: Manager, informers: SharedInformers, leadership: Leadership | None, identity: str, clock: Clock
 ) -> Mapping[str, Callable[[], StatusPage]]:
     """The pages by path. Without leadership there is no election: the process always leads."""
 

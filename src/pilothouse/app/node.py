@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 
 import pilothouse
-from pilothouse.aio.interrupting import unless
-from pilothouse.aio.together import together
+from pilothouse.aio.race import unless
+from pilothouse.aio.task_group import together
 from pilothouse.app import memory_tuning
 from pilothouse.app.graceful_shutdown import ShutdownRequest
 from pilothouse.app.inherited_sockets import inherited_sockets
@@ -33,8 +33,8 @@ from pilothouse.app.parent_pipe import when_closed
 from pilothouse.app.pod_shutdown import end_all
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.client.access import Access
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.node.addresses.address_records import AddressRecordsError
 from pilothouse.node.addresses.pod_network import PodNetwork
 from pilothouse.node.addresses.pod_ranges import BadRange, NoBlock
@@ -60,7 +60,7 @@ from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.node.volumes.pod_volumes import PodVolumes
 from pilothouse.node.volumes.tiers import tier_problem
 from pilothouse.supervise import cgroups, containers
-from pilothouse.supervise.surveying import survey_machine
+from pilothouse.supervise.machine_survey import survey_machine
 
 log = logging.getLogger(__name__)
 

@@ -15,15 +15,15 @@ import pilothouse
 from pilothouse.app import memory_tuning
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.pilot.driver import InstanceEnvironment
 from pilothouse.pilot.driver_registry import find_driver
 from pilothouse.pilot.instance_supervisor import GRACE, InstanceSupervisor
 from pilothouse.pilot.probe_server import serving
 from pilothouse.pilot.termination_log import write_termination_message
-from pilothouse.supervise.reaping import Reaper
 from pilothouse.supervise.signals import forwarding
+from pilothouse.supervise.zombie_reaper import Reaper
 
 READY_PORT = 12001
 LIVE_PORT = 12000

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from pilothouse.supervise.identifying import Identity
+    from pilothouse.supervise.process_identity import ProcessIdentity
 
 Role = Literal["up", "apiserver", "node"]
 
@@ -46,7 +46,7 @@ class RegistryEntry:
     data: Path
     role: Role
     running: bool
-    process: Identity | None = None
+    process: ProcessIdentity | None = None
     """The process that runs, or ran, there."""
 
 
@@ -103,7 +103,7 @@ def _entry(data: Path, role: Role) -> Iterator[None]:
 
 
 def _content(data: Path, role: Role) -> bytes:
-    from pilothouse.supervise.identifying import identify
+    from pilothouse.supervise.process_identity import identify
 
     me = identify(os.getpid())
     told = {"data": str(data), "role": role, "boot": me.boot, "pid": me.pid, "ticks": me.ticks}
@@ -168,9 +168,9 @@ def _read(directory: int, name: str) -> RegistryEntry | None:
         told = json.loads(os.pread(descriptor, _LARGEST, 0))
         if told["role"] not in ("up", "apiserver", "node") or not os.path.isabs(told["data"]):
             return None
-        from pilothouse.supervise.identifying import Identity
+        from pilothouse.supervise.process_identity import ProcessIdentity
 
-        process = Identity(str(told["boot"]), int(told["pid"]), int(told["ticks"]))
+        process = ProcessIdentity(str(told["boot"]), int(told["pid"]), int(told["ticks"]))
         return RegistryEntry(Path(told["data"]), told["role"], _is_held(descriptor), process)
     except (OSError, ValueError, LookupError, TypeError):
         return None

@@ -13,7 +13,7 @@ from pilothouse.app.options import StartError
 from pilothouse.base.clock import SystemClock
 from pilothouse.node.shutdown import end_pods
 from pilothouse.supervise import containers
-from pilothouse.supervise.launching import LaunchError
+from pilothouse.supervise.launch_spec import LaunchError
 
 STOP_SECONDS = 120.0
 """How long pods may take to end, whatever they ask for, when the node ends with them."""

@@ -24,7 +24,7 @@ from pilothouse.apiserver.metrics import (
     server_targets,
 )
 from pilothouse.client.access import Access
-from pilothouse.pki.files import private_folder, write_private
+from pilothouse.pki.private_files import private_folder, write_private
 
 
 class Files(msgspec.Struct, frozen=True):

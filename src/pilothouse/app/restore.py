@@ -1,6 +1,6 @@
 """A control plane from a backup: its objects into a store, its keys to where keys are kept.
 
-    restored = await restore(file, data, "sqlite", EtcdOptions(), SealingKeys(), adopts_volumes=False)
+    restored = await restore(file, data, "sqlite", EtcdOptions(), EncryptionKeys(), adopts_volumes=False)
 
 The backup is read through before anything is made, and compared with what was made of it at the end. A data folder gets
 its ``format`` last: until then no server takes it for one. All is as it was but for the identity (``restored_identity``).
@@ -27,13 +27,13 @@ from pilothouse.app.options import EtcdOptions, StartError, StoreKind, explain
 from pilothouse.app.restored_identity import RestoredIdentity, living_owner
 from pilothouse.app.stores import SAVED, store_options
 from pilothouse.pki.authority import UnusableError
-from pilothouse.pki.files import private_folder
+from pilothouse.pki.encryption_keys import EncryptionKeys, Unopenable
 from pilothouse.pki.keyring import Keyring
-from pilothouse.pki.sealing import SealingKeys, Unopenable
+from pilothouse.pki.private_files import private_folder
 from pilothouse.store.backup_file import BackupError, BackupReader, Saved
+from pilothouse.store.factory import opened
 from pilothouse.store.interface import Store, StoreError
-from pilothouse.store.opening import opened
-from pilothouse.store.restoring import Lifetime, NotEmpty, differences, fill
+from pilothouse.store.restore import Lifetime, NotEmpty, differences, restore_entries
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ async def restore(
     data: Path,
     store: StoreKind,
     etcd: EtcdOptions,
-    sealing: SealingKeys,
+    sealing: EncryptionKeys,
     *,
     adopts_volumes: bool,
 ) -> Restored:
@@ -109,9 +109,9 @@ def _new_folder(data: Path) -> Iterator[DataFolder]:
 
 
 async def _into_folder(
-    file: Path, backup: SavedBackup, folder: DataFolder, sealing: SealingKeys, identity: RestoredIdentity
+    file: Path, backup: SavedBackup, folder: DataFolder, sealing: EncryptionKeys, identity: RestoredIdentity
 ) -> int:
-    from pilothouse.store.sqlite_filling import fill_folder
+    from pilothouse.store.sqlite_restore import fill_folder
 
     own = {saved.key: _opened(saved, sealing) for saved in _read(file) if _is_key(saved)}
     keys.keep(Keyring(folder.pki), own)
@@ -134,7 +134,7 @@ async def _into_store(
 ) -> int:
     async with opened(store_options("etcd", etcd, DataFolder(data))) as store:
         entries = _entries(file, identity)
-        await fill(store, entries, SAVED, base=backup.header.revision, lifetime=_lifetime())
+        await restore_entries(store, entries, SAVED, base=backup.header.revision, lifetime=_lifetime())
         await _compare(store, _entries(file, identity))
     return sum(map(_is_key, _read(file)))
 
@@ -155,7 +155,7 @@ def _read(file: Path) -> Iterator[Saved]:
         yield from BackupReader(content, str(file))
 
 
-def _opened(saved: Saved, sealing: SealingKeys) -> bytes:
+def _opened(saved: Saved, sealing: EncryptionKeys) -> bytes:
     try:
         return sealing.open(saved.key, saved.value)
     except Unopenable as problem:

@@ -19,7 +19,7 @@ import msgspec
 
 from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF, PROVISIONED_BY, PROVISIONERS
 from pilothouse.apiserver.discovery.catalog import ROOT
-from pilothouse.base.ids import new_uid
+from pilothouse.base.uids import new_uid
 from pilothouse.node.volumes.cluster_identity import NAMESPACE
 from pilothouse.node.volumes.volume_owners import agent_lives, read_owner
 from pilothouse.store.backup_file import Saved

@@ -20,14 +20,14 @@ from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.kubeconfig import kubeconfig, kubeconfig_beside
 from pilothouse.app.options import ApiServerOptions, StartError, explain, read_file
 from pilothouse.base.clock import Clock
-from pilothouse.pki.authorities import Authorities
-from pilothouse.pki.authority import Authority, Credential, UnusableError, names_of
-from pilothouse.pki.files import private_folder, write_private
-from pilothouse.pki.inspecting import why_no_certificate, why_no_key
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError, names_of
+from pilothouse.pki.authority_rotation import Authorities
+from pilothouse.pki.certificate_info import why_no_certificate, why_no_key
+from pilothouse.pki.certificate_request import is_due, is_signed_by, new_request
 from pilothouse.pki.keyring import Keyring, Pair
-from pilothouse.pki.requesting import is_due, is_signed_by, new_request
+from pilothouse.pki.private_files import private_folder, write_private
+from pilothouse.pki.request_signing import read_request, sign_request
 from pilothouse.pki.signers import NODE, NODES, serving_name
-from pilothouse.pki.signing import read_request, sign_request
 
 _END_OF_CERTIFICATE = b"-----END CERTIFICATE-----"
 
@@ -141,7 +141,7 @@ class ServerIdentity:
             kept = file.read_bytes()
             try:
                 good = is_signed_by(kept, self.authority.certificate) and not is_due(kept, now)
-                if good and names_of(Credential(kept, b"")) == {serving_name(name)}:
+                if good and names_of(KeyPair(kept, b"")) == {serving_name(name)}:
                     return
             except UnusableError:
                 pass  # Not even a certificate.

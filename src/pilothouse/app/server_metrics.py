@@ -29,13 +29,13 @@ from pilothouse.apiserver.metrics.request_metrics import Requests
 from pilothouse.apiserver.metrics.server_metrics import Metrics, audit_families
 from pilothouse.apiserver.metrics.server_targets import ServerTargets
 from pilothouse.app.options import ApiServerOptions
-from pilothouse.store.timing import Timed
+from pilothouse.store.timed_store import TimedStore
 
 
 class Monitoring:
     """A server's shares and figures. ``store`` is the one that its core works on."""
 
-    def __init__(self, options: ApiServerOptions, core: Core, store: Timed) -> None:
+    def __init__(self, options: ApiServerOptions, core: Core, store: TimedStore) -> None:
         self._core = core
         self._store = store
         self.requests = Requests(core.catalog)

@@ -17,10 +17,10 @@ from pilothouse.app import up_state
 from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.up_state import UpReport
 from pilothouse.base.duration import human_age
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.client.access import AccessError
-from pilothouse.client.asking import AskError, ask
 from pilothouse.client.kubeconfig import load
+from pilothouse.client.single_request import RequestFailed, send_request
 
 PATIENCE = 3.0
 
@@ -61,14 +61,14 @@ def look(path: Path, now: float) -> ClusterOverview:
     try:
         pods = _items(path, "/api/v1/pods")
         nodes = _items(path, "/api/v1/nodes")
-    except (AskError, AccessError) as problem:
+    except (RequestFailed, AccessError) as problem:
         return ClusterOverview(headline, roles, problem=str(problem))
     return ClusterOverview(headline, roles, tuple(_node(each, pods, now) for each in nodes), _pods(pods, now))
 
 
 def _items(path: Path, what: str) -> list[dict[str, Any]]:
     access = load(DataFolder(path).admin_kubeconfig)
-    with ask(access, what, {}, agent="pilothouse-status", patience=PATIENCE) as answer:
+    with send_request(access, what, {}, agent="pilothouse-status", patience=PATIENCE) as answer:
         items: list[dict[str, Any]] = json.loads(b"".join(answer.pieces()))["items"]
         return items
 

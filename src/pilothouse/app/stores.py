@@ -22,11 +22,11 @@ from pilothouse.app.data_folder import DataFolder
 from pilothouse.app.keys import PREFIX, GivenKeys, KeyStore
 from pilothouse.app.options import ApiServerOptions, EtcdOptions, StartError, StoreKind, read_file
 from pilothouse.base.clock import Clock
+from pilothouse.pki.encryption_keys import EncryptionKeys, KeyFileError
 from pilothouse.pki.keyring import Keyring
-from pilothouse.pki.sealing import KeyFileError, SealingKeys
-from pilothouse.store.opening import StoreOptions, opened
-from pilothouse.store.restoring import MARK, continued
-from pilothouse.store.sealing import SECRETS, Sealed
+from pilothouse.store.encrypted_store import SECRETS, EncryptedStore
+from pilothouse.store.factory import StoreOptions, opened
+from pilothouse.store.restore import MARK, continued
 
 OWN = "/pilothouse/"
 """Below this lies what the API does not serve."""
@@ -42,11 +42,11 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def opened_store(options: ApiServerOptions, folder: DataFolder) -> AsyncIterator[Sealed]:
+async def opened_store(options: ApiServerOptions, folder: DataFolder) -> AsyncIterator[EncryptedStore]:
     """The store that a server works on, with secrets sealed."""
     keys = sealing_keys(options.encryption_key_file)
     async with opened(store_options(options.store, options.etcd, folder)) as store:
-        yield Sealed(await continued(store), keys, SEALED)
+        yield EncryptedStore(await continued(store), keys, SEALED)
 
 
 def store_options(kind: StoreKind, etcd: EtcdOptions, folder: DataFolder) -> StoreOptions:
@@ -64,17 +64,17 @@ def store_options(kind: StoreKind, etcd: EtcdOptions, folder: DataFolder) -> Sto
     )
 
 
-def sealing_keys(file: Path | None) -> SealingKeys:
+def sealing_keys(file: Path | None) -> EncryptionKeys:
     """The keys that secrets are sealed with; none without a file."""
     if file is None:
-        return SealingKeys()
+        return EncryptionKeys()
     try:
-        return SealingKeys.read(read_file(file), f"--encryption-key-file {file}")
+        return EncryptionKeys.read(read_file(file), f"--encryption-key-file {file}")
     except KeyFileError as problem:
         raise StartError(str(problem)) from None
 
 
-def key_store(options: ApiServerOptions, keyring: Keyring, store: Sealed) -> KeyStore:
+def key_store(options: ApiServerOptions, keyring: Keyring, store: EncryptedStore) -> KeyStore:
     """Where the control plane's keys are: with its instances in common, where there may be several."""
     given = GivenKeys(
         signing=options.signing_key_file,
@@ -84,7 +84,7 @@ def key_store(options: ApiServerOptions, keyring: Keyring, store: Sealed) -> Key
     return KeyStore(keyring, given, shared=store if options.store == "etcd" else None)
 
 
-def serve_maintenance(core: Core, store: Sealed, keys: KeyStore, clock: Clock) -> None:
+def serve_maintenance(core: Core, store: EncryptedStore, keys: KeyStore, clock: Clock) -> None:
     """Have operators answered."""
     maintenance = Maintenance(
         store,
@@ -97,7 +97,7 @@ def serve_maintenance(core: Core, store: Sealed, keys: KeyStore, clock: Clock) -
         core.serve(path, handler)
 
 
-async def warn_of_missing_keys(store: Sealed) -> None:
+async def warn_of_missing_keys(store: EncryptedStore) -> None:
     """Say at the start what will not be readable."""
     census = await store.census()
     for name in census.missing:

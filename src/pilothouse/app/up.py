@@ -35,7 +35,7 @@ from pilothouse.app.plane_registry import registered
 from pilothouse.app.processes import PAGES, ProcessFailed, ProcessSpec, ProcessSupervisor, truncate_log
 from pilothouse.app.up_state import ProcessReport, UpReport
 from pilothouse.client.access import AccessError
-from pilothouse.client.asking import AskError
+from pilothouse.client.single_request import RequestFailed
 
 READY_SECONDS = 60.0
 """How long everything may take to be there."""
@@ -164,7 +164,7 @@ class _Up:
                 starting.result()
                 welcome(self._report(), self._folder)
                 await asyncio.wait((asked, *living), return_when=asyncio.FIRST_COMPLETED)
-        except (ProcessFailed, TimeoutError, AskError, AccessError) as problem:
+        except (ProcessFailed, TimeoutError, RequestFailed, AccessError) as problem:
             raise StartError(str(problem)) from None
         finally:
             starting.cancel()

@@ -27,8 +27,8 @@ from pathlib import Path
 import msgspec
 
 from pilothouse.app.options import StartError
-from pilothouse.pki.files import write_private
-from pilothouse.supervise.identifying import Gone, Handle, Identity, identify
+from pilothouse.pki.private_files import write_private
+from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle, ProcessIdentity, identify
 
 _LOCK, _REPORT = "up.lock", "up.json"
 _LOOK_SECONDS = 0.05
@@ -66,7 +66,7 @@ class UpReport:
 class FolderHolder(msgspec.Struct, frozen=True):
     """Who has a folder: an ``up``, or what one that was killed left behind."""
 
-    process: Identity | None = None
+    process: ProcessIdentity | None = None
     """The ``up``, which may have ended; None in the first moments, in which it has not said so yet."""
     keep: bool = False
     """Whether it leaves pods running."""
@@ -76,9 +76,9 @@ class FolderHolder(msgspec.Struct, frozen=True):
         if self.process is None:
             return False
         try:
-            with contextlib.closing(Handle.open(self.process)) as handle:
+            with contextlib.closing(ProcessHandle.open(self.process)) as handle:
                 return not handle.ended
-        except Gone:
+        except ProcessGone:
             return False
 
 

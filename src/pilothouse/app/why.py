@@ -11,11 +11,11 @@ from pilothouse.app.controller_manager import LEASE
 from pilothouse.app.explaining import explained
 from pilothouse.app.findings import Findings, find_out
 from pilothouse.base.clock import SystemClock
-from pilothouse.base.visible import visible
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.client.access import Access
+from pilothouse.client.api import Api
 from pilothouse.client.discovery import discover
-from pilothouse.client.http import HttpTransport
-from pilothouse.client.rest import Api
+from pilothouse.client.http_transport import HttpTransport
 
 
 async def why(
@@ -30,7 +30,9 @@ async def why(
 
 
 def in_words(findings: Findings, *, verbose: bool = False) -> str:
-    return "\n".join(map(visible, explained(findings, now=SystemClock().now(), verbose=verbose)))
+    return "\n".join(
+        map(escape_control_characters, explained(findings, now=SystemClock().now(), verbose=verbose))
+    )
 
 
 def as_json(findings: Findings) -> str:

@@ -12,10 +12,10 @@ from pilothouse.app.options import (
     ApiServerOptions,
     StartError,
 )
-from pilothouse.cli.lifeline import lifeline_flag, listen_fd_flag
+from pilothouse.cli.internal_flags import lifeline_flag, listen_fd_flag
+from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.parameters import FILE, Duration, Listen, Network
 from pilothouse.cli.server_flags import audit_flags, audit_options, sealing_flag
-from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.store_flags import admission_flag, data_flag, etcd_flags, etcd_options, node_address_flag
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from pilothouse.base.visible import visible
-from pilothouse.cli.reaching import access, server_flags
+from pilothouse.base.terminal_text import escape_control_characters
+from pilothouse.cli.server_access import access, server_flags
 
 PATH = "/pilothouse/v1/audit"
 _INSTANCE = "pilothouse.io/instance"
@@ -37,14 +37,14 @@ def audit(output: str, kubeconfig: Path | None, data: Path | None, **asked: Any)
 
     The records of all instances of the server are shown, in order of time.
     """
-    from pilothouse.client.asking import AskError, ask
+    from pilothouse.client.single_request import RequestFailed, send_request
 
     try:
-        with ask(access(kubeconfig, data), PATH, _params(asked), agent="pilothouse-audit") as answer:
+        with send_request(access(kubeconfig, data), PATH, _params(asked), agent="pilothouse-audit") as answer:
             for warning in answer.warnings:
                 _warn(warning)
             _show(iter(answer), output)
-    except AskError as problem:
+    except RequestFailed as problem:
         raise click.ClickException(str(problem)) from None
     except KeyboardInterrupt:
         pass  # How one stops following.
@@ -76,7 +76,7 @@ def _show(lines: Iterator[bytes], output: str) -> None:
         elif output == "json":
             click.echo(line, nl=False)
         else:
-            click.echo(visible(_row(record)))
+            click.echo(escape_control_characters(_row(record)))
 
 
 def _row(record: dict[str, Any]) -> str:
@@ -105,4 +105,4 @@ def _object(record: dict[str, Any]) -> str:
 
 
 def _warn(text: str) -> None:
-    click.echo(f"Warning: {visible(text)}", err=True)
+    click.echo(f"Warning: {escape_control_characters(text)}", err=True)

@@ -9,7 +9,7 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.cli.parameters import FILE
-from pilothouse.cli.reaching import access, server_flags
+from pilothouse.cli.server_access import access, server_flags
 from pilothouse.cli.store_flags import check_store, data_flag, encryption_flag, etcd_flags, etcd_options
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ def backup(file: Path, kubeconfig: Path | None, data: Path | None) -> None:
     encryption keys, whoever can read it can impersonate anyone: keep it as safe as the data folder.
     """
     from pilothouse.app.backup import save
-    from pilothouse.client.asking import AskError
+    from pilothouse.client.single_request import RequestFailed
     from pilothouse.store.backup_file import BackupError
 
     try:
         saved = save(access(kubeconfig, data), file)
-    except (BackupError, AskError) as problem:
+    except (BackupError, RequestFailed) as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise click.ClickException(f"{file} can't be written: {problem.strerror or problem}") from None

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from pilothouse.app.options import default_data
-from pilothouse.cli.lifeline import lifeline_flag
+from pilothouse.cli.internal_flags import lifeline_flag
+from pilothouse.cli.long_running import log_to_stderr, run_fast, verbose_flag
 from pilothouse.cli.parameters import Duration, Listen
-from pilothouse.cli.reaching import kubeconfig_flag, own_access
-from pilothouse.cli.staying import log_to_stderr, run_fast, verbose_flag
+from pilothouse.cli.server_access import kubeconfig_flag, own_access
 
 MORE_THAN_TWO_BEATS = 25.0
 """Seconds: one sign of life that is lost must not make a pilot silent."""
@@ -108,7 +108,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
     from pilothouse.app.controller_list import ControllerTimeouts, UnknownController
     from pilothouse.app.controller_manager import ManagerOptions, rehearse, run
     from pilothouse.client.access import AccessError
-    from pilothouse.client.electing import Timing
+    from pilothouse.client.leader_election import LeaseTiming
     from pilothouse.client.transport import TransportError
     from pilothouse.meta.errors import StatusError
 
@@ -122,7 +122,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
             controllers=tuple(wish.strip() for wish in flags["controllers"].split(",") if wish.strip()),
             elect=flags["leader_elect"],
             lease=(flags["leader_elect_resource_namespace"], flags["leader_elect_resource_name"]),
-            timing=Timing(
+            timing=LeaseTiming(
                 flags["leader_elect_lease_duration"],
                 flags["leader_elect_renew_deadline"],
                 flags["leader_elect_retry_period"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pilothouse.cli.reaching import access, server_flags
+from pilothouse.cli.server_access import access, server_flags
 
 _PATH = "/pilothouse/v1/encryption"
 
@@ -26,7 +26,7 @@ def encryption() -> None:
 @click.argument("name")
 def new_key(name: str) -> None:
     """Print a line for a key file, with a new key called NAME."""
-    from pilothouse.pki.sealing import new_key_line
+    from pilothouse.pki.encryption_keys import new_key_line
 
     try:
         click.echo(new_key_line(name))
@@ -70,10 +70,12 @@ def rewrite(kubeconfig: Path | None, data: Path | None) -> None:
 
 
 def _ask(method: str, path: str, kubeconfig: Path | None, data: Path | None) -> list[dict[str, Any]]:
-    from pilothouse.client.asking import AskError, ask
+    from pilothouse.client.single_request import RequestFailed, send_request
 
     try:
-        with ask(access(kubeconfig, data), path, {}, agent="pilothouse-encryption", method=method) as answer:
+        with send_request(
+            access(kubeconfig, data), path, {}, agent="pilothouse-encryption", method=method
+        ) as answer:
             return [json.loads(line) for line in answer]
-    except AskError as problem:
+    except RequestFailed as problem:
         raise click.ClickException(str(problem)) from None

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import pilothouse
-from pilothouse.base.visible import visible
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.node import node
 from pilothouse.cli.up import up
 
@@ -130,7 +130,7 @@ def _warn_of_others() -> None:
     if found := changeable_by_others(dict.fromkeys(program)):
         listed = ", ".join(map(str, found))
         click.echo(
-            visible(
+            escape_control_characters(
                 f"Warning: root would run {listed}, which users other than root can change; install pilothouse where only root can write"
             ),
             err=True,
@@ -144,4 +144,6 @@ def _systemctl(user: bool, *words: str) -> None:
     except OSError as problem:
         raise click.ClickException(f"systemctl can't be run: {problem.strerror}") from None
     if done.returncode != 0:
-        raise click.ClickException(f"`{' '.join(argv)}` failed: {visible(done.stderr.strip())}")
+        raise click.ClickException(
+            f"`{' '.join(argv)}` failed: {escape_control_characters(done.stderr.strip())}"
+        )

@@ -10,9 +10,9 @@ from typing import Any, Final
 import click
 
 from pilothouse.app.options import StartError
-from pilothouse.cli.failing import told_in_a_line
+from pilothouse.cli.error_output import errors_in_one_line
+from pilothouse.cli.long_running import log_to_stderr, verbose_flag
 from pilothouse.cli.node_flags import node_flags, run_node
-from pilothouse.cli.staying import log_to_stderr, verbose_flag
 from pilothouse.cli.store_flags import data_flag
 
 VARIABLE: Final = "PILOTHOUSE_TOKEN"
@@ -67,7 +67,7 @@ def join(
             "join anew, remove that file first"
         )
     click.echo(f"asking {' or '.join(parsed.urls)} to be its node {chosen} …", err=True)
-    with told_in_a_line(parsed.url):
+    with errors_in_one_line(parsed.url):
         asyncio.run(join_as(parsed, chosen, identity, SystemClock()))
     later = "run it with:" if no_run else "it runs here, and from its next start on with:"
     click.echo(f"this machine is the node {chosen} of {parsed.url} now; {later}")

@@ -9,8 +9,8 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_discovery import JOINED_NODE
-from pilothouse.base.visible import visible
-from pilothouse.cli.failing import told_in_a_line
+from pilothouse.base.terminal_text import escape_control_characters
+from pilothouse.cli.error_output import errors_in_one_line
 from pilothouse.cli.parameters import FILE, Duration
 from pilothouse.cli.plane import plane_flag
 
@@ -47,7 +47,7 @@ def leave(data: Path, kubeconfig: Path | None, timeout: float, **flags: Any) -> 
     try:
         admin = load(kubeconfig) if kubeconfig is not None else None
         options = DepartureOptions(data=data.absolute(), admin=admin, patience=timeout, **flags)
-        with told_in_a_line(admin.url if admin is not None else ""):
-            asyncio.run(run(options, say=lambda line: click.echo(visible(line))))
+        with errors_in_one_line(admin.url if admin is not None else ""):
+            asyncio.run(run(options, say=lambda line: click.echo(escape_control_characters(line))))
     except (StartError, KubeconfigError) as problem:
         raise click.ClickException(str(problem)) from None

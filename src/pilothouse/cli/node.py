@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from pilothouse.cli.lifeline import lifeline_flag, listen_fd_flag, socket_store_flag
+from pilothouse.cli.internal_flags import lifeline_flag, listen_fd_flag, socket_store_flag
+from pilothouse.cli.long_running import log_to_stderr, verbose_flag
 from pilothouse.cli.node_flags import node_flags, run_node
-from pilothouse.cli.reaching import kubeconfig_flag
-from pilothouse.cli.staying import log_to_stderr, verbose_flag
+from pilothouse.cli.server_access import kubeconfig_flag
 from pilothouse.cli.store_flags import data_flag
 
 

@@ -177,7 +177,7 @@ def _options(kubeconfig: Path | None, lifeline: int | None, flags: dict[str, Any
     from pilothouse.client.kubeconfig import load
     from pilothouse.node.node_credentials import NodeCredentials
     from pilothouse.node.settings import DEFAULT_RANGE, NodeSettings
-    from pilothouse.supervise.launching import IdRange
+    from pilothouse.supervise.launch_spec import IdRange
 
     folder = DataFolder.open(flags["data"].absolute())
     identity = NodeCredentials(folder.path)

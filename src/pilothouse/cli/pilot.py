@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from pilothouse.cli.flags import several
+from pilothouse.cli.long_running import log_to_stderr, verbose_flag
 from pilothouse.cli.parameters import Duration
-from pilothouse.cli.reaching import kubeconfig_flag, own_access
-from pilothouse.cli.staying import log_to_stderr, verbose_flag
+from pilothouse.cli.server_access import kubeconfig_flag, own_access
 
 _DATA = {"elasticsearch": "/usr/share/elasticsearch/data", "redis": "/data"}
 """Where the data of each application is, unless it is said otherwise."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pilothouse.app.plane_discovery import VARIABLE, NoPlane, WantedPlane, find
-from pilothouse.base.visible import visible
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.flags import Command
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def plane_flag(wanted: WantedPlane, text: str) -> Callable[[Command], Command]:
         try:
             found = find(wanted)
         except NoPlane as problem:
-            raise click.ClickException(visible(str(problem))) from None
+            raise click.ClickException(escape_control_characters(str(problem))) from None
         announce(found)
         return found.data
 
@@ -45,4 +45,4 @@ def plane_flag(wanted: WantedPlane, text: str) -> Callable[[Command], Command]:
 def announce(found: FoundPlane) -> None:
     """Say which folder is used, beside the output."""
     idle = "" if found.running else "; nothing of yours is known to run there"
-    click.echo(visible(f"using {found.data}, {found.origin}{idle}"), err=True)
+    click.echo(escape_control_characters(f"using {found.data}, {found.origin}{idle}"), err=True)

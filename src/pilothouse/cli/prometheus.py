@@ -9,7 +9,7 @@ import click
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_discovery import UP, running_folders
 from pilothouse.cli.parameters import FILE, Listen
-from pilothouse.cli.reaching import access, server_flags
+from pilothouse.cli.server_access import access, server_flags
 
 CREDENTIALS = Path("pilothouse-credentials")
 

@@ -11,7 +11,7 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_discovery import UP
-from pilothouse.base.visible import visible
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.plane import plane_flag
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def _shown(seen: ClusterOverview) -> Group:
         shown = len(columns) if any(row[-1] for row in seen.roles) else len(columns) - 1
         parts.append(_table(columns[:shown], tuple(row[:shown] for row in seen.roles), state=1))
     if seen.problem:
-        parts.append(Text(f"The server can't be asked: {visible(seen.problem)}", style="red"))
+        parts.append(
+            Text(f"The server can't be asked: {escape_control_characters(seen.problem)}", style="red")
+        )
     if seen.nodes:
         parts.append(_table(("NODE", "STATUS", "PODS", "AGE"), seen.nodes, state=1))
     if seen.pods:
@@ -95,6 +97,9 @@ def _table(columns: Row, rows: tuple[Row, ...], *, state: int) -> Table:
     for row in rows:
         style = "green" if row[state] in _WELL else "yellow"
         table.add_row(
-            *(Text(visible(cell), style=style if at == state else "") for at, cell in enumerate(row))
+            *(
+                Text(escape_control_characters(cell), style=style if at == state else "")
+                for at, cell in enumerate(row)
+            )
         )
     return table

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from pilothouse.cli.failing import told_in_a_line
+from pilothouse.cli.error_output import errors_in_one_line
 from pilothouse.cli.parameters import Duration
-from pilothouse.cli.reaching import access, server_flags
+from pilothouse.cli.server_access import access, server_flags
 
 
 @click.group()
@@ -61,7 +61,7 @@ def create(
 
     from pilothouse.app.bootstrap_tokens import create as make
 
-    with told_in_a_line(reached.url):
+    with errors_in_one_line(reached.url):
         made = asyncio.run(make(reached, urls, lifetime=ttl or None, description=description, node=node))
     click.echo(str(made))
     if not node:
@@ -93,7 +93,7 @@ def list_(kubeconfig: Path | None, data: Path | None) -> None:
     from pilothouse.app.bootstrap_tokens import list_tokens
     from pilothouse.base.duration import human_age
 
-    with told_in_a_line(reached.url):
+    with errors_in_one_line(reached.url):
         found = asyncio.run(list_tokens(reached))
     now = time.time()
     rows = [("TOKEN", "STATE", "EXPIRES IN", "NODE", "USED BY", "DESCRIPTION")]
@@ -119,7 +119,7 @@ def delete(identifier: str, kubeconfig: Path | None, data: Path | None) -> None:
     from pilothouse.app.bootstrap_tokens import revoke
 
     name = identifier.removeprefix("pilothouse://").partition(".")[0]
-    with told_in_a_line(reached.url):
+    with errors_in_one_line(reached.url):
         found = asyncio.run(revoke(reached, name))
     if not found:
         raise click.ClickException(f"there is no token {name}; see `pilothouse token list`")

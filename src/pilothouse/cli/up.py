@@ -13,7 +13,7 @@ import click
 
 from pilothouse.app.options import StartError
 from pilothouse.app.plane_discovery import UP
-from pilothouse.base.visible import visible
+from pilothouse.base.terminal_text import escape_control_characters
 from pilothouse.cli.node_flags import isolation_flags, max_pods_flag, pod_cidr_flag, tier_flag
 from pilothouse.cli.parameters import Duration, Listen, Network
 from pilothouse.cli.plane import plane_flag
@@ -157,7 +157,7 @@ def up(
 
 
 def _say(line: str) -> None:
-    click.echo(visible(line), err=True)
+    click.echo(escape_control_characters(line), err=True)
 
 
 def _admission(file: Path | None) -> Path:

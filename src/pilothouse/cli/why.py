@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pilothouse.cli.reaching import access, server_flags
+from pilothouse.cli.server_access import access, server_flags
 
 
 @click.command()

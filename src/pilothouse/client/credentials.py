@@ -1,6 +1,6 @@
 """What a long-lived client shows to the server, kept up to date.
 
-    credentials = Credentials(access, SystemClock())
+    credentials = ClientCredentials(access, SystemClock())
     shown = await credentials.current()
     shown.tls, shown.headers
     credentials.refused(shown)      # the server answered 401: a login is made anew
@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ClientIdentity:
     """What goes with a request. Connections made with another context are not used for it."""
 
     tls: ssl.SSLContext
     headers: tuple[tuple[str, str], ...]
 
 
-class Credentials:
+class ClientCredentials:
     """The current credentials of one access."""
 
     def __init__(self, access: Access, clock: Clock) -> None:
@@ -49,10 +49,10 @@ class Credentials:
         # What ``access`` holds may have been read a while ago, so that the first look reads anew.
         self._marks: Marks = ()
         self._given: Credential | None = None
-        self._shown: Shown | None = None
+        self._shown: ClientIdentity | None = None
         self._login = asyncio.Lock()
 
-    async def current(self) -> Shown:
+    async def current(self) -> ClientIdentity:
         """What to show now. Raises ``AccessError`` if it can't be had."""
         self._look()
         if self._access.login is not None and self._is_stale():
@@ -65,7 +65,7 @@ class Credentials:
             self._shown = self._assembled()
         return self._shown
 
-    def refused(self, shown: Shown) -> bool:
+    def refused(self, shown: ClientIdentity) -> bool:
         """The server did not accept this. True if there is a way to get something else to show."""
         if self._access.login is None:
             return False
@@ -101,7 +101,7 @@ class Credentials:
                 self._access, self._shown = fresh, None
         self._marks = marks
 
-    def _assembled(self) -> Shown:
+    def _assembled(self) -> ClientIdentity:
         access, given = self._access, self._given or Credential()
         token = given.token or access.token
         headers = [("Authorization", f"Bearer {token}")] if token else []
@@ -113,7 +113,7 @@ class Credentials:
             given.key or access.key,
             insecure=access.insecure,
         )
-        return Shown(tls, tuple(headers))
+        return ClientIdentity(tls, tuple(headers))
 
 
 def _mark(file: Path) -> tuple[int, int, int] | None:

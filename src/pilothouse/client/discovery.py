@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.nouns import Noun
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 

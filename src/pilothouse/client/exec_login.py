@@ -15,7 +15,7 @@ from base64 import b64encode
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pilothouse.base.times import TimeError, parse_time
+from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.client.access import Access, AccessError, Login
 
 PATIENCE = 60.0

@@ -28,17 +28,17 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 
-from pilothouse.aio.breathing import breathing
+from pilothouse.aio.cooperative import yielding
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Trees
 from pilothouse.base.clock import Clock
-from pilothouse.client.cache import Cache, Difference, IndexFunction
-from pilothouse.client.hearing import NOTHING, Heard
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
+from pilothouse.client.object_cache import CacheChange, IndexFunction, ObjectCache
+from pilothouse.client.watch_freshness import NOTHING, WatchFreshness
+from pilothouse.client.watch_machine import Applied, Change, Deleted, Marked, Restarted
 from pilothouse.client.watcher import Watcher
-from pilothouse.client.watching import Applied, Change, Deleted, Marked, Restarted
 
-Subscriber = Callable[[Difference], None]
+Subscriber = Callable[[CacheChange], None]
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Informer:
         """``partial`` keeps the metadata alone. ``trees`` is shared with the caches that have a common bound; without
         it the cache has one of its own."""
         self.noun = noun
-        self.cache = Cache(indexes)
+        self.cache = ObjectCache(indexes)
         self._watcher = Watcher(
             api,
             noun,
@@ -88,7 +88,7 @@ class Informer:
         self._beginnings = 0
 
     @property
-    def heard(self) -> Heard:
+    def heard(self) -> WatchFreshness:
         """Over which time every change has come."""
         return self._heard
 
@@ -120,7 +120,7 @@ class Informer:
         self._subscribers.append(subscriber)
         if replay:
             for obj in self.cache.list():
-                self._tell(subscriber, Difference(None, obj))
+                self._tell(subscriber, CacheChange(None, obj))
         return lambda: self._subscribers.remove(subscriber)
 
     def follow(self, advanced: Callable[[], None]) -> Callable[[], None]:
@@ -160,7 +160,7 @@ class Informer:
                     differences = await self.cache.replace(objects)
                     self._revision = revision
                     self._as_of = began
-                    await breathing(differences, self._publish)
+                    await yielding(differences, self._publish)
                     self._synced.set()
                 case Applied(obj):
                     obj.arrived = now
@@ -183,12 +183,12 @@ class Informer:
         self._beginnings = self._watcher.beginnings
         self._heard = (self._heard if unbroken else NOTHING).again(now)
 
-    def _publish(self, difference: Difference | None) -> None:
+    def _publish(self, difference: CacheChange | None) -> None:
         if difference is not None:
             for subscriber in tuple(self._subscribers):
                 self._tell(subscriber, difference)
 
-    def _tell(self, subscriber: Subscriber, difference: Difference) -> None:
+    def _tell(self, subscriber: Subscriber, difference: CacheChange) -> None:
         try:
             subscriber(difference)
         except Exception:

@@ -17,8 +17,8 @@ import msgspec
 
 from pilothouse.api.nouns import Noun, Pod, ServiceAccount
 from pilothouse.api.objects import Object, Tree
-from pilothouse.client.rest import DEADLINE, JSON, Api, Patch, Writing, decoded, deletion, encoded
-from pilothouse.client.transport import Call
+from pilothouse.client.api import DEADLINE, JSON, Api, Patch, WriteOptionsSent, decoded, deletion, encoded
+from pilothouse.client.transport import ClientRequest
 
 
 class ScaleSpec(msgspec.Struct, frozen=True):
@@ -63,12 +63,12 @@ async def scale(
     name: str,
     namespace: str,
     replicas: int | None = None,
-    **options: Unpack[Writing],
+    **options: Unpack[WriteOptionsSent],
 ) -> Scale:
     """How many there are; with ``replicas``, after having asked for so many."""
     path = noun.path(namespace, name, "scale")
     if replicas is None:
-        answer = await api.read(Call("GET", path), options.get("deadline", DEADLINE))
+        answer = await api.read(ClientRequest("GET", path), options.get("deadline", DEADLINE))
     else:
         content = encoded({"spec": {"replicas": replicas}})
         answer = await api.write("PATCH", path, content, Patch.MERGE, options)
@@ -82,7 +82,7 @@ async def evict(
     *,
     uid: str = "",
     grace: int | None = None,
-    **options: Unpack[Writing],
+    **options: Unpack[WriteOptionsSent],
 ) -> None:
     """Have a pod go, if its disruption budget lets it; else 429 with the cause ``DisruptionBudget``."""
     body = {
@@ -95,7 +95,7 @@ async def evict(
 
 
 async def bind(
-    api: Api, name: str, namespace: str, node: str, *, uid: str = "", **options: Unpack[Writing]
+    api: Api, name: str, namespace: str, node: str, *, uid: str = "", **options: Unpack[WriteOptionsSent]
 ) -> None:
     """Have a pod run on a node."""
     named = {"name": name, "namespace": namespace}

@@ -1,7 +1,7 @@
 """Requests and streams to an API server, whatever lies between.
 
-    answer = await transport.request(Call("GET", "/api/v1/namespaces/default"))
-    async with transport.stream(Call("GET", "/api/v1/pods", query={"watch": "1"})) as stream:
+    answer = await transport.request(ClientRequest("GET", "/api/v1/namespaces/default"))
+    async with transport.stream(ClientRequest("GET", "/api/v1/pods", query={"watch": "1"})) as stream:
         async for data in stream.chunks: ...
 
 ``http`` goes over the network, ``loopback`` to a server in the same process. A transport retries nothing and judges no
@@ -42,7 +42,7 @@ LONGEST_UNTRUSTED: Final = 2**20
 """From a server that may be anybody, for a few certificates."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class ClientRequest(msgspec.Struct, frozen=True):
     """A request."""
 
     method: str
@@ -55,7 +55,7 @@ class Call(msgspec.Struct, frozen=True):
     """Bytes of the answer's body that are taken, unpacked. One that is longer is a ``BadAnswer``."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ClientResponse(msgspec.Struct, frozen=True):
     """A complete answer. Header names are matched without case; of a repeated header this has the first."""
 
     status: int
@@ -66,7 +66,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class ResponseStreamReader:
     """An answer that is being read. Reading raises ``Interrupted`` if it breaks off."""
 
     status: int
@@ -99,8 +99,8 @@ class Stream:
 class Transport(Protocol):
     """The way to a server."""
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         """Raises ``TransportError``, or ``AccessError`` if there is nothing to show to the server."""
 
-    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, call: ClientRequest) -> AbstractAsyncContextManager[ResponseStreamReader]:
         """Open until the context ends. Entering raises what ``request`` raises."""

@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Trees
-from pilothouse.client.failures import failure
+from pilothouse.client.status_errors import error_of
 from pilothouse.meta.errors import StatusError
 
 _END = "k8s.io/initial-events-end"
@@ -64,7 +64,7 @@ def decode(lines: Iterable[bytes], noun: Noun, trees: Trees) -> Iterator[Line]:
                     mark = Object(noun, body)
                     yield Bookmark(mark.revision, mark.annotations.get(_END) == "true")
                 case "ERROR":
-                    yield failure(500, body)
+                    yield error_of(500, body)
                 case other:
                     raise BadLine(f"a watch of {noun.resource} sent an event of the type {other!r}")
         except (msgspec.DecodeError, ValueError) as problem:

@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from random import Random
 
-from pilothouse.aio.breathing import STRETCH
+from pilothouse.aio.cooperative import STRETCH
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Trees
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
-from pilothouse.client.watching import Change, OpenWatch, Pause, ReadPage, Waiting, Watch
+from pilothouse.client.watch_machine import Change, OpenWatch, Pause, ReadPage, Waiting, WatchMachine
 from pilothouse.meta.errors import StatusError
 
 OPENING = 30.0
@@ -52,10 +52,10 @@ class Watcher:
         partial: bool = False,
     ) -> None:
         """What is watched is one namespace, or all; labels and fields are selectors; ``partial`` is the metadata alone.
-        See ``Watch`` for the others."""
+        See ``WatchMachine`` for the others."""
         self._api = api
         self._noun = noun
-        self._watch = Watch(noun, rng, trees, streaming=streaming)
+        self._watch = WatchMachine(noun, rng, trees, streaming=streaming)
         self._namespace = namespace
         self._view = {"labelSelector": labels, "fieldSelector": fields}
         self._trees = trees

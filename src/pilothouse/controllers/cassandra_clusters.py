@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pilothouse.api.nouns import CassandraCluster
 from pilothouse.api.objects import Object
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, SetStatus

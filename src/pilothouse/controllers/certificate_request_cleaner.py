@@ -17,9 +17,9 @@ from typing import Final
 
 from pilothouse.api.nouns import CertificateSigningRequest
 from pilothouse.api.objects import Object
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.pki.authority import UnusableError
-from pilothouse.pki.inspecting import certificates_in
+from pilothouse.pki.certificate_info import certificates_in
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Delete, Intent, RequeueAfter
 from pilothouse.runtime.snapshot import Snapshot

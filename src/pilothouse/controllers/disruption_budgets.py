@@ -19,7 +19,7 @@ import msgspec
 
 from pilothouse.api.nouns import Pod, PodDisruptionBudget, StatefulSet
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time, parse_time
+from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.proportions import scaled
 from pilothouse.meta.selectors import LabelSelector, SelectorError

@@ -18,7 +18,7 @@ from typing import Final
 from pilothouse.api.navigator.validation.clusters import protected
 from pilothouse.api.nouns import CassandraCluster, CoreEvent, ElasticsearchCluster, Namespace, Noun
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.controller import EVERY, Names, controller
 from pilothouse.runtime.intents import DeleteAll, Intent, ObjectTarget, SetStatus, Update, Wait

@@ -26,7 +26,7 @@ from pilothouse.api.nouns import Lease, Node, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import NODE_NOT_READY
 from pilothouse.api.tolerating import fits
-from pilothouse.base.times import format_time, parse_time
+from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import condition_is, find_condition, with_condition
 from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Delete, Intent, Patch, RequeueAfter, SetStatus, Wait

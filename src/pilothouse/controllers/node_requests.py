@@ -23,6 +23,7 @@ from typing import Final
 
 from pilothouse.api.nouns import CertificateSigningRequest, Node
 from pilothouse.api.objects import Object, Tree
+from pilothouse.pki.request_signing import RequestedCertificate, RequestError, read_request
 from pilothouse.pki.signers import (
     JOINING_NODE,
     NODE,
@@ -32,7 +33,6 @@ from pilothouse.pki.signers import (
     serving_name,
     why_refused,
 )
-from pilothouse.pki.signing import Asked, RequestError, read_request
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, Patch, Wait
 from pilothouse.runtime.snapshot import Snapshot
@@ -78,7 +78,7 @@ def _doubt(request: Object, world: Snapshot) -> str:
     return _other_names(request, asked) if signer == NODE_SERVING else _stranger(request, asked, world)
 
 
-def _other_names(request: Object, asked: Asked) -> str:
+def _other_names(request: Object, asked: RequestedCertificate) -> str:
     """Why a node may not serve under these names; empty if it may."""
     if request.spec.get("username") != asked.common_name or NODES not in (request.spec.get("groups") or ()):
         return f"{request.spec.get('username')} is not the node {asked.common_name}"
@@ -88,7 +88,7 @@ def _other_names(request: Object, asked: Asked) -> str:
     return ""
 
 
-def _stranger(request: Object, asked: Asked, world: Snapshot) -> str:
+def _stranger(request: Object, asked: RequestedCertificate, world: Snapshot) -> str:
     """Why whoever made it may not ask for this node; empty if they may."""
     groups = request.spec.get("groups") or ()
     user = request.spec.get("username")
@@ -106,7 +106,7 @@ def _stranger(request: Object, asked: Asked, world: Snapshot) -> str:
     return f"{user} is neither the node {asked.common_name} nor has a bootstrap token"
 
 
-def _about_to_register(request: Object, asked: Asked, world: Snapshot) -> str:
+def _about_to_register(request: Object, asked: RequestedCertificate, world: Snapshot) -> str:
     """Whether another machine got a certificate for the node just before; empty if none did."""
     for other in world.all(CertificateSigningRequest):
         if other.name == request.name or other.spec.get("username") == request.spec.get("username"):

@@ -12,7 +12,7 @@ from typing import Final
 
 from pilothouse.api.nouns import Node, Pod
 from pilothouse.api.objects import Object
-from pilothouse.base.times import format_time, parse_time
+from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, RequeueAfter, SetStatus

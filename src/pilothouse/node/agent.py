@@ -21,15 +21,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from pilothouse.aio.supervising import Supervisor
-from pilothouse.aio.together import together
+from pilothouse.aio.background_tasks import BackgroundTasks
+from pilothouse.aio.task_group import together
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
-from pilothouse.client.cache import Difference
+from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
-from pilothouse.client.rest import Api
+from pilothouse.client.object_cache import CacheChange
 from pilothouse.node import seccomp
 from pilothouse.node.container_index import ContainerIndex
 from pilothouse.node.ephemeral_storage import request
@@ -55,9 +55,9 @@ from pilothouse.node.resource_limits import pod_group
 from pilothouse.node.security_context import AgentIdentity
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.volume_owners import AGENT_LOCK
-from pilothouse.pki.files import private_folder
+from pilothouse.pki.private_files import private_folder
 from pilothouse.runtime.event_recorder import EventCorrelator
-from pilothouse.supervise.launching import Exit
+from pilothouse.supervise.launch_spec import ContainerExit
 
 COMPONENT: Final = "kubelet"
 """By whom events are told: kubectl and people look for this name."""
@@ -110,7 +110,7 @@ class Agent:
             lambda: machine.allocatable,
             IdRanges(settings.pods, settings.user_namespace_ids),
         )
-        self._supervisor = Supervisor(
+        self._supervisor = BackgroundTasks(
             {"volumes": parts.volumes.run, "addresses": parts.addresses.run, "events": self._events.run}
         )
         self.registration = NodeRegistration(
@@ -269,7 +269,7 @@ class Agent:
             return EvictionCandidate(pod.uid, 0, used.files, hides)
         return EvictionCandidate(pod.uid, request(pod), used.size, hides)
 
-    def _changed(self, difference: Difference) -> None:
+    def _changed(self, difference: CacheChange) -> None:
         old, new = difference
         if old is not None and (new is None or new.uid != old.uid) and old.uid in self._keepers:
             self._keepers[old.uid].saw(None)
@@ -296,7 +296,7 @@ class Agent:
             container = folder.container(name)
             for number in container.attempts():
                 found = await self._parts.containers.adopt(container.attempt(number))
-                if found is not None and not isinstance(found, Exit):
+                if found is not None and not isinstance(found, ContainerExit):
                     await found.stop(signal.SIGKILL, 0)
         await self._parts.groups.group(pod_group(folder.uid)).remove()
         await self._parts.volumes.release(folder.uid)

@@ -15,16 +15,16 @@ import random
 from http import HTTPStatus
 
 from pilothouse.base.clock import Clock
-from pilothouse.client import authorities
+from pilothouse.client import server_authorities
 from pilothouse.client.access import Access, AccessError
-from pilothouse.client.certificates import Wanted, obtain
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.certificate_requests import CertificateRequest, obtain
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.join_token import JoinToken
-from pilothouse.client.rest import Api
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.node_credentials import NodeCredentials
-from pilothouse.pki.authority import Credential
-from pilothouse.pki.requesting import new_request
+from pilothouse.pki.authority import KeyPair
+from pilothouse.pki.certificate_request import new_request
 from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES
 
 AGENT = "pilothouse-join"
@@ -39,13 +39,13 @@ async def join(
 
     Raises ``AccessError``, ``RequestRefused``, ``StatusError`` or ``TransportError``; nothing is changed then.
     """
-    known = await authorities.recognised(token.urls, token.pins, clock, agent=AGENT)
+    known = await server_authorities.recognised(token.urls, token.pins, clock, agent=AGENT)
     access = Access(token.url, others=token.others, authority=known, token=token.bearer)
     async with HttpTransport.open(access, clock, agent=AGENT) as transport:
         api = Api(transport, random.Random(), manager=AGENT)
         try:
             # Said by the server itself, there may be more of them: one that is going, or one that is to come.
-            trusted = await authorities.told(api)
+            trusted = await server_authorities.told(api)
             credential = await request_client_certificate(api, name, patience=patience)
         except StatusError as refusal:
             if refusal.code != HTTPStatus.UNAUTHORIZED:
@@ -59,8 +59,8 @@ async def join(
     identity.write_kubeconfig(token.urls, name)
 
 
-async def request_client_certificate(api: Api, name: str, *, patience: float) -> Credential:
+async def request_client_certificate(api: Api, name: str, *, patience: float) -> KeyPair:
     """A client certificate of the node, on a key that never leaves this machine."""
     request = new_request(f"{NODE}{name}", [NODES])
-    wanted = Wanted(NODE_CLIENT, "client auth", request.pem, f"node-csr-{name}-")
-    return Credential(await obtain(api, wanted, patience=patience), request.key)
+    wanted = CertificateRequest(NODE_CLIENT, "client auth", request.pem, f"node-csr-{name}-")
+    return KeyPair(await obtain(api, wanted, patience=patience), request.key)

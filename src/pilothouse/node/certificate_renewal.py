@@ -14,16 +14,16 @@ import datetime
 import logging
 
 from pilothouse.base.clock import Clock
-from pilothouse.client import authorities
-from pilothouse.client.certificates import RequestRefused
-from pilothouse.client.rest import Api
+from pilothouse.client import server_authorities
+from pilothouse.client.api import Api
+from pilothouse.client.certificate_requests import RequestRefused
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.bootstrap import PATIENCE, request_client_certificate
 from pilothouse.node.node_credentials import NodeCredentials
 from pilothouse.pki.authority import UnusableError
+from pilothouse.pki.certificate_request import is_due, is_signed_by
 from pilothouse.pki.pinning import fingerprints
-from pilothouse.pki.requesting import is_due, is_signed_by
 
 INTERVAL = 60.0
 
@@ -50,7 +50,7 @@ class NodeCertificateRenewal:
 
     async def look(self) -> bool:
         """Take up new authorities, and a new certificate if it is time; whether there is a new certificate."""
-        trusted = await authorities.told(self._api)
+        trusted = await server_authorities.told(self._api)
         file = self._identity.authorities_file
         if trusted and trusted != file.read_bytes():
             fingerprints(trusted)  # Raises for what would lock us out.

@@ -16,7 +16,7 @@ from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.api.nouns import ConfigMap, Secret
 from pilothouse.api.objects import Object
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.container_launch import PodSetting, compose_launch
@@ -38,8 +38,8 @@ from pilothouse.node.resource_limits import (
 )
 from pilothouse.node.security_context import AgentIdentity, has_host_users
 from pilothouse.node.settings import NodeSettings
-from pilothouse.supervise.launching import IdRange, Launch
-from pilothouse.supervise.limiting import Throttle
+from pilothouse.supervise.cgroup_settings import Throttle
+from pilothouse.supervise.launch_spec import IdRange, LaunchSpec
 
 _INSTALL_PILOT: Final = ["pilothouse", "pilot", "install"]
 
@@ -84,7 +84,7 @@ class ContainerConfigurator:
         prepared: Mapping[str, PreparedVolume],
         folder: ContainerDirectory,
         attempt: int,
-    ) -> Launch:
+    ) -> LaunchSpec:
         """Raises ``NotReady``, or OSError for what the machine refuses."""
         given, settings = self._parts, self._settings
         image = given.images.resolve(image_name(pod, part))

@@ -26,7 +26,14 @@ from pilothouse.node.images.image_manifest import MANIFEST
 from pilothouse.node.interfaces import Image, NotReady
 from pilothouse.node.pod_directories import ContainerDirectory
 from pilothouse.node.seccomp import seccomp_filter
-from pilothouse.supervise.launching import IdRange, Launch, LogPolicy, Mount, User, View
+from pilothouse.supervise.launch_spec import (
+    FilesystemView,
+    IdRange,
+    LaunchSpec,
+    LogPolicy,
+    Mount,
+    ProcessUser,
+)
 from pilothouse.supervise.shim.rootfs import PROGRAMS
 
 MESSAGE_PATH: Final = "/dev/termination-log"
@@ -63,7 +70,7 @@ def compose_launch(
     *,
     volumes: Sequence[Mount] = (),
     cgroups: tuple[str, ...] = (),
-) -> Launch:
+) -> LaunchSpec:
     """Raises ``NotReady`` for what can't be made sense of as things are."""
     if not container.get("command"):
         _check_seen(image, setting.machine)
@@ -74,7 +81,7 @@ def compose_launch(
     message_path = container.get("terminationMessagePath") or MESSAGE_PATH
     mounts.append(Mount(str(folder.last_words(attempt)), message_path, is_file=True, mapped=True))
     own = container.get("securityContext") or {}
-    view = View(
+    view = FilesystemView(
         hostname=hostname(pod),
         mounts=tuple(mounts),
         read_only_root=bool(own.get("readOnlyRootFilesystem")),
@@ -83,7 +90,7 @@ def compose_launch(
         masked=security_context.is_masked(container),
     )
     capabilities = security_context.capabilities(container)
-    return Launch(
+    return LaunchSpec(
         argv=_command(container, image, env),
         env=env,
         cwd=container.get("workingDir") or image.working_dir or "/",
@@ -116,7 +123,7 @@ def _image_mounts(image: Image) -> Iterator[Mount]:
             yield Mount(str(image.root / name), f"/{name}", read_only=True)
 
 
-def _check_range(user: User | None, ids: IdRange | None) -> None:
+def _check_range(user: ProcessUser | None, ids: IdRange | None) -> None:
     """A pod with ids of its own has so many of them. Raises ``NotReady``."""
     if user is None or ids is None:
         return

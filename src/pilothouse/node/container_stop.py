@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from pilothouse.aio.interrupting import unless
+from pilothouse.aio.race import unless
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
 from pilothouse.node.container_launch import stop_signal

@@ -35,7 +35,7 @@ from pilothouse.node.lifecycle.restart_policy import next_backoff
 from pilothouse.node.pod_directories import ContainerDirectory
 from pilothouse.node.probe_worker import LIVENESS, READINESS, STARTUP, ProbeWorker
 from pilothouse.node.termination_message import termination_message
-from pilothouse.supervise.launching import Exit, Launch, LaunchError
+from pilothouse.supervise.launch_spec import ContainerExit, LaunchError, LaunchSpec
 
 AGAIN: Final = Backoff(first=1.0, factor=2.0, longest=30.0)
 """Between attempts at what could not begin."""
@@ -54,7 +54,7 @@ class ContainerContext(msgspec.Struct, frozen=True):
 
     pod: Callable[[], Object]
     address: Callable[[], str]
-    compose: Callable[[PodContainer, ContainerDirectory, int], Awaitable[Launch]]
+    compose: Callable[[PodContainer, ContainerDirectory, int], Awaitable[LaunchSpec]]
     """Raises ``NotReady``."""
     image_root: Callable[[PodContainer], str]
     """Where the files of a container's image are, as things are; empty if there is none, or it is a program of the host."""
@@ -182,7 +182,7 @@ class ContainerWorker:
             self._attempt = number
             if isinstance(found, EndedInstance):
                 self._note(msgspec.structs.replace(found, lost=self._ward.is_lost))
-            elif isinstance(found, Exit):
+            elif isinstance(found, ContainerExit):
                 self._note(self._of_exit(found, lost=self._ward.is_lost))
             else:
                 same = (known or {}).get("containerID") == f"{known_id}{number}"
@@ -278,7 +278,7 @@ class ContainerWorker:
             except OSError as problem:
                 log.warning("%s can't be removed: %s", problem.filename, problem.strerror)
 
-    def _unexpanded(self, message: str, launch: Launch) -> str:
+    def _unexpanded(self, message: str, launch: LaunchSpec) -> str:
         """The message with the program as the manifest names it: a variable in it may be a Secret's."""
         written = (self._part.spec.get("command") or self._part.spec.get("args") or [""])[0]
         return message.replace(launch.argv[0], written) if "$(" in written else message
@@ -348,7 +348,7 @@ class ContainerWorker:
         self._idle.set()
         self._ward.changed()
 
-    def _of_exit(self, exit: Exit, *, lost: bool = False) -> EndedInstance:
+    def _of_exit(self, exit: ContainerExit, *, lost: bool = False) -> EndedInstance:
         reason = "OOMKilled" if exit.oom else "ContainerStatusUnknown" if exit.lost else ""
         return EndedInstance(
             self._attempt,

@@ -17,7 +17,7 @@ from pilothouse.api.nouns import CoreEvent
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.event_recorder import EventCorrelator, EventWrite

@@ -20,7 +20,7 @@ from pilothouse.api.objects import Tree
 from pilothouse.node.http_probe import probe_http
 from pilothouse.node.interfaces import RunningContainer
 from pilothouse.node.probe_connection import DialError, ResultUnknown, connected
-from pilothouse.supervise.launching import LaunchError
+from pilothouse.supervise.launch_spec import LaunchError
 
 MOST_OUTPUT: Final = 10 * 1024
 _REST: Final = 0.5

@@ -30,7 +30,7 @@ import msgspec
 from pilothouse.node.interfaces import NotReady
 from pilothouse.node.pod_directories import PodDirectory
 from pilothouse.node.settings import DEFAULT_RANGE, RUN
-from pilothouse.supervise.launching import IdRange
+from pilothouse.supervise.launch_spec import IdRange
 from pilothouse.supervise.shim.namespaces import OWNERS
 
 SIZE: Final = 65536

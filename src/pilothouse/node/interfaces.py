@@ -26,10 +26,10 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.directory_usage import DirectoryUsage
-from pilothouse.supervise.attaching import Attached
-from pilothouse.supervise.launching import Exit, Launch, Mount
-from pilothouse.supervise.limiting import Limits, Throttle, Usage
-from pilothouse.supervise.surveying import Survey
+from pilothouse.supervise.attach import Attached
+from pilothouse.supervise.cgroup_settings import Limits, Throttle, Usage
+from pilothouse.supervise.launch_spec import ContainerExit, LaunchSpec, Mount
+from pilothouse.supervise.machine_survey import MachineSurvey
 
 
 class NotReady(Exception):
@@ -246,7 +246,7 @@ class RunningContainer(Protocol):
         """Seconds since 1970."""
         ...
 
-    async def exited(self) -> Exit:
+    async def exited(self) -> ContainerExit:
         """Wait for its end."""
         ...
 
@@ -254,7 +254,7 @@ class RunningContainer(Protocol):
         """Send a signal to its first process."""
         ...
 
-    async def stop(self, signal: int, grace: float, /) -> Exit:
+    async def stop(self, signal: int, grace: float, /) -> ContainerExit:
         """Signal, grace, then kill everything in it."""
         ...
 
@@ -281,11 +281,11 @@ class RunningContainer(Protocol):
 class ContainerRuntime(Protocol):
     """Processes with a view, a log and an exit record of their own: ``supervise.containers``."""
 
-    async def start(self, folder: Path, launch: Launch, /) -> RunningContainer:
+    async def start(self, folder: Path, launch: LaunchSpec, /) -> RunningContainer:
         """Returns once the program runs. Raises ``supervise.launching.LaunchError``."""
         ...
 
-    async def adopt(self, folder: Path, /) -> RunningContainer | Exit | None:
+    async def adopt(self, folder: Path, /) -> RunningContainer | ContainerExit | None:
         """What was started in a folder by an earlier agent: still running, ended, or never."""
         ...
 
@@ -295,7 +295,7 @@ class ContainerCgroup(Protocol):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """For ``Launch.cgroups``."""
+        """For ``LaunchSpec.cgroups``."""
         ...
 
     def make(self, limits: Limits, /) -> tuple[str, ...]:
@@ -332,5 +332,5 @@ class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
     containers: ContainerRuntime
     groups: CgroupSource
     removal: DirectoryRemover
-    survey: Survey
+    survey: MachineSurvey
     """What the machine lets us do."""

@@ -19,7 +19,7 @@ import msgspec
 import pilothouse
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.node.settings import NodeSettings
-from pilothouse.supervise.identifying import boot_id
+from pilothouse.supervise.process_identity import boot_id
 
 VERSION: Final = "v1.32.0"
 """The kubelet whose ways the node has: what schedulers and kubectl judge it by."""

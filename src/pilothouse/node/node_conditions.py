@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.node.machine_info import AvailableResources
-from pilothouse.supervise.surveying import Survey
+from pilothouse.supervise.machine_survey import MachineSurvey
 
 LIMITS: Final = "pilothouse.io/LimitsEnforced"
 USERS: Final = "pilothouse.io/UserNamespaces"
@@ -71,13 +71,13 @@ _SHORT: Final = {
 }
 
 
-def problems(survey: Survey, parts: str) -> str:
+def problems(survey: MachineSurvey, parts: str) -> str:
     """Why a node can't take pods; empty if it can. ``parts`` says which of its parts have failed."""
     view = "" if survey.view.allowed else f"containers can't have a view of their own here: {survey.view.why}"
     return "; ".join(each for each in (view, parts) if each)
 
 
-def limits_condition(survey: Survey) -> dict[str, str]:
+def limits_condition(survey: MachineSurvey) -> dict[str, str]:
     """Whether limits of pods mean anything on this node."""
     missing = [f"{name}: {each.why}" for name, each in survey.limits.items() if not each.allowed]
     if missing:
@@ -85,7 +85,7 @@ def limits_condition(survey: Survey) -> dict[str, str]:
     return _condition(LIMITS, True, "ControlGroups", "limits are enforced by control groups")
 
 
-def users_condition(survey: Survey, accepted: bool) -> dict[str, str]:
+def users_condition(survey: MachineSurvey, accepted: bool) -> dict[str, str]:
     """Whether pods of an agent that is root have ids of their own; ``accepted`` says that they run even if not."""
     if survey.ids.allowed:
         return _condition(USERS, True, "UserNamespaces", "pods have user ids of their own")

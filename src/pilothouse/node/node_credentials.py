@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pilothouse.client.kubeconfig import SERVERS
-from pilothouse.pki.authority import Credential
-from pilothouse.pki.files import private_folder, write_private
+from pilothouse.pki.authority import KeyPair
+from pilothouse.pki.private_files import private_folder, write_private
 from pilothouse.pki.signers import NODE
 
 
@@ -56,7 +56,7 @@ class NodeCredentials:
         private_folder(self.authorities_file.parent)
         write_private(self.authorities_file, pem)
 
-    def write_credential(self, credential: Credential) -> None:
+    def write_credential(self, credential: KeyPair) -> None:
         private_folder(self.credential_file.parent)
         write_private(self.credential_file, credential.certificate.rstrip() + b"\n" + credential.key)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import Condition, find_condition, with_condition
 from pilothouse.node.lifecycle.container_instances import EndedInstance
 from pilothouse.node.lifecycle.container_roles import ContainerRole, PodContainer, containers_of, not_begun

@@ -19,7 +19,7 @@ from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api, Patch
+from pilothouse.client.api import Api, Patch
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.aio.supervising import Supervisor
+from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.api.kubernetes.pod_fields import refusals
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.container_config import ContainerConfigurator, image_name
@@ -56,8 +56,8 @@ from pilothouse.node.resource_limits import pod_group
 from pilothouse.node.security_context import AgentIdentity
 from pilothouse.node.settings import MAX_PODS, NodeSettings
 from pilothouse.supervise.cgroups import GroupBusy
-from pilothouse.supervise.identifying import boot_id
-from pilothouse.supervise.launching import Launch
+from pilothouse.supervise.launch_spec import LaunchSpec
+from pilothouse.supervise.process_identity import boot_id
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class PodWorker:
 
     async def run(self) -> None:
         """Until nothing is left of it."""
-        async with Supervisor({f"publish {self.pod.name}": self._publisher.run}).running():
+        async with BackgroundTasks({f"publish {self.pod.name}": self._publisher.run}).running():
             if await self._settle_in():
                 async with asyncio.TaskGroup() as group:
                     await self._take_up(group)
@@ -387,7 +387,7 @@ class PodWorker:
                 log.warning("pod %s/%s can't let go of what it had: %s", *self.pod.key, problem)
                 await asyncio.sleep(AGAIN.after(failures))
 
-    async def _compose(self, part: PodContainer, folder: ContainerDirectory, attempt: int) -> Launch:
+    async def _compose(self, part: PodContainer, folder: ContainerDirectory, attempt: int) -> LaunchSpec:
         return await self._outfitter.compose(
             self.pod, part, self._address, self._prepared or {}, folder, attempt
         )

@@ -15,15 +15,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from pilothouse.aio.together import together
+from pilothouse.aio.task_group import together
 from pilothouse.api.node_images import DATA_FOLDER, MOST_IMAGES
 from pilothouse.api.nouns import Lease, Node
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_micro_time, format_time
+from pilothouse.base.rfc3339 import format_micro_time, format_time
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api, Patch
+from pilothouse.client.api import Api, Patch
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.conditions import Condition, with_condition
 from pilothouse.meta.errors import StatusError

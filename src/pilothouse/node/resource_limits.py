@@ -13,8 +13,8 @@ from typing import Any
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.quantity import parse_quantity
+from pilothouse.supervise.cgroup_settings import Limits, Throttle
 from pilothouse.supervise.cgroups import PODS
-from pilothouse.supervise.limiting import Limits, Throttle
 
 _PROMISED = ("cpu is", "memory is", "I/O of")
 """How complaints about limits begin that a manifest, or the class of a volume, asks for; requests are the scheduler's business."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pilothouse.node.lifecycle.termination import grace_of
 from pilothouse.node.pod_directories import PodDirectory, list_pod_directories
-from pilothouse.supervise import records
-from pilothouse.supervise.identifying import Gone, Handle
+from pilothouse.supervise import container_records
+from pilothouse.supervise.process_identity import ProcessGone, ProcessHandle
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def _is_running(folder: PodDirectory) -> bool:
 
 
 def _lives(attempt: Path) -> bool:
-    state = records.read_state(attempt)
-    if state is None or records.read_exit(attempt) is not None:
+    state = container_records.read_state(attempt)
+    if state is None or container_records.read_exit(attempt) is not None:
         return False
     try:
-        with contextlib.closing(Handle.open(state.program)) as handle:
+        with contextlib.closing(ProcessHandle.open(state.program)) as handle:
             return not handle.ended
-    except Gone:
+    except ProcessGone:
         return False

@@ -1,6 +1,6 @@
 """Who a container runs as, and with which rights.
 
-    user(pod, container, "999:999", AgentIdentity(uid=0, gid=0))        # User(uid=999, gid=999, groups=(2000,))
+    user(pod, container, "999:999", AgentIdentity(uid=0, gid=0))        # ProcessUser(uid=999, gid=999, groups=(2000,))
     capabilities(container)                                      # ("AUDIT_WRITE", "CHOWN", …)
 
 The container's own word goes before the pod's, and that before the image's. Only root can become somebody else: under an agent that
@@ -18,8 +18,8 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.interfaces import NotReady
-from pilothouse.supervise.launching import User
-from pilothouse.supervise.shim.becoming import CAPABILITIES
+from pilothouse.supervise.launch_spec import ProcessUser
+from pilothouse.supervise.shim.process_setup import CAPABILITIES
 
 _ERROR: Final = "CreateContainerConfigError"
 DEFAULT_CAPABILITIES: Final = (
@@ -52,7 +52,7 @@ class AgentIdentity(msgspec.Struct, frozen=True):
         return self.uid == 0
 
 
-def user(pod: Object, container: Tree, image_user: str, agent: AgentIdentity) -> User | None:
+def user(pod: Object, container: Tree, image_user: str, agent: AgentIdentity) -> ProcessUser | None:
     """None for the agent itself, where it isn't root. Raises ``NotReady``."""
     of_pod: Mapping[str, Any] = pod.spec.get("securityContext") or {}
     own: Mapping[str, Any] = container.get("securityContext") or {}
@@ -72,11 +72,11 @@ def user(pod: Object, container: Tree, image_user: str, agent: AgentIdentity) ->
         # The one id that it has is shown with any number; a second one, as further groups would be, it can't have.
         if uid is None and gid is None:
             return None
-        return User(effective, agent.gid if gid is None else gid)
+        return ProcessUser(effective, agent.gid if gid is None else gid)
     groups = set(of_pod.get("supplementalGroups") or ())
     if of_pod.get("fsGroup") is not None:
         groups.add(of_pod["fsGroup"])
-    return User(effective, agent.gid if gid is None else gid, tuple(sorted(groups)))
+    return ProcessUser(effective, agent.gid if gid is None else gid, tuple(sorted(groups)))
 
 
 def capabilities(container: Tree) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.supervise.launching import IdRange
+from pilothouse.supervise.launch_spec import IdRange
 
 RUN = Path("/run/pilothouse")
 """What agents on the same machine agree on: see ``id_ranges``."""

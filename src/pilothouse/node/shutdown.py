@@ -34,10 +34,10 @@ from pilothouse.node.volumes.loop_backend import LoopBackend
 from pilothouse.node.volumes.memory_directories import memory_directories
 from pilothouse.node.volumes.mount_table import MountEntry, mounts, under, unmount
 from pilothouse.node.volumes.volume_owners import read_owner
-from pilothouse.supervise import records
-from pilothouse.supervise.cgroups import Group, GroupBusy, remove_empty
+from pilothouse.supervise import container_records
+from pilothouse.supervise.cgroups import Cgroup, GroupBusy, remove_empty
 from pilothouse.supervise.containers import StillRunning
-from pilothouse.supervise.launching import Exit, LaunchError
+from pilothouse.supervise.launch_spec import ContainerExit, LaunchError
 
 _AN_INSTANT = 0.001
 
@@ -159,7 +159,7 @@ class _Ending:
             if isinstance(end, BaseException):
                 raise end
 
-    def _grant_restart(self, name: str, exit: Exit) -> None:
+    def _grant_restart(self, name: str, exit: ContainerExit) -> None:
         """An end that was ordered is no crash: the next start comes at once, and does not make later pauses longer."""
         folder = self._folder.container(name)
         if (pause := folder.pause) is not None:
@@ -174,12 +174,12 @@ class _Ending:
             for attempt in folder.attempts():
                 # Without a whole one it was never started.
                 with suppress(FileNotFoundError, msgspec.DecodeError):
-                    if not records.is_copied(folder.attempt(attempt)):
-                        groups.update(records.read_launch(folder.attempt(attempt)).cgroups)
+                    if not container_records.is_copied(folder.attempt(attempt)):
+                        groups.update(container_records.read_launch(folder.attempt(attempt)).cgroups)
         if not groups:
             return
         try:
-            await Group.holding(sorted(groups)).remove()
+            await Cgroup.holding(sorted(groups)).remove()
         except GroupBusy as problem:
             log.warning("%s", problem)
             return
@@ -199,7 +199,7 @@ class _Ending:
                 except (LaunchError, OSError) as problem:
                     problems.append(problem)
                     continue
-                if one is not None and not isinstance(one, Exit):
+                if one is not None and not isinstance(one, ContainerExit):
                     found[name] = one
         return found, problems
 

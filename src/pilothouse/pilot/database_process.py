@@ -25,7 +25,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.error_lines import is_stack_frame
 from pilothouse.pilot.driver import HookFailed, StartCommand
 from pilothouse.pilot.process_exit import DatabaseExit, classify_exit, memory_kills
-from pilothouse.supervise.signals import Asked
+from pilothouse.supervise.signals import StopRequest
 
 LINES = 50
 """How many of the last lines are kept."""
@@ -87,7 +87,7 @@ class DatabaseProcess:
         assert self.exit is not None
         return self.exit
 
-    async def stop(self, asked: Asked, grace: float, hurried: float = HURRIED) -> DatabaseExit:
+    async def stop(self, asked: StopRequest, grace: float, hurried: float = HURRIED) -> DatabaseExit:
         """Ask it to stop, wait, and kill it when the time is over. Being asked again leaves it ``hurried`` seconds of that."""
         self._asked_by = self._start.stop_signal
         with contextlib.suppress(ProcessLookupError):

@@ -13,8 +13,8 @@ from pilothouse.api.navigator.labels import pilot_lease
 from pilothouse.api.nouns import Lease
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_micro_time
-from pilothouse.client.rest import Api
+from pilothouse.base.rfc3339 import format_micro_time
+from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError
 
 EVERY: Final = 10.0

@@ -17,14 +17,14 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from pilothouse.aio.interrupting import unless
-from pilothouse.aio.supervising import Supervisor
+from pilothouse.aio.background_tasks import BackgroundTasks
+from pilothouse.aio.race import unless
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError
+from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
-from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.pilot import heartbeat
@@ -51,7 +51,7 @@ from pilothouse.pilot.pilot_status import InstanceFacts, why_not_ready
 from pilothouse.pilot.process_exit import DatabaseExit
 from pilothouse.pilot.status_writer import PilotStatusWriter
 from pilothouse.runtime.event_recorder import EventCorrelator
-from pilothouse.supervise.signals import Asked
+from pilothouse.supervise.signals import StopRequest
 
 GRACE: Final = 1500.0
 """Seconds for a database to stop in: one that is killed has to recover."""
@@ -111,9 +111,9 @@ class InstanceSupervisor:
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
 
-    async def run(self, asked: Asked) -> int:
+    async def run(self, asked: StopRequest) -> int:
         """Until the database has ended for good. Once in the life of this object."""
-        parts = Supervisor(
+        parts = BackgroundTasks(
             {"pilot": self._own.run, "crew": self._sail, "looking": self._look, "heartbeat": self._beat}
         )
         async with parts.running():
@@ -168,7 +168,7 @@ class InstanceSupervisor:
             start_took=self._start_took,
         )
 
-    async def _live(self, asked: Asked) -> int:
+    async def _live(self, asked: StopRequest) -> int:
         while True:
             if self._life.is_running and self._child is not None and self._child.exit is not None:
                 self._ended(self._child.exit)
@@ -200,7 +200,7 @@ class InstanceSupervisor:
             return {}
         return {phase: [hook.name for hook in self._driver.hooks(phase, wish)] for phase in _PHASES}
 
-    async def _hook(self, phase: Phase, name: str, asked: Asked) -> None:
+    async def _hook(self, phase: Phase, name: str, asked: StopRequest) -> None:
         if phase == "PreStart" and self._life.standing == "Waiting":
             self._become(self._life.preparing())
         if phase == "PreStop" and not self._life.stopping:
@@ -227,7 +227,7 @@ class InstanceSupervisor:
             self._become(self._life.ran(phase, name))
 
     async def _persistently(
-        self, phase: Phase, name: str, run: Callable[[], Awaitable[None]], asked: Asked
+        self, phase: Phase, name: str, run: Callable[[], Awaitable[None]], asked: StopRequest
     ) -> bool:
         """Whether it is done or given up, and one may go on. False if everything has to be thought over."""
         attempts, pause = 0, _AGAIN[0]
@@ -259,7 +259,7 @@ class InstanceSupervisor:
                 return False
             pause = min(pause * 2, _AGAIN[1])
 
-    async def _moot(self, phase: Phase, asked: Asked, urgency: int) -> None:
+    async def _moot(self, phase: Phase, asked: StopRequest, urgency: int) -> None:
         """Until a hook has to be thought over: the pilot is asked to stop that urgently, or there is no database any more to
         run it for."""
         if phase in _NEED_IT and self._child is not None:
@@ -282,7 +282,7 @@ class InstanceSupervisor:
         if self._pilot is not None:
             await self._reporter.tell(self._pilot, "ProcessStarted", f"started process {child.pid}")
 
-    async def _halt(self, because: str, asked: Asked) -> None:
+    async def _halt(self, because: str, asked: StopRequest) -> None:
         assert self._child is not None
         self._become(self._life.halting(because))
         log.info("the database is stopped: %s", because)
@@ -295,7 +295,7 @@ class InstanceSupervisor:
         if not exit.clean:
             log.error("the database is down: %s", exit.sentence)
 
-    async def _woken(self, asked: Asked) -> None:
+    async def _woken(self, asked: StopRequest) -> None:
         await unless(self._wake.wait(), asked.wait(asked.urgency + 1))
         self._wake.clear()
 

@@ -19,7 +19,7 @@ import msgspec
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.pilot.driver import DesiredState, Driver, HookFailed, Observation
 
 log = logging.getLogger(__name__)

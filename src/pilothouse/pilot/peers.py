@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from pilothouse.aio.interrupting import unless
-from pilothouse.aio.together import together
+from pilothouse.aio.race import unless
+from pilothouse.aio.task_group import together
 from pilothouse.api.navigator.labels import CLUSTER_NAME, leader_lease
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import new_uid
+from pilothouse.base.uids import new_uid
+from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
-from pilothouse.client.leases import Leadership
-from pilothouse.client.rest import Api
+from pilothouse.client.leader_lease import Leadership
 from pilothouse.pilot.election_candidacy import Candidacy
 
 

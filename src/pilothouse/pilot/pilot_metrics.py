@@ -10,7 +10,7 @@ import resource
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pilothouse.base.exposition import counter, gauge, header, labels
+from pilothouse.base.prometheus_text import counter, gauge, header, labels
 from pilothouse.pilot.driver import MetricValue
 from pilothouse.pilot.pilot_status import InstanceFacts
 

@@ -18,7 +18,7 @@ from pilothouse.api.navigator.crashes import crash_of
 from pilothouse.api.navigator.disk_usage import DiskUsage
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.duration import human_age
-from pilothouse.base.times import format_time, parse_time
+from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import find_condition, with_condition, without_condition
 from pilothouse.pilot.driver import DesiredState, Observation
 from pilothouse.pilot.instance_lifecycle import InstanceHistory

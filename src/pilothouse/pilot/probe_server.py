@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from typing import Final
 
-from pilothouse.base.exposition import CONTENT_TYPE
+from pilothouse.base.prometheus_text import CONTENT_TYPE
 
 Question = Callable[[], str]
 """What is wrong; empty if nothing is."""

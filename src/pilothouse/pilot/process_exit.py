@@ -16,7 +16,7 @@ import msgspec
 from pilothouse.api.navigator.crashes import ending
 from pilothouse.api.objects import Tree
 from pilothouse.base.error_lines import error_lines
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 
 _LONGEST_LINE = 500
 _COUNTS = (

@@ -14,7 +14,7 @@ from pilothouse.api.nouns import CoreEvent, Pilot
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.pilot.pilot_status import InstanceFacts, pilot_status, worth_writing

@@ -4,7 +4,7 @@
     serving = authority.serving(["localhost", "127.0.0.1"], now)
     admin = authority.client("admin", ["system:masters"], now)
 
-Keys are ECDSA on P-256: small, quick to make, understood by every client. ``Credential`` is a certificate and its key
+Keys are ECDSA on P-256: small, quick to make, understood by every client. ``KeyPair`` is a certificate and its key
 as PEM text; this module and its neighbours are the only place that knows the cryptography library.
 """
 
@@ -39,7 +39,7 @@ CLIENT_KEY_FORMAT: Final = serialization.PrivateFormat.TraditionalOpenSSL
 
 
 @dataclass(frozen=True)
-class Credential:
+class KeyPair:
     """A certificate and its key, both PEM."""
 
     certificate: bytes
@@ -53,7 +53,7 @@ class UnusableError(Exception):
 class Authority:
     """Signs certificates."""
 
-    def __init__(self, credential: Credential) -> None:
+    def __init__(self, credential: KeyPair) -> None:
         try:
             self._certificate = x509.load_pem_x509_certificate(credential.certificate)
             key = _load_key(credential.key)
@@ -85,26 +85,26 @@ class Authority:
         """What others need to trust what this one signs."""
         return self.credential.certificate
 
-    def serving(self, names: Sequence[str], now: datetime.datetime) -> Credential:
+    def serving(self, names: Sequence[str], now: datetime.datetime) -> KeyPair:
         """A server's certificate for these host names and addresses."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pilothouse-apiserver")])
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         return self._sign(subject, now, ExtendedKeyUsageOID.SERVER_AUTH, alternatives=alternatives)
 
-    def client(self, name: str, groups: Iterable[str], now: datetime.datetime) -> Credential:
+    def client(self, name: str, groups: Iterable[str], now: datetime.datetime) -> KeyPair:
         """A certificate that lets its holder in as this user, member of these groups."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._sign(subject, now, ExtendedKeyUsageOID.CLIENT_AUTH, key_format=CLIENT_KEY_FORMAT)
 
-    def peer(self, name: str, names: Sequence[str], now: datetime.datetime) -> Credential:
+    def peer(self, name: str, names: Sequence[str], now: datetime.datetime) -> KeyPair:
         """A certificate for one of several that call each other: good to serve with under these names, and to call with."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
         purposes = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._sign(subject, now, *purposes, alternatives=alternatives)
 
-    def stands_behind(self, credential: Credential, now: datetime.datetime) -> bool:
+    def stands_behind(self, credential: KeyPair, now: datetime.datetime) -> bool:
         """Whether this authority signed that certificate, the key is its own, and it is not about to expire."""
         try:
             certificate = x509.load_pem_x509_certificate(credential.certificate)
@@ -133,7 +133,7 @@ class Authority:
         *purposes: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None = None,
         key_format: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8,
-    ) -> Credential:
+    ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: list[tuple[x509.ExtensionType, bool]] = [
             (_usage(signs_certificates=False), True),
@@ -189,12 +189,12 @@ def split_chain(pem: bytes) -> tuple[bytes, bytes]:
     return first.public_bytes(encoding), b"".join(other.public_bytes(encoding) for other in rest)
 
 
-def names_of(credential: Credential) -> frozenset[str]:
+def names_of(credential: KeyPair) -> frozenset[str]:
     """The host names and addresses that a serving certificate is for."""
     return subject_names(x509.load_pem_x509_certificate(credential.certificate))
 
 
-def common_name_of(credential: Credential) -> str:
+def common_name_of(credential: KeyPair) -> str:
     """Whom a certificate names."""
     subject = x509.load_pem_x509_certificate(credential.certificate).subject
     return "".join(str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME))
@@ -264,8 +264,8 @@ def _credential(
     certificate: x509.Certificate,
     key: ec.EllipticCurvePrivateKey,
     key_format: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8,
-) -> Credential:
-    return Credential(
+) -> KeyPair:
+    return KeyPair(
         certificate.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(serialization.Encoding.PEM, key_format, serialization.NoEncryption()),
     )

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pilothouse.pki.authorities import Authorities
-from pilothouse.pki.authority import Authority, Credential, UnusableError
-from pilothouse.pki.files import write_private
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError
+from pilothouse.pki.authority_rotation import Authorities
+from pilothouse.pki.private_files import write_private
 
 
 def read(folder: Path) -> Authorities | None:
@@ -27,7 +27,7 @@ def read(folder: Path) -> Authorities | None:
             f"{folder / 'ca.key'} is missing; put it back, or give the authority to use with "
             "--cluster-signing-cert-file and --cluster-signing-key-file"
         )
-    current = Credential(certificate, key)
+    current = KeyPair(certificate, key)
     coming = _pair(folder, "ca-next")
     if coming is not None and coming.key == key:
         # A switch that was cut short: its key is in place, so the certificate follows.
@@ -57,9 +57,9 @@ def write(folder: Path, authorities: Authorities) -> None:
         (folder / "ca-previous.crt").unlink(missing_ok=True)
 
 
-def _pair(folder: Path, name: str) -> Credential | None:
+def _pair(folder: Path, name: str) -> KeyPair | None:
     certificate, key = _read(folder / f"{name}.crt"), _read(folder / f"{name}.key")
-    return Credential(certificate, key) if certificate and key else None
+    return KeyPair(certificate, key) if certificate and key else None
 
 
 def _remove(folder: Path, name: str) -> None:

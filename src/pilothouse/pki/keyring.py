@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilothouse.pki import authority_files
-from pilothouse.pki.authorities import Authorities
-from pilothouse.pki.authority import Authority, Credential, UnusableError, common_name_of, names_of
-from pilothouse.pki.files import private_folder, write_private
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError, common_name_of, names_of
+from pilothouse.pki.authority_rotation import Authorities
+from pilothouse.pki.private_files import private_folder, write_private
 from pilothouse.pki.signers import NODE, NODES
 
 AUTHORITY = "pilothouse-ca"
@@ -103,10 +103,10 @@ class Keyring:
             lambda: authority.serving(sorted(wanted), now),
         )
 
-    def admin(self, authority: Authority, now: datetime.datetime) -> Credential:
+    def admin(self, authority: Authority, now: datetime.datetime) -> KeyPair:
         """The administrator's certificate and key."""
         pair = self._client("admin", authority, now)
-        return Credential(pair.certificate.read_bytes(), pair.key.read_bytes())
+        return KeyPair(pair.certificate.read_bytes(), pair.key.read_bytes())
 
     def peer(self, authority: Authority, now: datetime.datetime) -> Pair:
         """What this instance shows to the others that share its authority."""
@@ -165,7 +165,7 @@ class Keyring:
             lambda: authority.client(user, [group], now),
         )
 
-    def _current(self, name: str, good: Callable[[Credential], bool], make: Callable[[], Credential]) -> Pair:
+    def _current(self, name: str, good: Callable[[KeyPair], bool], make: Callable[[], KeyPair]) -> Pair:
         kept = self._read(name)
         if kept is None or not good(kept):
             self._write(name, make())
@@ -174,20 +174,20 @@ class Keyring:
     def _pair(self, name: str) -> Pair:
         return Pair(self.folder / f"{name}.crt", self.folder / f"{name}.key")
 
-    def _read(self, name: str) -> Credential | None:
+    def _read(self, name: str) -> KeyPair | None:
         pair = self._pair(name)
         try:
-            return Credential(pair.certificate.read_bytes(), pair.key.read_bytes())
+            return KeyPair(pair.certificate.read_bytes(), pair.key.read_bytes())
         except FileNotFoundError:
             return None
 
-    def _write(self, name: str, credential: Credential) -> None:
+    def _write(self, name: str, credential: KeyPair) -> None:
         """The key goes first: a crash between the two leaves no certificate, and both are made again."""
         pair = self._pair(name)
         write_private(pair.key, credential.key)
         write_private(pair.certificate, credential.certificate)
 
 
-def _fits_clients(kept: Credential) -> bool:
+def _fits_clients(kept: KeyPair) -> bool:
     """Whether the key is in the form that every client reads; earlier versions wrote PKCS#8."""
     return b"BEGIN EC PRIVATE KEY" in kept.key

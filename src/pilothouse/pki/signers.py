@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from ipaddress import ip_address
 
 from pilothouse.base.node_names import is_node_name, why_no_node_name
-from pilothouse.pki.signing import Asked
+from pilothouse.pki.request_signing import RequestedCertificate
 
 CLIENT = "kubernetes.io/kube-apiserver-client"
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -32,7 +32,7 @@ def serving_name(node: str) -> str:
     return f"{node}.{NODE_DOMAIN}"
 
 
-def _check_client(asked: Asked, usages: frozenset[str]) -> Iterator[str]:
+def _check_client(asked: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
     allowed = {"client auth", "digital signature", _ENCIPHER}
     if "client auth" not in usages:
         yield 'the usages must have "client auth"'
@@ -40,13 +40,13 @@ def _check_client(asked: Asked, usages: frozenset[str]) -> Iterator[str]:
         yield f"the usages may only be {_listed(allowed)}, not {_listed(extra)}"
 
 
-def _check_node_client(asked: Asked, usages: frozenset[str]) -> Iterator[str]:
+def _check_node_client(asked: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
     yield from _check_node(asked, usages, "client auth")
     if asked.dns_names or asked.addresses:
         yield "there may be no subject alternative names"
 
 
-def _check_node_serving(asked: Asked, usages: frozenset[str]) -> Iterator[str]:
+def _check_node_serving(asked: RequestedCertificate, usages: frozenset[str]) -> Iterator[str]:
     yield from _check_node(asked, usages, "server auth")
     if not asked.dns_names and not asked.addresses:
         yield "there must be a DNS name or an IP address among the subject alternative names"
@@ -63,7 +63,7 @@ def _check_node_serving(asked: Asked, usages: frozenset[str]) -> Iterator[str]:
             yield f"{address} is no address that one node alone can have"
 
 
-def _check_node(asked: Asked, usages: frozenset[str], purpose: str) -> Iterator[str]:
+def _check_node(asked: RequestedCertificate, usages: frozenset[str], purpose: str) -> Iterator[str]:
     if asked.organizations != (NODES,):
         yield f'the subject\'s organization must be "{NODES}" alone'
     if not asked.common_name.startswith(NODE):
@@ -79,7 +79,7 @@ def _check_node(asked: Asked, usages: frozenset[str], purpose: str) -> Iterator[
         yield f'the usages must be "{purpose}", "digital signature" and, if you like, "{_ENCIPHER}"'
 
 
-_RULES: dict[str, Callable[[Asked, frozenset[str]], Iterator[str]]] = {
+_RULES: dict[str, Callable[[RequestedCertificate, frozenset[str]], Iterator[str]]] = {
     CLIENT: _check_client,
     NODE_CLIENT: _check_node_client,
     NODE_SERVING: _check_node_serving,
@@ -87,7 +87,7 @@ _RULES: dict[str, Callable[[Asked, frozenset[str]], Iterator[str]]] = {
 SIGNERS = frozenset(_RULES)
 
 
-def why_refused(signer: str, asked: Asked, usages: Collection[str]) -> str:
+def why_refused(signer: str, asked: RequestedCertificate, usages: Collection[str]) -> str:
     """What speaks against signing; empty if nothing does."""
     return "; ".join(_RULES[signer](asked, frozenset(usages)))
 

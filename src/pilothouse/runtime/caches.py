@@ -16,11 +16,11 @@ from typing import Final
 
 from pilothouse.api.nouns import KNOWN, CoreEvent, Event, Noun
 from pilothouse.api.objects import Object
-from pilothouse.client.cache import Difference
 from pilothouse.client.discovery import Discovery
-from pilothouse.client.hearing import Heard
 from pilothouse.client.informer import Informer
-from pilothouse.client.informers import Informers
+from pilothouse.client.object_cache import CacheChange
+from pilothouse.client.shared_informers import SharedInformers
+from pilothouse.client.watch_freshness import WatchFreshness
 from pilothouse.runtime.controller import EVERY, Controller
 from pilothouse.runtime.engine import Changed, EngineCache
 
@@ -38,7 +38,7 @@ class FollowedKind:
         return self._informer.revision
 
     @property
-    def heard(self) -> Heard:
+    def heard(self) -> WatchFreshness:
         return self._informer.heard
 
     @property
@@ -58,7 +58,7 @@ class FollowedKind:
         return self._informer.cache.by(index, value)
 
     def subscribe(self, changed: Changed) -> Callable[[], None]:
-        def differs(difference: Difference) -> None:
+        def differs(difference: CacheChange) -> None:
             changed(difference.old, difference.new)
 
         def advanced() -> None:
@@ -76,7 +76,7 @@ class FollowedKind:
 class SharedCaches:
     """The kinds that are followed."""
 
-    def __init__(self, informers: Informers, controllers: Iterable[Controller]) -> None:
+    def __init__(self, informers: SharedInformers, controllers: Iterable[Controller]) -> None:
         self._informers = informers
         named = dict.fromkeys(noun for one in controllers for noun in one.nouns if noun != EVERY)
         self._nouns = KNOWN | {(noun.api_version, noun.kind): noun for noun in named}

@@ -25,8 +25,8 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError
+from pilothouse.client.api import Api
 from pilothouse.client.fence import FENCED, Fence
-from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import Controller, ReconcileKey

@@ -19,7 +19,7 @@ import msgspec
 
 from pilothouse.api.nouns import Decision, Noun
 from pilothouse.api.objects import Object, Tree, owner_reference
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.intents import RequeueAfter, subject
 from pilothouse.runtime.reconcile_result import NOTHING, ExecutedIntent, IntentOutcome, ReconcileResult

@@ -19,8 +19,8 @@ from functools import partial
 from time import perf_counter
 from typing import Protocol
 
-from pilothouse.aio.breathing import breathing
-from pilothouse.aio.together import together
+from pilothouse.aio.cooperative import yielding
+from pilothouse.aio.task_group import together
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
@@ -194,7 +194,7 @@ class Engine:
                 hear(0, None, one)
 
         # What is there may wait until what has just changed is decided about.
-        await breathing(cache.list(), begin_with)
+        await yielding(cache.list(), begin_with)
 
     def _hearer(self, noun: Noun) -> Callable[[int, Object | None, Object | None], None]:
         controller = self.controller

@@ -18,7 +18,7 @@ import msgspec
 
 from pilothouse.api.nouns import CoreEvent
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 
 BURST = 25.0
 REFILL = 1 / 300

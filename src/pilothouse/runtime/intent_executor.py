@@ -21,8 +21,8 @@ from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.client.access import AccessError
+from pilothouse.client.api import Api
 from pilothouse.client.fence import FENCED, Fence
-from pilothouse.client.rest import Api
 from pilothouse.client.subresources import bind, evict
 from pilothouse.client.transport import NotSent, TransportError
 from pilothouse.meta.errors import StatusError

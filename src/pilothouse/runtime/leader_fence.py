@@ -17,9 +17,9 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from pilothouse.aio.interrupting import unless
+from pilothouse.aio.race import unless
 from pilothouse.client.fence import Fence
-from pilothouse.client.leases import Leadership
+from pilothouse.client.leader_lease import Leadership
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from pilothouse.aio.ordering import Group, Ordered
-from pilothouse.aio.together import together
+from pilothouse.aio.start_order import Ordered, StartGroup
+from pilothouse.aio.task_group import together
 from pilothouse.api.nouns import CustomResourceDefinition
 from pilothouse.base.clock import Clock
+from pilothouse.client.api import Api
 from pilothouse.client.discovery import discover
-from pilothouse.client.informers import Informers
-from pilothouse.client.rest import Api
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.caches import SharedCaches
@@ -48,7 +48,7 @@ class Manager:
         self,
         api: Api,
         controllers: Sequence[Controller],
-        informers: Informers,
+        informers: SharedInformers,
         office: LeaderFence,
         clock: Clock,
         *,
@@ -90,8 +90,8 @@ class Manager:
         """Follow, and decide while the office is held, until cancelled."""
         await Ordered(
             [
-                Group("caches", [self._follow], _PATIENCE, ready=self._filled),
-                Group("decisions", [lambda: self._office.hold(self._decide)], _PATIENCE),
+                StartGroup("caches", [self._follow], _PATIENCE, ready=self._filled),
+                StartGroup("decisions", [lambda: self._office.hold(self._decide)], _PATIENCE),
             ]
         ).run()
 

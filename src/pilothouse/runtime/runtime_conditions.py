@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from pilothouse.api.nouns import CONDITIONED
 from pilothouse.api.objects import Object, Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import find_condition, with_condition
 from pilothouse.runtime.controller import EVERY, Controller
 from pilothouse.runtime.intents import Intent, RecordEvent, SetStatus, Wait

@@ -21,8 +21,8 @@ import msgspec
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree
-from pilothouse.client.cache import OWNER, OWNERS, values
-from pilothouse.client.hearing import EVERYTHING, Heard
+from pilothouse.client.object_cache import OWNER, OWNERS, values
+from pilothouse.client.watch_freshness import EVERYTHING, WatchFreshness
 from pilothouse.meta.selectors import LabelSelector
 
 MOST_READ = 100
@@ -33,7 +33,7 @@ class KindView(Protocol):
     """The objects of one kind."""
 
     @property
-    def heard(self) -> Heard:
+    def heard(self) -> WatchFreshness:
         """Over which time every change of them has come."""
         ...
 
@@ -155,7 +155,7 @@ class StaticView:
         self._objects = {(one.namespace, one.name): one for one in objects}
 
     @property
-    def heard(self) -> Heard:
+    def heard(self) -> WatchFreshness:
         return EVERYTHING
 
     def get(self, namespace: str, name: str) -> Object | None:

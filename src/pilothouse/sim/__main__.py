@@ -16,7 +16,7 @@ from itertools import cycle
 
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios import SCENARIOS
-from pilothouse.sim.simulating import Failed, Unrepeatable, shrunk, simulate, simulate_twice
+from pilothouse.sim.simulation import Failed, Unrepeatable, shrunk, simulate, simulate_twice
 
 _TELL_EVERY = 10.0
 

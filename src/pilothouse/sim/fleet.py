@@ -1,6 +1,6 @@
 """A fleet in a bottle: a server, managers, nodes, pilots, and what befalls them.
 
-    fleet = Fleet(scenario, actions, fortune, loop, seed=7, weather=STORMY)
+    fleet = SimulatedFleet(scenario, actions, fortune, loop, seed=7, weather=STORMY)
     await fleet.run()                # raises Violated or NotConverged
 
 A run has three parts. *Trouble*: users do what they do, while managers crash, stand still and are started again, the server
@@ -18,19 +18,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 import msgspec
 
 from pilothouse.apiserver.server.messages import User
-from pilothouse.client.electing import Timing
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
+from pilothouse.client.leader_election import LeaseTiming
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.invariants import Invariant
-from pilothouse.sim.faults import CALM, Fault, Fortune, Mishap, Weather
+from pilothouse.sim.fault_schedule import CALM, Fault, FaultProfile, FaultSource, PlannedFault
+from pilothouse.sim.idle_pilot import IdlePilot
+from pilothouse.sim.invariant_checker import InvariantChecker, LeaderHistory
 from pilothouse.sim.loop import LoopClock, SeededLoop
-from pilothouse.sim.nodes import Habits, ModelNode
-from pilothouse.sim.pilots import ModelPilot
-from pilothouse.sim.processes import LEASE, Process, Through
-from pilothouse.sim.server import ADMIN, Server, Written
-from pilothouse.sim.witness import Reign, Witness
+from pilothouse.sim.simulated_manager import LEASE, SimulatedManager, Through
+from pilothouse.sim.simulated_node import NodeTiming, SimulatedNode
+from pilothouse.sim.simulated_server import ADMIN, ObservedWrite, SimulatedServer
 
 BOUND = 1800.0
 """Seconds within which everything has come to rest once nothing goes wrong any more."""
@@ -44,7 +44,7 @@ class NotConverged(AssertionError):
     """It did not come to rest, or not where it should."""
 
 
-class Action(msgspec.Struct, frozen=True):
+class UserAction(msgspec.Struct, frozen=True):
     """Something that a user does."""
 
     after: float
@@ -67,32 +67,32 @@ class Scenario(msgspec.Struct, frozen=True):
 
     name: str
     controllers: Sequence[Controller]
-    users: Callable[[random.Random], Sequence[Action]]
+    users: Callable[[random.Random], Sequence[UserAction]]
     settled: Settled
     promises: Sequence[Invariant] = ()
     managers: int = 2
     nodes: int = 2
     pilots: int = 0
-    habits: Habits = Habits()
+    habits: NodeTiming = NodeTiming()
     """How the nodes take their time, and how often what they start fails."""
     through: Callable[[], Through] | None = None
     """Something of the scenario's own between managers and server, such as a bug."""
-    beside: Callable[[Server, LoopClock, random.Random], Coroutine[None, None, None]] | None = None
+    beside: Callable[[SimulatedServer, LoopClock, random.Random], Coroutine[None, None, None]] | None = None
     """Something of the scenario's own that runs along, such as a database and its pilots; it may raise ``Violated``."""
 
 
-class Fleet:
+class SimulatedFleet:
     """Everything in the bottle."""
 
     def __init__(
         self,
         scenario: Scenario,
-        actions: Sequence[Action],
-        fortune: Fortune,
+        actions: Sequence[UserAction],
+        fortune: FaultSource,
         loop: SeededLoop,
         *,
         seed: int,
-        weather: Weather = CALM,
+        weather: FaultProfile = CALM,
     ) -> None:
         rng = random.Random(f"fleet {seed}")
         self._loop = loop
@@ -100,17 +100,19 @@ class Fleet:
         self._fortune = fortune
         self._scenario = scenario
         self._seed = seed
-        self._reign = Reign(*LEASE)
+        self._reign = LeaderHistory(*LEASE)
         self.clock = LoopClock(loop)
-        self.server = Server(self.clock, seed=seed, heard=self._heard)
+        self.server = SimulatedServer(self.clock, seed=seed, heard=self._heard)
         self.api = self.server.api("user")
         """What users write with: people have good connections."""
-        self.witness = Witness(self.server.store, scenario.promises, reign=self._reign, now=loop.time)
+        self.witness = InvariantChecker(
+            self.server.store, scenario.promises, reign=self._reign, now=loop.time
+        )
         self.told: list[str] = []
         """What befell it, and what users did."""
         extra: dict[str, Through] = {} if scenario.through is None else {"through": scenario.through()}
         self.managers = {
-            name: Process(
+            name: SimulatedManager(
                 name,
                 self.server,
                 scenario.controllers,
@@ -118,7 +120,7 @@ class Fleet:
                 fortune,
                 seed=seed,
                 weather=weather,
-                timing=Timing(),
+                timing=LeaseTiming(),
                 skew=rng.uniform(-weather.skew, weather.skew),
                 **extra,
             )
@@ -126,7 +128,7 @@ class Fleet:
         }
         self.nodes = {name: self._node(name, seed) for name in node_names(scenario)}
         self.pilots = [
-            ModelPilot(self.server.api(f"p{n}"), f"p{n}", self.clock) for n in range(scenario.pilots)
+            IdlePilot(self.server.api(f"p{n}"), f"p{n}", self.clock) for n in range(scenario.pilots)
         ]
         self._plugged: dict[str, asyncio.Task[None]] = {}
         self._striking: list[asyncio.Task[None]] = []
@@ -176,7 +178,7 @@ class Fleet:
                 f"{self.witness.writes - before} writes while nothing changed; the last was {self.witness.last}"
             )
 
-    async def _do(self, action: Action) -> None:
+    async def _do(self, action: UserAction) -> None:
         """People whose request is refused see why, and go on; those whose server is down try again."""
         while True:
             try:
@@ -203,7 +205,7 @@ class Fleet:
             self._striking.append(task)
         await asyncio.get_running_loop().create_future()
 
-    async def _strike(self, mishap: Mishap) -> None:
+    async def _strike(self, mishap: PlannedFault) -> None:
         match mishap.fault:
             case Fault.RESTART:
                 await self.server.stop()
@@ -223,7 +225,7 @@ class Fleet:
             case _:
                 await self._strike_manager(self.managers[mishap.who], mishap)
 
-    async def _strike_manager(self, manager: Process, mishap: Mishap) -> None:
+    async def _strike_manager(self, manager: SimulatedManager, mishap: PlannedFault) -> None:
         match mishap.fault:
             case Fault.CRASH:
                 manager.crash()
@@ -326,10 +328,12 @@ class Fleet:
             return []
         return [asyncio.ensure_future(beside(self.server, self.clock, random.Random(f"beside {self._seed}")))]
 
-    def _node(self, name: str, seed: int) -> ModelNode:
+    def _node(self, name: str, seed: int) -> SimulatedNode:
         rng = random.Random(f"{name} {seed}")
         subnet = f"127.8.{int(name[1:]) + 1}"
-        return ModelNode(self.server.api(name), name, self.clock, rng, self._scenario.habits, subnet=subnet)
+        return SimulatedNode(
+            self.server.api(name), name, self.clock, rng, self._scenario.habits, subnet=subnet
+        )
 
     def _plug(self, name: str) -> None:
         if self._is_dark:
@@ -343,7 +347,7 @@ class Fleet:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    def _heard(self, written: Written) -> None:
+    def _heard(self, written: ObservedWrite) -> None:
         if written.agent.partition("-")[0] in self.managers and not written.path.startswith(_LEASES):
             self._reign.wrote(written)
 

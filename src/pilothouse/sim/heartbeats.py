@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pilothouse.api.nouns import Lease
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_micro_time
-from pilothouse.client.rest import Api
+from pilothouse.base.rfc3339 import format_micro_time
+from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError
 
 EVERY = 10.0

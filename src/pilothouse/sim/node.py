@@ -18,26 +18,26 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from pilothouse.base.clock import SystemClock
-from pilothouse.client.http import HttpTransport
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.kubeconfig import load
-from pilothouse.client.rest import Api
-from pilothouse.sim.nodes import Habits, ModelNode
+from pilothouse.sim.simulated_node import NodeTiming, SimulatedNode
 
-PROMPT = Habits(starting=(0.05, 0.2), stopping=(0.05, 0.2))
+PROMPT = NodeTiming(starting=(0.05, 0.2), stopping=(0.05, 0.2))
 """For those who wait."""
 
 
 @asynccontextmanager
 async def joined(
-    api: Api, *names: str, habits: Habits = PROMPT, takes_all: bool = False
-) -> AsyncIterator[list[ModelNode]]:
+    api: Api, *names: str, habits: NodeTiming = PROMPT, takes_all: bool = False
+) -> AsyncIterator[list[SimulatedNode]]:
     """These nodes are there within the context. They stay registered after it, as machines that were switched off.
 
-    ``takes_all`` is for a server without a scheduler: see ``ModelNode``.
+    ``takes_all`` is for a server without a scheduler: see ``SimulatedNode``.
     """
     clock = SystemClock()
     nodes = [
-        ModelNode(
+        SimulatedNode(
             api, name, clock, random.Random(name), habits, subnet=f"10.88.{number}", takes_all=takes_all
         )
         for number, name in enumerate(names)

@@ -18,7 +18,8 @@ from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
 from typing import NamedTuple
 
-from pilothouse.store.expiring import Expirations
+from pilothouse.store.expirations import Expirations
+from pilothouse.store.in_process_watch import Watchers
 from pilothouse.store.interface import (
     Batch,
     Change,
@@ -33,7 +34,6 @@ from pilothouse.store.interface import (
     Unavailable,
 )
 from pilothouse.store.keys import SortedKeys, end_of, start_of
-from pilothouse.store.watching import Watchers
 
 
 class _Done(NamedTuple):

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import apsw
 
 from pilothouse.store.interface import Change, Entry
-from pilothouse.store.shifting import RESTORE_LEAP
+from pilothouse.store.revision_offset import RESTORE_LEAP
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (

@@ -39,10 +39,10 @@ import apsw
 
 from pilothouse.aio.group_commit import Closed, GroupCommit
 from pilothouse.base.histogram import Histogram
-from pilothouse.store.condition import Condition
-from pilothouse.store.damage import at_start, while_running
-from pilothouse.store.expiring import Expirations
-from pilothouse.store.folder import Folder
+from pilothouse.store.damage_messages import at_start, while_running
+from pilothouse.store.disk_space import DiskSpace, opened_log
+from pilothouse.store.expirations import Expirations
+from pilothouse.store.in_process_watch import Watchers
 from pilothouse.store.interface import (
     Batch,
     Change,
@@ -61,8 +61,8 @@ from pilothouse.store.interface import (
 )
 from pilothouse.store.keys import SortedKeys, end_of, start_of
 from pilothouse.store.revision_log import DAMAGE, DISK_FULL, LogReader, RevisionLog, Row
-from pilothouse.store.space import Space, opened_log
-from pilothouse.store.watching import Watchers
+from pilothouse.store.store_directory import StoreDirectory
+from pilothouse.store.store_health import StoreHealth
 
 _log = logging.getLogger(__name__)
 
@@ -78,11 +78,11 @@ class SqliteStore:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: StoreDirectory,
         log: RevisionLog,
         reader: LogReader,
         latest: Iterable[Row],
-        space: Space,
+        space: DiskSpace,
         *,
         clock: Callable[[], float],
         largest: int,
@@ -140,14 +140,14 @@ class SqliteStore:
         store has to be open before disk space is kept back. ``vfs`` names SQLite's way to files.
         """
 
-        def blocking() -> tuple[Folder, RevisionLog, LogReader, list[Row], Space]:
-            folder = Folder.claim(path)
+        def blocking() -> tuple[StoreDirectory, RevisionLog, LogReader, list[Row], DiskSpace]:
+            folder = StoreDirectory.claim(path)
             try:
                 file = folder.private_file(FILE)
                 log, full = opened_log(file, vfs)
                 if restored:
                     log.leap()
-                return folder, log, LogReader(file, vfs=vfs), log.latest(), Space(file, log, full=full)
+                return folder, log, LogReader(file, vfs=vfs), log.latest(), DiskSpace(file, log, full=full)
             except DAMAGE as error:
                 folder.release()
                 raise StoreError(at_start(path / FILE, error)) from error
@@ -168,9 +168,9 @@ class SqliteStore:
         )
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> StoreHealth:
         """Whether the disk is full or fails, or the file is damaged."""
-        return Condition(self._space.full, self._damage, self._failure)
+        return StoreHealth(self._space.full, self._damage, self._failure)
 
     @property
     def current(self) -> int:

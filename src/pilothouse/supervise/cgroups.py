@@ -26,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 
-from pilothouse.supervise.limiting import (
+from pilothouse.supervise.cgroup_settings import (
     UNTHROTTLED,
     USAGE_FILES_V1,
     USAGE_FILES_V2,
@@ -51,7 +51,7 @@ class GroupBusy(Exception):
     """A group can't be removed: what was killed in it has not ended."""
 
 
-class Group:
+class Cgroup:
     """One cgroup, whether or not it exists yet: a folder in each tree."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Group:
         self._unavailable = unavailable
 
     @classmethod
-    def holding(cls, folders: Iterable[str]) -> Group:
+    def holding(cls, folders: Iterable[str]) -> Cgroup:
         """The one above those of a launch (`Launch.cgroups`), wherever they were found then. At least one."""
         above = [Path(folder).parent for folder in folders]
         return cls({str(each.parent): each.parent for each in above}, None, above[0].name, {})
@@ -162,9 +162,9 @@ class Cgroups:
         self.unavailable = unavailable
         """Controllers that can't be used, and why."""
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> Cgroup:
         """A group by its name, which may have slashes in it. Nothing is created yet."""
-        return Group(self._trees, self._unified, f"{self._base}/{name}", self.unavailable)
+        return Cgroup(self._trees, self._unified, f"{self._base}/{name}", self.unavailable)
 
     def remove_empty(self) -> None:
         """Take away what is left of all groups when there is none in it."""
@@ -177,7 +177,7 @@ class Cgroups:
         parts = self._base.split("/")
         for depth in range(len(parts)):
             above = "/".join(parts[: depth + 1])
-            Group(self._trees, self._unified, above, self.unavailable).make(Limits(cpu_request=processors))
+            Cgroup(self._trees, self._unified, above, self.unavailable).make(Limits(cpu_request=processors))
 
 
 def find(base: str, *, proc: Path = Path("/proc")) -> Cgroups:

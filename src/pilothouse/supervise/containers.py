@@ -4,7 +4,7 @@
     ...                                                # kill -9 us here: the container does not notice
     match await adopt(folder):
         case Container() as container: exit = await container.stop(signal.SIGTERM, grace=30)
-        case Exit() as exit: ...                       # it ended meanwhile
+        case ContainerExit() as exit: ...                       # it ended meanwhile
         case None: ...                                 # nothing was ever started there
 
 Each container is the child of a *shim* of its own (`supervise/shim`), which is nobody's child: it holds the log, the exit
@@ -25,15 +25,22 @@ from pathlib import Path
 
 import msgspec
 
-from pilothouse.supervise import attaching, entering, records
-from pilothouse.supervise.attaching import Attached
+from pilothouse.supervise import attach, container_records, exec
+from pilothouse.supervise.attach import Attached
 from pilothouse.supervise.cgroups import release_processors
-from pilothouse.supervise.entering import Entered
-from pilothouse.supervise.identifying import Gone, Handle, Identity, SignalState, boot_id, signal_state
-from pilothouse.supervise.launching import KILLED, Exit, Launch, LaunchError
-from pilothouse.supervise.records import State
-from pilothouse.supervise.shim.descending import kill_below, kill_session
-from pilothouse.supervise.spawning import in_memory, interpreter, lean_command, read_all
+from pilothouse.supervise.container_records import ContainerRecordState
+from pilothouse.supervise.exec import ExecProcess
+from pilothouse.supervise.launch_spec import KILLED, ContainerExit, LaunchError, LaunchSpec
+from pilothouse.supervise.process_identity import (
+    ProcessGone,
+    ProcessHandle,
+    ProcessIdentity,
+    SignalState,
+    boot_id,
+    signal_state,
+)
+from pilothouse.supervise.shim.process_tree import kill_below, kill_session
+from pilothouse.supervise.shim_spawn import in_memory, interpreter, lean_command, read_all
 
 START_SECONDS = 60.0
 """How long mounts and the program's own loading may take. A network filesystem that hangs is told, not waited for."""
@@ -55,7 +62,7 @@ _FIRST_LOOK, _LAST_LOOK = 0.02, 1.0
 class Container:
     """A program that was started in `folder`, running or ended."""
 
-    def __init__(self, folder: Path, state: State) -> None:
+    def __init__(self, folder: Path, state: ContainerRecordState) -> None:
         self.folder = folder
         self.state = state
 
@@ -69,14 +76,17 @@ class Container:
         """Seconds since 1970."""
         return self.state.started
 
-    async def exited(self) -> Exit:
+    async def exited(self) -> ContainerExit:
         """How it ended, once it has; all output is then in the log. Many may wait."""
-        with contextlib.suppress(Gone), contextlib.closing(Handle.open(self.state.program)) as program:
+        with (
+            contextlib.suppress(ProcessGone),
+            contextlib.closing(ProcessHandle.open(self.state.program)) as program,
+        ):
             await program.wait()
         # Now its shim passes on what is left of the output, and writes it down. It may stay a little for those attached.
         pause = 0.001
-        while (ended := records.read_exit(self.folder)) is None:
-            with records.shim_absent(self.folder) as absent:
+        while (ended := container_records.read_exit(self.folder)) is None:
+            with container_records.shim_absent(self.folder) as absent:
                 if absent:
                     return _ended(self.folder, self.state)
             await asyncio.sleep(pause)
@@ -87,7 +97,7 @@ class Container:
         """Signal its first process; one that has ended is left in peace."""
         _signal(self.state.program, number)
 
-    async def stop(self, number: int, grace: float) -> Exit:
+    async def stop(self, number: int, grace: float) -> ContainerExit:
         """Ask it to end; after `grace` seconds kill everything in it. Another `stop` meanwhile can only hasten it."""
         ended = asyncio.ensure_future(self.exited())
         asking = asyncio.ensure_future(self._ask(number)) if grace > 0 else None
@@ -97,7 +107,7 @@ class Container:
                 asking.cancel()
             if not ended.done():
                 self.kill(signal.SIGKILL)
-                release_processors(records.read_launch(self.folder).cgroups)
+                release_processors(container_records.read_launch(self.folder).cgroups)
                 _signal(
                     self.state.shim, signal.SIGCONT
                 )  # Should someone have stopped it: it has something to write down.
@@ -147,28 +157,26 @@ class Container:
         stdin: bool = False,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-    ) -> Entered:
+    ) -> ExecProcess:
         """Run one more program inside it. Raises LaunchError."""
-        launch = records.read_launch(self.folder)
-        return await entering.enter(
-            self.folder, self.state, launch, argv, tty=tty, stdin=stdin, env=env, cwd=cwd
-        )
+        launch = container_records.read_launch(self.folder)
+        return await exec.enter(self.folder, self.state, launch, argv, tty=tty, stdin=stdin, env=env, cwd=cwd)
 
     async def attach(self) -> Attached:
         """Follow its output and type its input. Raises LaunchError."""
-        return await attaching.attach(self.folder)
+        return await attach.attach(self.folder)
 
     def _program_gone(self) -> bool:
         try:
-            with contextlib.closing(Handle.open(self.state.program)) as program:
+            with contextlib.closing(ProcessHandle.open(self.state.program)) as program:
                 return program.ended
-        except Gone:
+        except ProcessGone:
             return True
 
 
-async def start(folder: Path, launch: Launch, *, seconds: float = START_SECONDS) -> Container:
+async def start(folder: Path, launch: LaunchSpec, *, seconds: float = START_SECONDS) -> Container:
     """Run it, and return when its program has been loaded. Raises LaunchError, and OSError if the folder can't be written."""
-    if (state := records.prepare(folder, launch)) is not None:
+    if (state := container_records.prepare(folder, launch)) is not None:
         return Container(folder, state)
     reader, shim = _spawn_shim(folder, launch)
     heard = bytearray()
@@ -197,14 +205,14 @@ async def start(folder: Path, launch: Launch, *, seconds: float = START_SECONDS)
             raise LaunchError(word, message)
 
 
-async def adopt(folder: Path, *, seconds: float = START_SECONDS) -> Container | Exit | None:
+async def adopt(folder: Path, *, seconds: float = START_SECONDS) -> Container | ContainerExit | None:
     """What became of the container that was started in `folder`; None if none ever was."""
     try:
-        if (ended := records.read_exit(folder)) is not None:
+        if (ended := container_records.read_exit(folder)) is not None:
             return ended
-        with records.shim_absent(folder) as absent:
+        with container_records.shim_absent(folder) as absent:
             if absent:
-                state = records.read_state(folder)
+                state = container_records.read_state(folder)
                 return None if state is None else _ended(folder, state)
     except FileNotFoundError:
         return None
@@ -212,13 +220,13 @@ async def adopt(folder: Path, *, seconds: float = START_SECONDS) -> Container | 
     return None if state is None else Container(folder, state)
 
 
-async def _state_of_running(folder: Path, seconds: float) -> State | None:
+async def _state_of_running(folder: Path, seconds: float) -> ContainerRecordState | None:
     """The state that a living shim has written, or is about to; None if it goes without."""
     deadline = time.monotonic() + seconds
-    while (state := records.read_state(folder)) is None:
-        with records.shim_absent(folder) as absent:
+    while (state := container_records.read_state(folder)) is None:
+        with container_records.shim_absent(folder) as absent:
             if absent:
-                return records.read_state(folder)
+                return container_records.read_state(folder)
         if time.monotonic() > deadline:
             raise LaunchError(
                 "TookTooLong", f"what is being started in {folder} has not started in {seconds:g} s"
@@ -227,29 +235,31 @@ async def _state_of_running(folder: Path, seconds: float) -> State | None:
     return state
 
 
-def _ended(folder: Path, state: State) -> Exit:
+def _ended(folder: Path, state: ContainerRecordState) -> ContainerExit:
     """Its shim is gone: what it wrote, or else that nothing is known, written down in its stead."""
-    if (ended := records.read_exit(folder)) is not None:
+    if (ended := container_records.read_exit(folder)) is not None:
         return ended
-    if state.boot == boot_id() and not records.is_copied(folder):
+    if state.boot == boot_id() and not container_records.is_copied(folder):
         _signal(state.program, signal.SIGKILL)
         kill_session(state.pid, state.ticks)
-    ended = Exit(KILLED + signal.SIGKILL, signal.SIGKILL, False, state.started, time.time(), lost=True)
-    records.write(folder / records.EXIT, ended)
+    ended = ContainerExit(
+        KILLED + signal.SIGKILL, signal.SIGKILL, False, state.started, time.time(), lost=True
+    )
+    container_records.write(folder / container_records.EXIT, ended)
     return ended
 
 
-def _signal(identity: Identity, number: int) -> None:
-    with contextlib.suppress(Gone), contextlib.closing(Handle.open(identity)) as process:
+def _signal(identity: ProcessIdentity, number: int) -> None:
+    with contextlib.suppress(ProcessGone), contextlib.closing(ProcessHandle.open(identity)) as process:
         process.signal(number)
 
 
-def _spawn_shim(folder: Path, launch: Launch) -> tuple[int, subprocess.Popen[bytes]]:
+def _spawn_shim(folder: Path, launch: LaunchSpec) -> tuple[int, subprocess.Popen[bytes]]:
     """The shim's first process, which ends as soon as the shim proper is on its own; and where that one answers."""
     reader, writer = os.pipe()
     order = in_memory(msgspec.to_builtins(launch, builtin_types=(bytes,)))
     try:
-        with (folder / records.SHIM_LOG).open("ab") as log, interpreter() as executable:
+        with (folder / container_records.SHIM_LOG).open("ab") as log, interpreter() as executable:
             shim = subprocess.Popen(
                 lean_command("life", str(folder)),
                 executable=executable,
@@ -272,7 +282,7 @@ async def _reap(shim: subprocess.Popen[bytes], seconds: float) -> None:
     """Its first process ends at once. One that does not is killed; one that even so hangs in the kernel is not waited for."""
     if shim.poll() is not None:
         return
-    with contextlib.closing(Handle.child(shim.pid)) as first:
+    with contextlib.closing(ProcessHandle.child(shim.pid)) as first:
         for _ in range(2):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -283,13 +293,13 @@ async def _reap(shim: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _complaint(folder: Path) -> str:
-    return (folder / records.SHIM_LOG).read_text(errors="replace").strip()[-2000:]
+    return (folder / container_records.SHIM_LOG).read_text(errors="replace").strip()[-2000:]
 
 
-def _introduced(heard: bytearray) -> Identity | None:
+def _introduced(heard: bytearray) -> ProcessIdentity | None:
     """The shim's first line: its pid and when it began."""
     line, complete, _ = heard.partition(b"\n")
     if not complete:
         return None
     pid, ticks = line.split()
-    return Identity(boot_id(), int(pid), int(ticks))
+    return ProcessIdentity(boot_id(), int(pid), int(ticks))

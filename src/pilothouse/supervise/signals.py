@@ -21,7 +21,7 @@ PASSED_ON = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, sign
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
-class Asked:
+class StopRequest:
     """Whether, and how often, we were asked to stop."""
 
     def __init__(self) -> None:
@@ -40,10 +40,10 @@ class Asked:
 
 
 @contextlib.asynccontextmanager
-async def forwarding(send: Callable[[int], None]) -> AsyncIterator[Asked]:
+async def forwarding(send: Callable[[int], None]) -> AsyncIterator[StopRequest]:
     """Handlers in place within the context. A child that has ended already is nobody to tell."""
     loop = asyncio.get_running_loop()
-    asked = Asked()
+    asked = StopRequest()
 
     def pass_on(number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilothouse.api import kubernetes
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.kind import Object
 
 NOW = 1_700_000_000.0

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.apiserver.reading.world import Stream, World, new_world
 
-from pilothouse.aio.ring import Bounds
+from pilothouse.aio.ring_buffer import Bounds
 
 pytestmark = pytest.mark.looptime
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.apiserver.reading.world import Stream, World, new_world
 
-from pilothouse.aio.ring import Bounds
+from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.apiserver.storage.fanout import HIGH_MARK
 
 pytestmark = pytest.mark.looptime

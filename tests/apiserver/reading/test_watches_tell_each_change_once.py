@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.apiserver.reading.world import PARTIAL, TABLE, World, new_world, world_over
 
-from pilothouse.aio.ring import Bounds
+from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.meta.errors import StatusError
 from pilothouse.store.memory import MemoryStore
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pilothouse.aio.ring import Bounds
+from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.apiserver.discovery.catalog import Catalog, Served
 from pilothouse.apiserver.endpoints.reads import Reader
 from pilothouse.apiserver.server.messages import Chunk, Request, Response

@@ -33,7 +33,7 @@ from tests.kit.processes import Process
 from tests.kit.waiting import eventually
 
 import pilothouse as installed
-from pilothouse.supervise import records
+from pilothouse.supervise import container_records
 
 HERE = Path(__file__).parent
 PYTHON = "/usr/bin/python3"
@@ -176,9 +176,9 @@ class Field:
         names = ("admin.kubeconfig", "node.kubeconfig", "canary", "token")
         files.sort(key=lambda path: (path.name not in names, path.suffix != ".key", str(path)))
         containers = [path for path in self.data.glob(f"**/pods/{victim}/containers/*/0") if path.is_dir()]
-        states = [state for path in containers if (state := records.read_state(path)) is not None]
+        states = [state for path in containers if (state := container_records.read_state(path)) is not None]
         assert states, "the victim does not run"
-        groups = [Path(group) for path in containers for group in records.read_launch(path).cgroups]
+        groups = [Path(group) for path in containers for group in container_records.read_launch(path).cgroups]
         limits = [(group / "pids.max").read_text() for group in groups if (group / "pids.max").exists()]
         program = Path(installed.__file__)
         device = os.stat(self.data).st_dev

@@ -16,8 +16,8 @@ from pilothouse.api.local_volumes import DIRECTORY
 from pilothouse.api.nouns import PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import ManualClock
-from pilothouse.client.rest import Api
-from pilothouse.client.transport import Answer, Call, Stream, Transport
+from pilothouse.client.api import Api
+from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.node.path_names import bad_names
 from pilothouse.node.pod_directories import PodDirectory
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
@@ -38,14 +38,14 @@ class Rewriting:
         self._real = real
         self._names = names
 
-    async def request(self, call: Call) -> Answer:
+    async def request(self, call: ClientRequest) -> ClientResponse:
         answer = await self._real.request(call)
         return msgspec.structs.replace(answer, body=self._rewritten(answer.body))
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ClientRequest) -> AsyncIterator[ResponseStreamReader]:
         async with self._real.stream(call) as stream:
-            yield Stream(stream.status, stream.headers, self._chunks(stream.chunks))
+            yield ResponseStreamReader(stream.status, stream.headers, self._chunks(stream.chunks))
 
     async def _chunks(self, chunks: Any) -> AsyncIterator[bytes]:
         async for chunk in chunks:

@@ -8,7 +8,7 @@ import pytest
 from tests.kit import containers
 from tests.kit.containers import PLAIN_VIEW, Box, needs_root, with_mounts
 
-from pilothouse.supervise.launching import LaunchError, Mount
+from pilothouse.supervise.launch_spec import LaunchError, Mount
 
 views = containers.views
 

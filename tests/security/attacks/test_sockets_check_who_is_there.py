@@ -17,10 +17,10 @@ from tests.kit.containers import needs_root
 from tests.kit.other_users import as_user, serving_as
 
 from pilothouse.app.status_server import MOST_CONNECTIONS, StatusPage, serving
-from pilothouse.supervise.attaching import attach
-from pilothouse.supervise.launching import LaunchError
-from pilothouse.supervise.records import ATTACH
-from pilothouse.supervise.shim.clients import STDOUT, Clients, Input, frame
+from pilothouse.supervise.attach import attach
+from pilothouse.supervise.container_records import ATTACH
+from pilothouse.supervise.launch_spec import LaunchError
+from pilothouse.supervise.shim.attach_clients import STDOUT, AttachClients, AttachInput, frame
 
 STRANGER = 64_997
 
@@ -33,7 +33,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _served(clients: Clients) -> None:
+def _served(clients: AttachClients) -> None:
     """One round of the shim's: who is there is let in, and told what the program says."""
     clients.happened(clients.listener.fileno(), select.POLLIN)
     clients.broadcast(STDOUT, b"secret")
@@ -44,7 +44,7 @@ def test_another_user_is_not_attached(open_folder: Path) -> None:
     path = open_folder / ATTACH
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    clients = Clients(str(path), Input(writing, once=False, terminal=False))
+    clients = AttachClients(str(path), AttachInput(writing, once=False, terminal=False))
     path.chmod(0o777)
     try:
 
@@ -72,7 +72,7 @@ def test_another_user_is_not_attached(open_folder: Path) -> None:
         os.close(reading)
 
 
-def _once_ready(clients: Clients) -> None:
+def _once_ready(clients: AttachClients) -> None:
     assert select.select([clients.listener], [], [], 30)[0]
     _served(clients)
 

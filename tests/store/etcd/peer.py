@@ -20,8 +20,8 @@ import h2.events
 import h2.settings
 
 from pilothouse.store.etcd.channel import Channel
-from pilothouse.store.etcd.envelopes import enveloped
-from pilothouse.store.etcd.headers import request_block
+from pilothouse.store.etcd.grpc_messages import enveloped
+from pilothouse.store.etcd.hpack import request_block
 
 BLOCK = request_block("/test.Service/Call", authority="test", secure=False, metadata=[("hasleader", "true")])
 OK = [(":status", "200"), ("content-type", "application/grpc")]

@@ -9,11 +9,11 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 from tests.store.etcd.peer import BLOCK, Peer
 
-from pilothouse.store.etcd import frames
+from pilothouse.store.etcd import http2_frames
 from pilothouse.store.etcd.channel import Channel
-from pilothouse.store.etcd.envelopes import enveloped
-from pilothouse.store.etcd.exchanges import Stream
-from pilothouse.store.etcd.outcomes import CallFailed
+from pilothouse.store.etcd.grpc_messages import enveloped
+from pilothouse.store.etcd.grpc_status import CallFailed
+from pilothouse.store.etcd.http2_streams import BidiStream
 
 
 def soon(seconds: float = 30) -> float:
@@ -142,8 +142,8 @@ async def test_a_server_that_goes_away_finishes_what_it_has_begun() -> None:
         late = asyncio.create_task(channel.call(BLOCK, b"2", soon()))
         await peer.until(lambda: 3 in peer.open)
         assert peer.transport is not None
-        farewell = frames.number(1) + frames.number(frames.NO_ERROR) + b"maintenance"
-        peer.transport.write(frames.frame(frames.GOAWAY, 0, 0, farewell))
+        farewell = http2_frames.number(1) + http2_frames.number(http2_frames.NO_ERROR) + b"maintenance"
+        peer.transport.write(http2_frames.frame(http2_frames.GOAWAY, 0, 0, farewell))
         failed = await failing(late)
         assert not failed.arrived
         assert "maintenance" in failed.details
@@ -207,7 +207,7 @@ async def test_a_slow_reader_holds_up_the_server_and_not_memory() -> None:
         channel.close()
 
 
-async def rest_of(stream: Stream) -> list[bytes]:
+async def rest_of(stream: BidiStream) -> list[bytes]:
     found: list[bytes] = []
     try:
         while True:
@@ -220,12 +220,17 @@ async def rest_of(stream: Stream) -> list[bytes]:
     "rubbish",
     [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.DATA, 0, 0, b"x"),
-        frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.HEADERS, 4, 7, b"\x88"),
-        frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.WINDOW_UPDATE, 0, 0, bytes(4)),
-        frames.frame(frames.SETTINGS, 0, 0)
-        + frames.frame(frames.WINDOW_UPDATE, 0, 0, frames.number(frames.LARGEST_WINDOW)),
-        frames.frame(frames.SETTINGS, 0, 0) + frames.frame(frames.HEADERS, 5, 1, b"\xbe"),
+        http2_frames.frame(http2_frames.SETTINGS, 0, 0) + http2_frames.frame(http2_frames.DATA, 0, 0, b"x"),
+        http2_frames.frame(http2_frames.SETTINGS, 0, 0)
+        + http2_frames.frame(http2_frames.HEADERS, 4, 7, b"\x88"),
+        http2_frames.frame(http2_frames.SETTINGS, 0, 0)
+        + http2_frames.frame(http2_frames.WINDOW_UPDATE, 0, 0, bytes(4)),
+        http2_frames.frame(http2_frames.SETTINGS, 0, 0)
+        + http2_frames.frame(
+            http2_frames.WINDOW_UPDATE, 0, 0, http2_frames.number(http2_frames.LARGEST_WINDOW)
+        ),
+        http2_frames.frame(http2_frames.SETTINGS, 0, 0)
+        + http2_frames.frame(http2_frames.HEADERS, 5, 1, b"\xbe"),
     ],
 )
 async def test_who_does_not_keep_to_http2_is_left_with_a_clear_error(rubbish: bytes) -> None:
@@ -277,12 +282,12 @@ class Line(asyncio.Transport):
 async def test_a_connection_without_a_sign_of_life_is_given_up() -> None:
     channel, line = Channel(asyncio.get_running_loop()), Line()
     channel.connection_made(line)
-    channel.data_received(frames.frame(frames.SETTINGS, 0, 0))
+    channel.data_received(http2_frames.frame(http2_frames.SETTINGS, 0, 0))
     call = asyncio.create_task(channel.call(BLOCK, b"1", soon(600)))
     failed = await failing(call)
     assert "no sign of life" in failed.details
     assert asyncio.get_running_loop().time() < 60
-    assert frames.frame(frames.PING, 0, 0, bytes(8)) in line.sent
+    assert http2_frames.frame(http2_frames.PING, 0, 0, bytes(8)) in line.sent
     assert line.aborted
 
 
@@ -290,14 +295,14 @@ async def test_a_connection_without_a_sign_of_life_is_given_up() -> None:
 async def test_a_connection_that_is_idle_or_answers_pings_stays() -> None:
     channel, line = Channel(asyncio.get_running_loop()), Line()
     channel.connection_made(line)
-    channel.data_received(frames.frame(frames.SETTINGS, 0, 0))
+    channel.data_received(http2_frames.frame(http2_frames.SETTINGS, 0, 0))
     await asyncio.sleep(100)
-    ping = frames.frame(frames.PING, 0, 0, bytes(8))
+    ping = http2_frames.frame(http2_frames.PING, 0, 0, bytes(8))
     assert ping not in line.sent
     call = asyncio.create_task(channel.call(BLOCK, b"1", soon(600)))
     for _ in range(20):
         await asyncio.sleep(4)
-        channel.data_received(frames.frame(frames.PING, frames.ACK, 0, bytes(8)))
+        channel.data_received(http2_frames.frame(http2_frames.PING, http2_frames.ACK, 0, bytes(8)))
     assert not line.aborted
     assert not call.done()
     channel.close()

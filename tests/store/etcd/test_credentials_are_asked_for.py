@@ -12,8 +12,8 @@ from tests.kit.etcd import EtcdServer
 from tests.store.following import brief, collect
 
 from pilothouse.store.etcd import EtcdStore, Tls
+from pilothouse.store.factory import StoreOptions, opened
 from pilothouse.store.interface import StoreError, Unavailable
-from pilothouse.store.opening import StoreOptions, opened
 
 pytestmark = pytest.mark.etcd
 

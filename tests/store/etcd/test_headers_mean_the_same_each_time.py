@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.store.etcd import huffman
-from pilothouse.store.etcd.headers import decoded, request_block
-from pilothouse.store.etcd.outcomes import failure, outcome
+from pilothouse.store.etcd.grpc_status import failure, outcome
+from pilothouse.store.etcd.hpack import decoded, request_block
 
 words = st.text(st.characters(min_codepoint=0, max_codepoint=255), max_size=60)
 names = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=30)

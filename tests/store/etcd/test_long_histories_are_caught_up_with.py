@@ -13,7 +13,7 @@ from tests.kit.etcd import EtcdServer
 from tests.store.following import until
 
 from pilothouse.store.etcd import EtcdStore
-from pilothouse.store.etcd.relaying import MOST, STRETCH, Relay
+from pilothouse.store.etcd.history_replay import MOST, STRETCH, HistoryReplay
 
 
 @given(
@@ -26,7 +26,7 @@ def test_whoever_is_quicker_every_event_counts_once(
 ) -> None:
     """Each watcher is announced and then brings every event from its start on, in bits; all of that in any order."""
     history = sorted(revisions)
-    relay = Relay()
+    relay = HistoryReplay()
     starts = {0: position + 1} | dict(relay.set_out(position, 6 * STRETCH))
     running = {watcher: [r for r in history if r >= start] for watcher, start in starts.items()}
     seen: list[int] = []
@@ -50,11 +50,11 @@ def test_whoever_is_quicker_every_event_counts_once(
 
 
 def test_nobody_sets_out_for_a_short_way() -> None:
-    assert Relay().set_out(position=100, current=100 + STRETCH) == []
+    assert HistoryReplay().set_out(position=100, current=100 + STRETCH) == []
 
 
 def test_only_so_many_run_ahead_and_then_others_may() -> None:
-    relay = Relay()
+    relay = HistoryReplay()
     first = relay.set_out(position=0, current=100 * STRETCH)
     assert len(first) == MOST
     assert relay.set_out(position=0, current=100 * STRETCH) == []
@@ -67,7 +67,7 @@ def test_only_so_many_run_ahead_and_then_others_may() -> None:
 
 
 def test_one_that_has_ended_is_not_waited_for() -> None:
-    relay = Relay()
+    relay = HistoryReplay()
     (first, start), (second, later), *_ = relay.set_out(position=0, current=4 * STRETCH)
     relay.began(first)
     relay.began(second)
@@ -80,7 +80,7 @@ def test_one_that_has_ended_is_not_waited_for() -> None:
 
 def test_one_that_was_not_announced_does_not_run() -> None:
     """It may have been refused; or what it has found is held back, and a mark for the whole stream overtakes it."""
-    relay = Relay()
+    relay = HistoryReplay()
     (first, start), (second, later), *_ = relay.set_out(position=0, current=4 * STRETCH)
     assert relay.pass_on(start) == ([], [])
     assert relay.runner == 0

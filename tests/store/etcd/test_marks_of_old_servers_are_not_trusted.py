@@ -11,7 +11,7 @@ from tests.kit.etcd import EtcdServer, distributed_binary
 from tests.store.following import next_batch, until
 
 from pilothouse.store.etcd import EtcdStore
-from pilothouse.store.etcd.watching import marks_come_in_order
+from pilothouse.store.etcd.etcd_watch import marks_come_in_order
 
 
 @pytest.mark.parametrize("version", ["3.4.25", "3.4.40", "3.5.8", "3.5.21", "3.6.0", "3.6.0-rc.1", "4.0.0"])

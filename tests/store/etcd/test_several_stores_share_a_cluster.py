@@ -12,7 +12,7 @@ from tests.store.following import brief, collect
 
 from pilothouse.store.etcd import EtcdStore
 from pilothouse.store.etcd import messages as wire
-from pilothouse.store.etcd.connection import RANGE, Connection
+from pilothouse.store.etcd.cluster_connection import RANGE, ClusterConnection
 from pilothouse.store.interface import Conflict
 from pilothouse.store.keys import end_of
 
@@ -115,7 +115,7 @@ async def test_different_times_to_live_have_different_leases(etcd_server: EtcdSe
 
 async def _leases(server: EtcdServer, prefix: str) -> set[int]:
     """The leases of the keys below a prefix, asked of etcd: the store's interface does not show them."""
-    connection = Connection([server.endpoint])
+    connection = ClusterConnection([server.endpoint])
     request = wire.RangeRequest(key=prefix.encode(), range_end=end_of(prefix).encode()).SerializeToString()
     answer = await connection.call(RANGE, request, repeatable=True)
     await connection.close()

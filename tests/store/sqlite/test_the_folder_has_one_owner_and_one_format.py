@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.store.folder import FolderInUse, FormatTooNew
 from pilothouse.store.interface import StoreError
 from pilothouse.store.sqlite import SqliteStore
+from pilothouse.store.store_directory import FormatTooNew, StoreDirectoryInUse
 
 
 async def test_a_second_owner_is_told_who_holds_the_folder(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store")
-    with pytest.raises(FolderInUse, match=rf"pid {os.getpid()}\b"):
+    with pytest.raises(StoreDirectoryInUse, match=rf"pid {os.getpid()}\b"):
         await SqliteStore.open(tmp_path / "store")
     await store.close()
 
@@ -97,7 +97,7 @@ def test_the_local_backends_do_not_need_protobuf() -> None:
     import subprocess
 
     probe = (
-        "import sys, pilothouse.store.opening, pilothouse.store.sqlite, pilothouse.store.memory;"
+        "import sys, pilothouse.store.factory, pilothouse.store.sqlite, pilothouse.store.memory;"
         "sys.exit('google.protobuf' in sys.modules)"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -13,7 +13,7 @@ from pilothouse.api.kubernetes.pods.defaults import default_spec
 from pilothouse.api.kubernetes.pods.validation import check_template
 from pilothouse.api.kubernetes.workloads import default_template, template_of, wide_columns
 from pilothouse.base.duration import human_age
-from pilothouse.base.times import TimeError, parse_time
+from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object, Resource
 from pilothouse.meta.selectors import LabelSelector

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pilothouse.base.duration import human_age
-from pilothouse.base.times import TimeError, parse_time
+from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta.kind import Column, Object
 
 Cell = Callable[[Object, float], Any]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pilothouse.api.kubernetes.table import MICRO_TIME, QUANTITY, TIME
 from pilothouse.base.quantity import QuantityError, canonical_quantity
-from pilothouse.base.times import TimeError, format_micro_time, format_time, parse_time
+from pilothouse.base.rfc3339 import TimeError, format_micro_time, format_time, parse_time
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.schema import Schema
 from pilothouse.meta.schema_plan import Plan, make_plan

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pilothouse.api.objects import Object
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 
 _AT_ONCE: Final = 2.0
 """Seconds after its start in which no database has become ready and ceased to be again."""

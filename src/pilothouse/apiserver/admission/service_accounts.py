@@ -20,7 +20,7 @@ from pilothouse.apiserver.endpoints.call import Call
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import Objects
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.meta import errors, names
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict

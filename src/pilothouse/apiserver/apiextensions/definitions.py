@@ -26,7 +26,7 @@ from pilothouse.apiserver.storage.items import Derive
 from pilothouse.apiserver.storage.objects import REMOVE, Objects
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import conditions, errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object

@@ -25,7 +25,7 @@ from pilothouse.apiserver.audit.trail import Trail
 from pilothouse.apiserver.instances import Instance
 from pilothouse.apiserver.server.messages import Chunk, Sink
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_micro_time
+from pilothouse.base.rfc3339 import format_micro_time
 
 HOLD = 1.0
 """Seconds that a record waits for earlier ones of other instances."""

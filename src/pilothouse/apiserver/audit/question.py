@@ -13,7 +13,7 @@ import msgspec
 
 from pilothouse.apiserver.endpoints.request_info import is_true
 from pilothouse.base.duration import DurationError, parse_duration
-from pilothouse.base.times import TimeError, format_micro_time, parse_time
+from pilothouse.base.rfc3339 import TimeError, format_micro_time, parse_time
 from pilothouse.meta.errors import StatusError, bad_request
 
 DEFAULT_LIMIT = 1000

@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from pilothouse.aio.supervising import Supervisor
+from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.apiserver.audit.follower import Follower
 from pilothouse.apiserver.audit.log_file import LogFile
 from pilothouse.apiserver.audit.policy import COMPLETE, PANIC
@@ -137,7 +137,7 @@ class Trail:
     async def running(self) -> AsyncIterator[None]:
         """Write while the context is open, and what is left when it closes."""
         try:
-            async with Supervisor({"audit trail": self._run}).running():
+            async with BackgroundTasks({"audit trail": self._run}).running():
                 try:
                     yield
                 finally:

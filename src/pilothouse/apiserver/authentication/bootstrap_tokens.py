@@ -35,11 +35,11 @@ from pilothouse.apiserver.server.messages import User
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import Guesses, Objects
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import TimeError, format_time, parse_time
+from pilothouse.base.rfc3339 import TimeError, format_time, parse_time
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Object
+from pilothouse.pki.request_signing import RequestedCertificate
 from pilothouse.pki.signers import JOINING_NODE, NODE
-from pilothouse.pki.signing import Asked
 
 TYPE: Final = "bootstrap.kubernetes.io/token"
 NAMESPACE: Final = "kube-system"
@@ -86,7 +86,7 @@ class BootstrapTokens:
         extra = {JOINING_NODE: (data[NODE_NAME],)} if data.get(NODE_NAME) else {}
         return Vouched(User(f"{USER}{identifier}", groups=tuple(_groups(data)), extra=extra), (AUDIENCE,))
 
-    async def spend(self, identifier: str, request: str, asked: Asked) -> str:
+    async def spend(self, identifier: str, request: str, asked: RequestedCertificate) -> str:
         """Have a token be used for a request; what speaks against it, if anything does."""
         node = asked.common_name.removeprefix(NODE)
         purpose = f"{node} sha256:{sha256(asked.pem).hexdigest()}"

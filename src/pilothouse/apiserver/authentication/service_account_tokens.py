@@ -29,7 +29,7 @@ from pilothouse.apiserver.server.messages import User
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import Guesses, Stored
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.pki.jwt import SigningKey
 
 T = TypeVar("T")

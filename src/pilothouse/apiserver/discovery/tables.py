@@ -18,7 +18,7 @@ import msgspec
 
 from pilothouse.apiserver.storage import codec
 from pilothouse.base.duration import human_age
-from pilothouse.base.times import TimeError, parse_time
+from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta import errors
 from pilothouse.meta.json_path import compile_first
 from pilothouse.meta.kind import Column, Kind, Object

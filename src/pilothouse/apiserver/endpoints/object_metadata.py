@@ -9,7 +9,7 @@ from typing import Any
 
 from pilothouse.apiserver.endpoints.write_options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from pilothouse.apiserver.storage.objects import REMOVE, Change
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors, names
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object

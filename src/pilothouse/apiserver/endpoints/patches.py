@@ -20,7 +20,7 @@ from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import Outcome
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.apply import apply
 from pilothouse.meta.fields import FieldError

@@ -32,8 +32,8 @@ from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import Objects, Outcome, Removal
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import Uids
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.base.uids import Uids
 from pilothouse.meta import errors, managed_fields, names
 from pilothouse.meta.fields import MOST_PROBLEMS, FieldError
 from pilothouse.meta.kind import Kind, Object

@@ -23,7 +23,7 @@ from pilothouse.apiserver.metrics.object_states import (
     part,
     states,
 )
-from pilothouse.base.exposition import labels, quoted
+from pilothouse.base.prometheus_text import labels, quoted
 from pilothouse.base.quantity import QuantityError, parse_quantity
 from pilothouse.meta.kind import Object
 

@@ -25,7 +25,7 @@ from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.items import Item
 from pilothouse.apiserver.storage.watch_cache import WatchCache
-from pilothouse.base.exposition import CONTENT_TYPE, gauge
+from pilothouse.base.prometheus_text import CONTENT_TYPE, gauge
 from pilothouse.meta.kind import Resource
 
 PATH = "/metrics/objects"

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.base.exposition import header, labels, quoted
-from pilothouse.base.times import TimeError, parse_time
+from pilothouse.base.prometheus_text import header, labels, quoted
+from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta.kind import Kind, Object
 from pilothouse.meta.schema import Schema
 

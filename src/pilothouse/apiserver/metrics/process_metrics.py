@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from pilothouse.base.exposition import counter, gauge
+from pilothouse.base.prometheus_text import counter, gauge
 
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -23,11 +23,11 @@ from pilothouse.apiserver.metrics.request_metrics import Requests, Series
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.apiserver.storage.fanout import Fanout
 from pilothouse.apiserver.storage.watch_cache import WatchCache
-from pilothouse.base.exposition import CONTENT_TYPE, counter, gauge, histogram, labels
+from pilothouse.base.prometheus_text import CONTENT_TYPE, counter, gauge, histogram, labels
 from pilothouse.meta.errors import StatusError
-from pilothouse.store.condition import condition_of
 from pilothouse.store.interface import StoreError
-from pilothouse.store.timing import Timed, grouping
+from pilothouse.store.store_health import condition_of
+from pilothouse.store.timed_store import TimedStore, grouping
 
 PATH = "/metrics"
 PATIENCE = 2.0
@@ -48,7 +48,7 @@ class Metrics:
         catalog: Catalog,
         cache: WatchCache,
         fanout: Fanout,
-        store: Timed,
+        store: TimedStore,
     ) -> None:
         self._cache = cache
         self._store = store
@@ -199,7 +199,7 @@ def object_families(catalog: Catalog, cache: WatchCache) -> Iterator[str]:
     )
 
 
-def store_families(store: Timed) -> Iterator[str]:
+def store_families(store: TimedStore) -> Iterator[str]:
     yield histogram(
         "pilothouse_store_call_duration_seconds",
         "How long the store took.",

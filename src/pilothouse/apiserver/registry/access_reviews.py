@@ -16,7 +16,7 @@ from pilothouse.apiserver.registry.review_selectors import fields_asked, labels_
 from pilothouse.apiserver.server.messages import Response, User
 from pilothouse.apiserver.storage import codec
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object

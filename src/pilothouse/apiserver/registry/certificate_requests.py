@@ -21,12 +21,12 @@ from pilothouse.apiserver.authorization.authorizer import MASTERS, Attributes, A
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
 from pilothouse.apiserver.endpoints.call import Call
 from pilothouse.apiserver.server.messages import User
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
+from pilothouse.pki.request_signing import RequestedCertificate, RequestError, read_request
 from pilothouse.pki.signers import CLIENT, JOINING_NODE, NODE, NODE_CLIENT, why_refused
-from pilothouse.pki.signing import Asked, RequestError, read_request
 
 _VERDICTS = ("Approved", "Denied")
 
@@ -96,7 +96,7 @@ class RequestRights:
         raise errors.forbidden(call.served.kind.plural, GROUP, call.name, detail)
 
 
-def asked_in(request: Object) -> Asked:
+def asked_in(request: Object) -> RequestedCertificate:
     """What the certificate is to say. Raises ``RequestError``."""
     try:
         return read_request(b64decode(request["spec"].get("request") or "", validate=True))
@@ -121,7 +121,7 @@ def _check_subject(call: Call, request: Object) -> None:
         raise errors.forbidden(call.served.kind.plural, GROUP, request["metadata"].get("name") or "", detail)
 
 
-def _beyond_token(user: User, spec: dict[str, Any], asked: Asked) -> str:
+def _beyond_token(user: User, spec: dict[str, Any], asked: RequestedCertificate) -> str:
     """Why a bootstrap token is not for that; empty if it is, or the user has none."""
     if not user.name.startswith(TOKEN_USER) or TOKEN_GROUP not in user.groups:
         return ""

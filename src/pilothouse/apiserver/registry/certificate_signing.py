@@ -29,18 +29,18 @@ from pilothouse.apiserver.storage.collection import Collection, Event
 from pilothouse.apiserver.storage.objects import Objects
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.conditions import condition_is
 from pilothouse.meta.kind import Object
 from pilothouse.pki.authority import Authority, UnusableError
+from pilothouse.pki.request_signing import RequestedCertificate, RequestError, sign_request
 from pilothouse.pki.signers import NODE_SERVING, SIGNERS, why_refused
-from pilothouse.pki.signing import Asked, RequestError, sign_request
 
 PLURAL = "certificatesigningrequests"
 _RETRY = 5.0
 
-Spend = Callable[[str, str, Asked], Awaitable[str]]
+Spend = Callable[[str, str, RequestedCertificate], Awaitable[str]]
 """Uses up the bootstrap token of this id for the request of that name; what speaks against it, if anything does."""
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Signing:
         authority: Callable[[], Authority],
         clock: Clock,
         spend: Spend,
-        serving_problem: Callable[[Asked], str],
+        serving_problem: Callable[[RequestedCertificate], str],
     ) -> None:
         """``authority`` says who signs at the moment."""
         self._catalog = catalog

@@ -15,7 +15,7 @@ from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import Objects
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import conditions, errors, names
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object

@@ -20,8 +20,8 @@ from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import Objects
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import Uids
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.base.uids import Uids
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pilothouse.aio.ring import Bounds, Ring
+from pilothouse.aio.ring_buffer import Bounds, RingBuffer
 from pilothouse.apiserver.storage.items import Derive, Item
 
 
@@ -35,7 +35,7 @@ class Collection:
         self.bounds = bounds
         self.items: dict[str, Item] = {}
         self._keys: list[str] = []
-        self.history: Ring[Event] = Ring(horizon, bounds)
+        self.history: RingBuffer[Event] = RingBuffer(horizon, bounds)
         self.changed = horizon
         """The revision of the last change; since then a listing is the same at every revision."""
         self.stamp = 0
@@ -73,7 +73,7 @@ class Collection:
         self.items = {item.key: item for item in items}
         self._keys = sorted(self.items)
         self.size = sum(len(item.value) for item in self.items.values())
-        self.history = Ring(revision, self.bounds)
+        self.history = RingBuffer(revision, self.bounds)
         self.changed = revision
         self.shape += 1
         self.stamp += 1

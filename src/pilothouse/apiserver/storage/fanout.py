@@ -22,7 +22,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-from pilothouse.aio.ticking import Tick
+from pilothouse.aio.debounce import Debouncer
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.server.messages import Chunk, Sink
 from pilothouse.apiserver.storage.collection import Collection, Event
@@ -144,7 +144,7 @@ class Fanout:
         self._busy: dict[Group, None] = {}
         self._behind: dict[Watcher, None] = {}
         self._early: dict[Watcher, None] = {}
-        self._tick = Tick(self.flush, TICK)
+        self._tick = Debouncer(self.flush, TICK)
         self._look: asyncio.TimerHandle | None = None
         self._pause = _LOOK_AGAIN
         self._closing = False

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from pilothouse.aio.turns import Turns
+from pilothouse.aio.keyed_lock import KeyedLocks
 from pilothouse.apiserver.admission.leadership_fence import Fence
 from pilothouse.apiserver.discovery.catalog import Served
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
@@ -86,7 +86,7 @@ class Objects:
         self._guesses = guesses
         self._large = large or LargeWrites(threads=False)
         # Writers of one object in this process take turns: only other processes can make an attempt fail.
-        self._turns = Turns()
+        self._turns = KeyedLocks()
 
     async def find(self, key: str) -> Stored | None:
         """The latest value of a key."""

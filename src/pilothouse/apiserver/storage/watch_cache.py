@@ -25,8 +25,8 @@ import logging
 from random import Random
 from typing import Protocol
 
-from pilothouse.aio.ring import Bounds
-from pilothouse.aio.sharing import Shared
+from pilothouse.aio.ring_buffer import Bounds
+from pilothouse.aio.shared_call import SharedCall
 from pilothouse.apiserver.discovery.catalog import ROOT, Catalog
 from pilothouse.apiserver.storage.collection import Collection, Event
 from pilothouse.apiserver.storage.items import Derive, Item
@@ -78,7 +78,7 @@ class WatchCache:
         self._collections: dict[str, Collection] = {}
         self._listeners: list[Listener] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._latest = Shared(self._ask_latest)
+        self._latest = SharedCall(self._ask_latest)
         self._horizon = 0
         self._target = 0
         self._stale = True

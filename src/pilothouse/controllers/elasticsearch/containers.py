@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pilothouse.api.objects import Object
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 
 DATABASE: Final = "elasticsearch"
 """The container of a node's database."""

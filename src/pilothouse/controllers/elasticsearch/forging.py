@@ -34,7 +34,7 @@ from pilothouse.controllers.elasticsearch.securing import (
     node_names,
     users_name,
 )
-from pilothouse.pki.authority import Authority, Credential, UnusableError
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError
 from pilothouse.runtime.controller import Controller, controller
 from pilothouse.runtime.intents import Create, Intent, RequeueAfter, Update, Wait
 from pilothouse.runtime.snapshot import Snapshot
@@ -48,7 +48,7 @@ _LETTERS: Final = 24
 class Makes(Protocol):
     """Who makes what nobody can guess."""
 
-    def authority(self, name: str, now: datetime.datetime) -> Credential: ...
+    def authority(self, name: str, now: datetime.datetime) -> KeyPair: ...
 
     def password(self) -> str: ...
 
@@ -56,7 +56,7 @@ class Makes(Protocol):
 class Forge:
     """From the system's own randomness."""
 
-    def authority(self, name: str, now: datetime.datetime) -> Credential:
+    def authority(self, name: str, now: datetime.datetime) -> KeyPair:
         return Authority.make(name, now).credential
 
     def password(self) -> str:
@@ -116,10 +116,10 @@ def _certificates(cluster: Object, world: Snapshot, forge: Makes) -> Iterator[In
         credential = forge.authority(f"elasticsearch {space}/{cluster.name}", now)
         yield _made(cluster, of_authority, _TLS, {CERTIFICATE: credential.certificate, KEY: credential.key})
     else:
-        credential = Credential(content(kept, CERTIFICATE), content(kept, KEY))
+        credential = KeyPair(content(kept, CERTIFICATE), content(kept, KEY))
     try:
         authority = Authority(credential)
-        present = Credential(content(found, CERTIFICATE), content(found, KEY))
+        present = KeyPair(content(found, CERTIFICATE), content(found, KEY))
         if found is not None and authority.stands_behind(present, now):
             yield RequeueAfter(LOOK_AGAIN, because="a certificate lasts only so long")
             return

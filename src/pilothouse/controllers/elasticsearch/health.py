@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.api.objects import Object
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.controllers.elasticsearch.nodes import Node
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.intents import Wait

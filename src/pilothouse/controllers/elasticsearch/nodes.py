@@ -23,7 +23,7 @@ from pilothouse.api.navigator.labels import TEMPLATE, VERSION
 from pilothouse.api.nouns import Pilot, Pod
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import healthy, trouble
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.controllers.elasticsearch.asking import Pool
 from pilothouse.controllers.elasticsearch.containers import (
     IMAGE_REASONS,

@@ -22,7 +22,7 @@ import msgspec
 from pilothouse.api.nouns import Secret
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.asking import base_name, discovery_name
-from pilothouse.pki.authority import Authority, Credential, UnusableError
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError
 from pilothouse.runtime.snapshot import Snapshot
 
 USER: Final = "elastic"
@@ -150,7 +150,7 @@ def _unrenewable(cluster: Object, world: Snapshot, certificates: Object | None) 
     if lacking := _lacking(name, found, (CERTIFICATE, KEY)):
         return GONE, f"{lacking}, so the certificate of the nodes can't be renewed; {RESTORING}"
     try:
-        Authority(Credential(content(found, CERTIFICATE), content(found, KEY)))
+        Authority(KeyPair(content(found, CERTIFICATE), content(found, KEY)))
     except UnusableError as problem:
         helping = (
             RESTORING

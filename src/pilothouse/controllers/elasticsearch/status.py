@@ -15,7 +15,7 @@ from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH, WRONG
 from pilothouse.api.navigator.crashes import crash_of
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy, trouble
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.asking import base_name
 from pilothouse.controllers.elasticsearch.containers import IMAGE_REASONS, with_flags
 from pilothouse.controllers.elasticsearch.growing import cannot_grow

@@ -17,7 +17,7 @@ from typing import Final
 from pilothouse.api.navigator.labels import pilot_lease
 from pilothouse.api.nouns import Lease, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object
-from pilothouse.base.times import format_time, parse_time
+from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.controllers.stateful_sets.identity import split
 from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.controller import Controller, controller

@@ -26,7 +26,7 @@ from pilothouse.api.nouns import (
 )
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import ended
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.scheduling.filtering import obstacles, remedy
 from pilothouse.controllers.scheduling.neighbours import Neighbours
 from pilothouse.controllers.scheduling.places import AWAITING, Place, claims_of, places

@@ -22,7 +22,7 @@ import msgspec
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import available, ended, healthy, ready_since, trouble
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.stateful_sets.claims import provide, retain
 from pilothouse.controllers.stateful_sets.identity import (
     marks,

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.pki.files import write_private
+from pilothouse.pki.private_files import write_private
 
 LEDGER: Final = "addresses.json"
 """The file's name in the node's data folder."""

@@ -25,13 +25,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pilothouse.aio.together import together
+from pilothouse.aio.task_group import together
 from pilothouse.api.nouns import EndpointSlice, Node, Service
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
+from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
-from pilothouse.client.informers import Informers
-from pilothouse.client.rest import Api
+from pilothouse.client.shared_informers import SharedInformers
 from pilothouse.node.addresses.address_records import LEDGER, AddressRecord, AddressRecords
 from pilothouse.node.addresses.cluster_ranges import ClusterRanges
 from pilothouse.node.addresses.dns_names import HEADLESS, names_of
@@ -56,7 +56,7 @@ from pilothouse.node.services.service_proxy import ServiceProxy
 from pilothouse.node.services.socket_store import SocketStore
 from pilothouse.node.settings import NodeSettings
 from pilothouse.runtime.event_recorder import EventCorrelator
-from pilothouse.supervise.launching import Mount
+from pilothouse.supervise.launch_spec import Mount
 
 COMPONENT: Final = "kube-proxy"
 """By whom events are told: people look for this name."""
@@ -95,7 +95,7 @@ class PodNetwork:
         self._cluster = ClusterRanges(api, clock)
         self._proxy = ServiceProxy(clock, rng, ConnectionBudget.of_this_process(), store)
         self._events = EventRecorder(api, EventCorrelator(component=COMPONENT, host=settings.name), clock)
-        self._informers = Informers(api, rng, clock)
+        self._informers = SharedInformers(api, rng, clock)
         self._services = self._informers.get(Service)
         self._slices = self._informers.get(EndpointSlice)
         self._nodes = self._informers.get(Node)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from pilothouse.base.exposition import counter, labels
+from pilothouse.base.prometheus_text import counter, labels
 
 _SECTOR: Final = 512
 _MILLISECOND: Final = 0.001

@@ -19,13 +19,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from pilothouse.base.exposition import counter, gauge, labels
+from pilothouse.base.prometheus_text import counter, gauge, labels
 from pilothouse.node.container_index import ContainerIndex
 from pilothouse.node.interfaces import CgroupSource
 from pilothouse.node.metrics import disk_stats, process_stats
 from pilothouse.node.resource_limits import group_name
 from pilothouse.node.volumes.volume_usage import MeasuredUsage, metrics
-from pilothouse.supervise.limiting import Usage
+from pilothouse.supervise.cgroup_settings import Usage
 
 _DISKS: Final = Path("/proc/diskstats")
 _MEMORY: Final = Path("/proc/meminfo")

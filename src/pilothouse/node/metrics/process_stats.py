@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.supervise.limiting import Usage
+from pilothouse.supervise.cgroup_settings import Usage
 
 PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")

@@ -22,7 +22,7 @@ import msgspec
 from pilothouse.api.kubernetes.kubelet_paths import opens_session, subresource_of
 from pilothouse.api.nouns import Noun
 from pilothouse.base.clock import Clock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 

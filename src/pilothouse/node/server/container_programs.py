@@ -13,8 +13,8 @@ from pilothouse.api.kubernetes.pods.stream_options import StreamOptions
 from pilothouse.node.interfaces import ExecSession, RunningContainer
 from pilothouse.node.server.exec_sessions import ProgramHandle
 from pilothouse.node.server.pod_pages import RequestRefused
-from pilothouse.supervise.attaching import STDERR, STDOUT, Attached
-from pilothouse.supervise.launching import LaunchError
+from pilothouse.supervise.attach import STDERR, STDOUT, Attached
+from pilothouse.supervise.launch_spec import LaunchError
 
 _MOST_WAITING = 16
 END_OF_INPUT = b"\x04"

@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pilothouse.base.clock import Clock
-from pilothouse.client import authorities
-from pilothouse.client.certificates import RequestRefused, Wanted, obtain
-from pilothouse.client.rest import Api
+from pilothouse.client import server_authorities as authorities
+from pilothouse.client.api import Api
+from pilothouse.client.certificate_requests import CertificateRequest, RequestRefused, obtain
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
-from pilothouse.pki.authority import Authority, Credential, UnusableError
-from pilothouse.pki.files import private_folder, write_private
-from pilothouse.pki.requesting import is_due, is_signed_by, new_request
+from pilothouse.pki.authority import Authority, KeyPair, UnusableError
+from pilothouse.pki.certificate_request import is_due, is_signed_by, new_request
+from pilothouse.pki.private_files import private_folder, write_private
 from pilothouse.pki.signers import NODE, NODE_SERVING, NODES, serving_name
 
 INTERVAL = 60.0
@@ -124,8 +124,8 @@ class ServingCertificate:
             if not is_due(mine, self._now()):
                 return False
         request = new_request(f"{NODE}{self._name}", [NODES], [serving_name(self._name)])
-        wanted = Wanted(NODE_SERVING, "server auth", request.pem, f"node-serving-{self._name}-")
-        self._write(Credential(await obtain(self._api, wanted, patience=PATIENCE), request.key))
+        wanted = CertificateRequest(NODE_SERVING, "server auth", request.pem, f"node-serving-{self._name}-")
+        self._write(KeyPair(await obtain(self._api, wanted, patience=PATIENCE), request.key))
         self._load(context)
         self._is_issued()
         log.info("this node's server has a new certificate in %s", self._file)
@@ -150,7 +150,7 @@ class ServingCertificate:
         context.load_cert_chain(self._file)
         self._loaded = self._file.read_bytes()
 
-    def _write(self, credential: Credential) -> None:
+    def _write(self, credential: KeyPair) -> None:
         private_folder(self._file.parent)
         write_private(self._file, credential.certificate.rstrip() + b"\n" + credential.key)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from pilothouse.aio.together import together
+from pilothouse.aio.task_group import together
 from pilothouse.api.local_volumes import DIRECTORY, LOOP
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.event_recorder import EventRecorder
 from pilothouse.node.volumes.claim_volumes import ClaimVolumes
 from pilothouse.node.volumes.directory_backend import DirectoryBackend

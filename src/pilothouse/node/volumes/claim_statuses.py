@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pilothouse.api.local_volumes import PROVISIONED
 from pilothouse.api.objects import Tree
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 
 _RESIZING: Final = ("Resizing", "FileSystemResizePending", "NodeResizeError", "ControllerResizeError")
 _MODIFYING: Final = ("ModifyingVolume", "ModifyVolumeError")

@@ -22,7 +22,7 @@ from pilothouse.aio.daemon_threads import DaemonThreads
 from pilothouse.api.local_volumes import NODE, PROVISIONED_BY
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass
 from pilothouse.api.objects import Object
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.node.interfaces import VolumeNotReady
 from pilothouse.node.volumes import ownership
 from pilothouse.node.volumes.cluster_identity import read_identity
@@ -30,7 +30,7 @@ from pilothouse.node.volumes.container_mounts import MountableVolume
 from pilothouse.node.volumes.throttles import ThrottleError, throttle
 from pilothouse.node.volumes.volume_backend import VolumeBackend, VolumeBackendError, folder_of, outside_tiers
 from pilothouse.node.volumes.volume_owners import VolumeOwners, owned_folder
-from pilothouse.supervise.limiting import Throttle
+from pilothouse.supervise.cgroup_settings import Throttle
 
 _FAILED: Final = "FailedMount"
 _GIVING: Final = 4

@@ -17,7 +17,7 @@ import msgspec
 from pilothouse.api.local_volumes import ADOPTS_VOLUMES_OF
 from pilothouse.api.nouns import Namespace
 from pilothouse.api.objects import Object
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.volumes.volume_backend import VolumeBackendError
 

@@ -27,7 +27,7 @@ from pilothouse.node.volumes.mount_table import BIND, at, mount, unmount
 from pilothouse.node.volumes.mount_table import mounts as mounted_now
 from pilothouse.node.volumes.private_directories import PrivateDirectories
 from pilothouse.node.volumes.subpaths import SubpathError, opened
-from pilothouse.supervise.launching import Mount
+from pilothouse.supervise.launch_spec import Mount
 
 _FAILED: Final = "CreateContainerConfigError"
 

@@ -20,7 +20,7 @@ from pilothouse.node.volumes.mount_table import plain_path
 
 _PROC: Final = Path("/proc")
 _MOST_PARENTS: Final = 64
-_SHIM: Final = b"pilothouse.supervise.shim.life"
+_SHIM: Final = b"pilothouse.supervise.shim.shim_main"
 
 
 class _Place(msgspec.Struct, frozen=True):

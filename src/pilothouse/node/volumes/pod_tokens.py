@@ -22,9 +22,9 @@ import msgspec
 from pilothouse.api.nouns import ServiceAccount
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import parse_time
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.subresources import mint_token
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError

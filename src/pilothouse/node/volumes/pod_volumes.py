@@ -26,13 +26,13 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.aio.daemon_threads import DaemonThreads
-from pilothouse.aio.together import together
+from pilothouse.aio.task_group import together
 from pilothouse.api.nouns import ConfigMap, Pod, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import Clock
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.client.access import AccessError
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node import interfaces
@@ -59,8 +59,8 @@ from pilothouse.node.volumes.projected_files import (
 )
 from pilothouse.node.volumes.removal import remove
 from pilothouse.node.volumes.volume_usage import MeasuredUsage, VolumeMeter
-from pilothouse.supervise.launching import Mount
-from pilothouse.supervise.limiting import Throttle
+from pilothouse.supervise.cgroup_settings import Throttle
+from pilothouse.supervise.launch_spec import Mount
 
 REFRESH: Final = 20.0
 _REMOVING: Final = 8

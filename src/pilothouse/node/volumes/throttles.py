@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pilothouse.base.quantity import QuantityError, parse_quantity
-from pilothouse.supervise.limiting import Throttle
+from pilothouse.supervise.cgroup_settings import Throttle
 
 _PARAMETERS: Final = {
     "iops": ("read_operations", "write_operations"),

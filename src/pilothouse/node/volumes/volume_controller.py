@@ -21,8 +21,8 @@ from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError
+from pilothouse.client.api import Api
 from pilothouse.client.informer import Informer
-from pilothouse.client.rest import Api
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.volumes.volume_backend import VolumeBackendError

@@ -13,8 +13,8 @@ from typing import Final
 
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios.budgets import BUDGETS
-from pilothouse.sim.scenarios.elastic import ELASTIC
-from pilothouse.sim.scenarios.house import HOUSE
+from pilothouse.sim.scenarios.elasticsearch_cluster import ELASTIC
+from pilothouse.sim.scenarios.everything import HOUSE
 from pilothouse.sim.scenarios.joining import JOINING
 from pilothouse.sim.scenarios.namespaces import NAMESPACES
 from pilothouse.sim.scenarios.nodes import NODES

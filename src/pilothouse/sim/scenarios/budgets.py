@@ -7,25 +7,25 @@ from random import Random
 
 from pilothouse.api.nouns import Pod, PodDisruptionBudget
 from pilothouse.api.objects import Tree
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.scenarios.doing import SPACE, create
+from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.sets import FRAIL, set_users, sets_settled
+from pilothouse.sim.scenarios.user_actions import SPACE, create
 
 
-def budget_users(rng: Random) -> Sequence[Action]:
+def budget_users(rng: Random) -> Sequence[UserAction]:
     """Sets under a budget."""
     budget: Tree = {
         "metadata": {"name": "web", "namespace": SPACE},
         "spec": {"minAvailable": rng.randint(1, 3), "selector": {"matchLabels": {"app": "web"}}},
     }
     doing = list(set_users(rng))
-    doing.insert(1, Action(1, "create the budget web", create(PodDisruptionBudget, budget)))
+    doing.insert(1, UserAction(1, "create the budget web", create(PodDisruptionBudget, budget)))
     return doing
 
 

@@ -12,14 +12,14 @@ from pilothouse.api.nouns import CertificateSigningRequest
 from pilothouse.api.objects import Object, Tree
 from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.server.messages import User
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.node_requests import node_requests
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.pki.requesting import new_request
+from pilothouse.pki.certificate_request import new_request
 from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.scenarios.doing import Do, create, delete
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.scenarios.user_actions import Do, create, delete
 
 _ALL: Final = "system:authenticated"
 _JOINING: Final = User("joining", groups=(MASTERS, "system:bootstrappers:bottle", _ALL))
@@ -27,7 +27,7 @@ _STRANGER: Final = User("eve", groups=(MASTERS, _ALL))
 _VERDICT: Final = {"type": "Denied", "status": "True", "reason": "NotOurs", "message": "nobody knows it"}
 
 
-def node_askers(rng: Random) -> Sequence[Action]:
+def node_askers(rng: Random) -> Sequence[UserAction]:
     """Nodes join and renew, strangers ask for the same, and people deny, delete, and have it asked again."""
     doing = [_asks(15, "a", _JOINING), _asks(1, "b", _STRANGER)]
     for _ in range(rng.randint(4, 10)):
@@ -40,10 +40,10 @@ def node_askers(rng: Random) -> Sequence[Action]:
             case "stranger":
                 doing.append(_asks(after, node, _STRANGER))
             case "deny":
-                doing.append(Action(after, f"deny {node}", _deny(f"csr-{node}")))
+                doing.append(UserAction(after, f"deny {node}", _deny(f"csr-{node}")))
             case _:
                 doing.append(
-                    Action(after, f"delete {node}'s", delete(CertificateSigningRequest, f"csr-{node}"))
+                    UserAction(after, f"delete {node}'s", delete(CertificateSigningRequest, f"csr-{node}"))
                 )
     return doing
 
@@ -57,7 +57,7 @@ async def requests_settled(api: Api) -> str:
     return ""
 
 
-def _asks(after: float, node: str, user: User) -> Action:
+def _asks(after: float, node: str, user: User) -> UserAction:
     tree: Tree = {
         "metadata": {"name": f"csr-{node}"},
         "spec": {
@@ -66,7 +66,9 @@ def _asks(after: float, node: str, user: User) -> Action:
             "request": _request(node),
         },
     }
-    return Action(after, f"{user.name} asks for {node}'s", create(CertificateSigningRequest, tree), user=user)
+    return UserAction(
+        after, f"{user.name} asks for {node}'s", create(CertificateSigningRequest, tree), user=user
+    )
 
 
 @lru_cache(maxsize=8)

@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from random import Random
 
 from pilothouse.api.nouns import ConfigMap, Namespace, ServiceAccount
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.scenarios.doing import create, delete, namespace
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.scenarios.user_actions import create, delete, namespace
 
 
-def namespace_users(rng: Random) -> Sequence[Action]:
+def namespace_users(rng: Random) -> Sequence[UserAction]:
     """Namespaces come, are filled, go, and come again."""
-    doing: list[Action] = []
+    doing: list[UserAction] = []
     for _ in range(rng.randint(4, 10)):
         after, name = rng.uniform(0, 30), rng.choice(("red", "green"))
         match rng.choice(("create", "create", "fill", "fill", "delete")):
             case "create":
-                doing.append(Action(after, f"create {name}", create(Namespace, namespace(name))))
+                doing.append(UserAction(after, f"create {name}", create(Namespace, namespace(name))))
             case "fill":
                 number = rng.randint(0, 3)
                 tree = {"metadata": {"name": f"c{number}", "namespace": name}, "data": {"a": "b"}}
-                doing.append(Action(after, f"create {name}/c{number}", create(ConfigMap, tree)))
+                doing.append(UserAction(after, f"create {name}/c{number}", create(ConfigMap, tree)))
             case _:
-                doing.append(Action(after, f"delete {name}", delete(Namespace, name)))
+                doing.append(UserAction(after, f"delete {name}", delete(Namespace, name)))
     return doing
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilothouse.api.nouns import Node
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.node_lifecycle import node_lifecycle

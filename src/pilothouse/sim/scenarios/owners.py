@@ -9,37 +9,37 @@ from typing import Final
 
 from pilothouse.api.nouns import ConfigMap, Noun, Secret
 from pilothouse.api.objects import Object, Tree
-from pilothouse.client.rest import Api, Propagation
+from pilothouse.client.api import Api, Propagation
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.scenarios.doing import SPACE, Do, given_space
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.scenarios.user_actions import SPACE, Do, given_space
 
 _PERSISTENT: Final = 30
 
 
-def owner_users(rng: Random) -> Sequence[Action]:
+def owner_users(rng: Random) -> Sequence[UserAction]:
     """A family of config maps and secrets, whose heads are deleted in one way or another, and which get new heads."""
-    doing: list[Action] = [given_space()]
+    doing: list[UserAction] = [given_space()]
     names = [f"c{number}" for number in range(rng.randint(3, 8))]
     for number, name in enumerate(names):
         parents = rng.sample(names[:number], min(number, rng.randint(0, 2)))
         doing.append(
-            Action(rng.uniform(0, 3), f"create {name} of {parents or 'nobody'}", _child(name, parents))
+            UserAction(rng.uniform(0, 3), f"create {name} of {parents or 'nobody'}", _child(name, parents))
         )
     for _ in range(rng.randint(4, 10)):
         after, name, other = rng.uniform(0, 12), rng.choice(names), rng.choice(names)
         kind = rng.random()
         if kind < 0.35:
-            doing.append(Action(after, f"create {name} of {other}", _child(name, [other])))
+            doing.append(UserAction(after, f"create {name} of {other}", _child(name, [other])))
         elif kind < 0.5:
-            doing.append(Action(after, f"replace {name} by one of {other}", _replace(name, other)))
+            doing.append(UserAction(after, f"replace {name} by one of {other}", _replace(name, other)))
         elif kind < 0.7:
-            doing.append(Action(after, f"have {name} belong to {other} too", _adopt(name, other)))
+            doing.append(UserAction(after, f"have {name} belong to {other} too", _adopt(name, other)))
         else:
             how: Propagation = rng.choice(("Background", "Foreground", "Orphan"))
-            doing.append(Action(after, f"delete {name}, {how}", _delete_head(name, how)))
+            doing.append(UserAction(after, f"delete {name}, {how}", _delete_head(name, how)))
     return doing
 
 

@@ -7,25 +7,25 @@ from random import Random
 
 from pilothouse.api.nouns import Node, Pod
 from pilothouse.api.objects import Object
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.scheduling.deciding import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.scenarios.doing import SPACE, create, delete, given_space, pod
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_space, pod
 
 
-def place_users(rng: Random) -> Sequence[Action]:
+def place_users(rng: Random) -> Sequence[UserAction]:
     """Pods that need room come and go; there is not always enough."""
     doing = [given_space()]
     for _ in range(rng.randint(5, 12)):
         after, name = rng.uniform(0, 15), f"p{rng.randint(0, 7)}"
         if rng.random() < 0.7:
             cpu = rng.randint(1, 5)
-            doing.append(Action(after, f"create pod {name} of {cpu}", create(Pod, pod(name, cpu=cpu))))
+            doing.append(UserAction(after, f"create pod {name} of {cpu}", create(Pod, pod(name, cpu=cpu))))
         else:
-            doing.append(Action(after, f"delete pod {name}", delete(Pod, name, SPACE)))
+            doing.append(UserAction(after, f"delete pod {name}", delete(Pod, name, SPACE)))
     return doing
 
 

@@ -7,29 +7,29 @@ from random import Random
 
 from pilothouse.api.nouns import EndpointSlice, Pod, Service
 from pilothouse.api.objects import Tree
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.endpoints import endpoints
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.scenarios.doing import SPACE, create, delete, given_space, pod
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_space, pod
 
 
-def service_users(rng: Random) -> Sequence[Action]:
+def service_users(rng: Random) -> Sequence[UserAction]:
     """A service selects pods that come and go."""
     doing = [given_space()]
-    doing.append(Action(1, "create the service web", create(Service, _service("web"))))
+    doing.append(UserAction(1, "create the service web", create(Service, _service("web"))))
     for _ in range(rng.randint(3, 8)):
         after, number = rng.uniform(0, 20), rng.randint(0, 3)
         if rng.random() < 0.65:
-            doing.append(Action(after, f"create pod p{number}", create(Pod, pod(f"p{number}"))))
+            doing.append(UserAction(after, f"create pod p{number}", create(Pod, pod(f"p{number}"))))
         else:
-            doing.append(Action(after, f"delete pod p{number}", delete(Pod, f"p{number}", SPACE)))
+            doing.append(UserAction(after, f"delete pod p{number}", delete(Pod, f"p{number}", SPACE)))
     if rng.random() < 0.5:
         selector = {"spec": {"selector": {"app": "other"}}}
         doing.append(
-            Action(
+            UserAction(
                 rng.uniform(0, 20),
                 "have web select other pods",
                 lambda api: api.patch(Service, "web", SPACE, selector),

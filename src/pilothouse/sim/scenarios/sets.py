@@ -7,51 +7,51 @@ from random import Random
 
 from pilothouse.api.nouns import Pod, StatefulSet
 from pilothouse.api.objects import Tree
-from pilothouse.client.rest import Api, Propagation
+from pilothouse.client.api import Api, Propagation
 from pilothouse.controllers.garbage import garbage
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.stateful_sets.deciding import stateful_sets
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.nodes import Habits
-from pilothouse.sim.scenarios.doing import SPACE, Do, create, given_space
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.scenarios.user_actions import SPACE, Do, create, given_space
+from pilothouse.sim.simulated_node import NodeTiming
 
 
-def set_users(rng: Random) -> Sequence[Action]:
+def set_users(rng: Random) -> Sequence[UserAction]:
     """Two sets are made, scaled, updated, deleted and made again; pods are deleted by hand."""
     doing = [given_space()]
     for name, policy in (("web", "OrderedReady"), ("log", "Parallel")):
         replicas = rng.randint(1, 4)
         doing.append(
-            Action(2, f"create {name} of {replicas}", create(StatefulSet, _set(name, replicas, policy)))
+            UserAction(2, f"create {name} of {replicas}", create(StatefulSet, _set(name, replicas, policy)))
         )
     for _ in range(rng.randint(2, 6)):
         doing.append(_set_action(rng))
     return doing
 
 
-def _set_action(rng: Random) -> Action:
+def _set_action(rng: Random) -> UserAction:
     name, policy = rng.choice((("web", "OrderedReady"), ("log", "Parallel")))
     after = rng.uniform(1, 40)
     number = rng.randint(0, 4)
     match rng.choice(("scale", "scale", "update", "pod", "delete", "again")):
         case "scale":
-            return Action(after, f"scale {name} to {number}", _patch(name, {"replicas": number}))
+            return UserAction(after, f"scale {name} to {number}", _patch(name, {"replicas": number}))
         case "update":
             template = {"metadata": {"annotations": {"version": str(rng.randint(1, 99))}}}
-            return Action(after, f"update {name}", _patch(name, {"template": template}))
+            return UserAction(after, f"update {name}", _patch(name, {"template": template}))
         case "pod":
             pod = f"{name}-{number}"
-            return Action(after, f"delete pod {pod}", lambda api: api.delete(Pod, pod, SPACE))
+            return UserAction(after, f"delete pod {pod}", lambda api: api.delete(Pod, pod, SPACE))
         case "delete":
             how: Propagation = rng.choice(("Foreground", "Background"))
-            return Action(
+            return UserAction(
                 after,
                 f"delete {name}, {how}",
                 lambda api: api.delete(StatefulSet, name, SPACE, propagation=how),
             )
         case _:
-            return Action(
+            return UserAction(
                 after, f"create {name} of {number}", create(StatefulSet, _set(name, number, policy))
             )
 
@@ -107,7 +107,7 @@ def _set(name: str, replicas: int, policy: str) -> Tree:
     }
 
 
-FRAIL = Habits(failing=0.15)
+FRAIL = NodeTiming(failing=0.15)
 """Of what nodes start, some fails, and has to be made again."""
 
 SETS = Scenario(

@@ -7,17 +7,17 @@ from random import Random
 
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Tree
-from pilothouse.client.rest import Api
+from pilothouse.client.api import Api
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.controllers.storage.claims import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
 from pilothouse.controllers.storage.volumes import volumes
-from pilothouse.sim.fleet import Action, Scenario
-from pilothouse.sim.scenarios.doing import SPACE, create, delete, given_space
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_space
 
 
-def volume_users(rng: Random) -> Sequence[Action]:
+def volume_users(rng: Random) -> Sequence[UserAction]:
     """Volumes and claims come and go."""
     doing = [given_space()]
     for _ in range(rng.randint(5, 12)):
@@ -26,17 +26,19 @@ def volume_users(rng: Random) -> Sequence[Action]:
             case "volume":
                 tree = _volume(f"v{number}", size)
                 doing.append(
-                    Action(after, f"create volume v{number} of {size}Gi", create(PersistentVolume, tree))
+                    UserAction(after, f"create volume v{number} of {size}Gi", create(PersistentVolume, tree))
                 )
             case "claim":
                 tree = _claim(f"c{number}", size)
                 doing.append(
-                    Action(after, f"create claim c{number} of {size}Gi", create(PersistentVolumeClaim, tree))
+                    UserAction(
+                        after, f"create claim c{number} of {size}Gi", create(PersistentVolumeClaim, tree)
+                    )
                 )
             case _:
                 name = f"c{number}"
                 doing.append(
-                    Action(after, f"delete claim {name}", delete(PersistentVolumeClaim, name, SPACE))
+                    UserAction(after, f"delete claim {name}", delete(PersistentVolumeClaim, name, SPACE))
                 )
     return doing
 

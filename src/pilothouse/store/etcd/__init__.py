@@ -7,7 +7,7 @@ the wire, without I/O; ``exchanges`` are calls and streams, ``channel`` a connec
 ``connection`` the cluster.
 """
 
-from pilothouse.store.etcd.endpoint import Tls
+from pilothouse.store.etcd.member import Tls
 from pilothouse.store.etcd.store import EtcdStore
 
 __all__ = ["EtcdStore", "Tls"]

@@ -31,9 +31,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from pilothouse.store.etcd import envelopes, frames, headers, outcomes
-from pilothouse.store.etcd.exchanges import Call, Exchange, Stream
-from pilothouse.store.etcd.frames import (
+from pilothouse.store.etcd import grpc_messages, grpc_status, hpack, http2_frames
+from pilothouse.store.etcd.grpc_status import CallFailed, GrpcStatus
+from pilothouse.store.etcd.http2_frames import (
     ACK,
     DATA,
     END_HEADERS,
@@ -52,7 +52,7 @@ from pilothouse.store.etcd.frames import (
     number,
     read_number,
 )
-from pilothouse.store.etcd.outcomes import CallFailed, Outcome
+from pilothouse.store.etcd.http2_streams import BidiStream, StreamExchange, UnaryCall
 
 _STREAM_WINDOW = 4 << 20
 _CONNECTION_WINDOW = 1 << 30
@@ -78,16 +78,16 @@ class Channel(asyncio.Protocol):
         """Done when the server has sent its settings: it speaks HTTP/2, and has accepted our certificate."""
         self._lost: Callable[[], CallFailed] | None = None
         """Why there is no connection any more, for calls that come too late and never get anywhere."""
-        self._outcomes: dict[bytes, Outcome] = {}
-        self._open: dict[int, Exchange] = {}
+        self._outcomes: dict[bytes, GrpcStatus] = {}
+        self._open: dict[int, StreamExchange] = {}
         self._next = 1
-        self._waiting: deque[tuple[Exchange, bytes, bytes, bool]] = deque()
+        self._waiting: deque[tuple[StreamExchange, bytes, bytes, bool]] = deque()
         """Calls beyond the number of streams that the server takes."""
-        self._blocked: dict[int, Exchange] = {}
+        self._blocked: dict[int, StreamExchange] = {}
         """Streams with something to send that no window allows, in order."""
-        self._window = self._stream_window = frames.WINDOW
+        self._window = self._stream_window = http2_frames.WINDOW
         self._most_streams = _MOST_STREAMS
-        self._frame_limit = frames.FRAME_LIMIT
+        self._frame_limit = http2_frames.FRAME_LIMIT
         self._owed = 0
         self._outgoing: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -113,8 +113,8 @@ class Channel(asyncio.Protocol):
 
     async def call(self, block: bytes, message: bytes, deadline: float) -> bytes:
         """The answer's message. ``block`` is a request's headers, ``deadline`` a time of the loop."""
-        call = Call(deadline, self._loop.create_future())
-        self._begin(call, block, envelopes.enveloped(message), True)
+        call = UnaryCall(deadline, self._loop.create_future())
+        self._begin(call, block, grpc_messages.enveloped(message), True)
         if self._timer is None or deadline < self._timer.when():
             self._arm(deadline)
         try:
@@ -123,12 +123,12 @@ class Channel(asyncio.Protocol):
             self.abandon(call, CallFailed("CANCELLED", "nobody waits any more"))
             raise
 
-    def stream(self, block: bytes) -> Stream:
-        stream = Stream(self)
+    def stream(self, block: bytes) -> BidiStream:
+        stream = BidiStream(self)
         self._begin(stream, block, b"", False)
         return stream
 
-    def _begin(self, exchange: Exchange, block: bytes, data: bytes, last: bool) -> None:
+    def _begin(self, exchange: StreamExchange, block: bytes, data: bytes, last: bool) -> None:
         if self._lost is not None:
             exchange.finish(self._lost())
             return
@@ -140,7 +140,7 @@ class Channel(asyncio.Protocol):
             return
         exchange.id = id = self._next
         self._next += 2
-        if self._next > frames.LARGEST_STREAM:
+        if self._next > http2_frames.LARGEST_STREAM:
             self.retired = True
         exchange.window = self._stream_window
         self._open[id] = exchange
@@ -156,7 +156,7 @@ class Channel(asyncio.Protocol):
         if data:
             self.send(exchange, data, last=last)
 
-    def send(self, exchange: Exchange, data: bytes, *, last: bool) -> None:
+    def send(self, exchange: StreamExchange, data: bytes, *, last: bool) -> None:
         """Send data on a stream, as soon as windows allow."""
         if exchange.id not in self._open:
             if not exchange.id:
@@ -183,21 +183,21 @@ class Channel(asyncio.Protocol):
             if self._window <= 0:
                 return
 
-    def grant(self, exchange: Exchange) -> None:
+    def grant(self, exchange: StreamExchange) -> None:
         """Everything that came on this stream has been taken: let the server send as much again."""
         if exchange.owed >= _STREAM_WINDOW // 2 and exchange.id in self._open:
             self._write(frame(WINDOW_UPDATE, 0, exchange.id, number(exchange.owed)))
             exchange.owed = 0
 
-    def abandon(self, exchange: Exchange, failed: CallFailed) -> None:
+    def abandon(self, exchange: StreamExchange, failed: CallFailed) -> None:
         """End a call from our side."""
         if self._open.get(exchange.id) is exchange:
-            self._write(frame(RST_STREAM, 0, exchange.id, number(frames.CANCEL)))
+            self._write(frame(RST_STREAM, 0, exchange.id, number(http2_frames.CANCEL)))
             self._end(exchange, failed)
         else:
             exchange.finish(failed)
 
-    def _end(self, exchange: Exchange, failed: CallFailed | None) -> None:
+    def _end(self, exchange: StreamExchange, failed: CallFailed | None) -> None:
         """A stream is over; one that waits may take its place."""
         del self._open[exchange.id]
         if self._blocked:
@@ -259,14 +259,14 @@ class Channel(asyncio.Protocol):
             self._lose("UNAVAILABLE", "the server does not speak HTTP/2")
             return
         ours = {
-            frames.HEADER_TABLE_SIZE: 0,
-            frames.ENABLE_PUSH: 0,
-            frames.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
+            http2_frames.HEADER_TABLE_SIZE: 0,
+            http2_frames.ENABLE_PUSH: 0,
+            http2_frames.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
         }
         self._write(
-            frames.PREFACE
-            + frame(SETTINGS, 0, 0, frames.settings(ours))
-            + frame(WINDOW_UPDATE, 0, 0, number(_CONNECTION_WINDOW - frames.WINDOW))
+            http2_frames.PREFACE
+            + frame(SETTINGS, 0, 0, http2_frames.settings(ours))
+            + frame(WINDOW_UPDATE, 0, 0, number(_CONNECTION_WINDOW - http2_frames.WINDOW))
         )
 
     def data_received(self, data: bytes) -> None:
@@ -279,10 +279,10 @@ class Channel(asyncio.Protocol):
                     exchange = open.get(id)
                     if exchange is not None:
                         exchange.owed += len(payload)
-                        if exchange.take(frames.unpadded(payload) if flags & PADDED else payload):
+                        if exchange.take(http2_frames.unpadded(payload) if flags & PADDED else payload):
                             self.grant(exchange)
                         if flags & END_STREAM:
-                            self._end(exchange, outcomes.failure(Outcome(None, None, "")))
+                            self._end(exchange, grpc_status.failure(GrpcStatus(None, None, "")))
                     else:
                         self._check_known(id)
                 elif kind == HEADERS:
@@ -294,7 +294,7 @@ class Channel(asyncio.Protocol):
                 elif kind == RST_STREAM:
                     exchange = open.get(id)
                     if exchange is not None:
-                        self._end(exchange, outcomes.reset(read_number(payload)))
+                        self._end(exchange, grpc_status.reset(read_number(payload)))
                 else:
                     self._control(kind, flags, id, payload)
             if self._reader.fault is not None:
@@ -312,57 +312,59 @@ class Channel(asyncio.Protocol):
         if id >= self._next or not id & 1:
             raise ProtocolError(f"stream {id} was never opened")
 
-    def _outcome(self, block: bytes) -> Outcome:
+    def _outcome(self, block: bytes) -> GrpcStatus:
         found = self._outcomes.get(block)
         if found is None:
             try:
-                found = outcomes.outcome(headers.decoded(block))
+                found = grpc_status.outcome(hpack.decoded(block))
             except ValueError as error:
-                raise ProtocolError(str(error), frames.COMPRESSION_ERROR) from error
+                raise ProtocolError(str(error), http2_frames.COMPRESSION_ERROR) from error
             if len(self._outcomes) >= _REMEMBERED:
                 self._outcomes.clear()
             self._outcomes[block] = found
         return found
 
-    def _hear(self, exchange: Exchange, said: Outcome, last: int) -> None:
+    def _hear(self, exchange: StreamExchange, said: GrpcStatus, last: int) -> None:
         """Headers or trailers. The server may answer before it has read all of a request: then it wants no more."""
         if last:
             if exchange.unsent:
-                self._write(frame(RST_STREAM, 0, exchange.id, number(frames.CANCEL)))
-            self._end(exchange, outcomes.failure(said) if said.status != 0 else None)
+                self._write(frame(RST_STREAM, 0, exchange.id, number(http2_frames.CANCEL)))
+            self._end(exchange, grpc_status.failure(said) if said.status != 0 else None)
         elif said.http != 200 and not (said.http and said.http < 200):
-            self.abandon(exchange, outcomes.failure(said))
+            self.abandon(exchange, grpc_status.failure(said))
 
     def _control(self, kind: int, flags: int, id: int, payload: bytes) -> None:
         if kind == WINDOW_UPDATE:
-            self._widen(id, read_number(payload) & frames.LARGEST_WINDOW)
+            self._widen(id, read_number(payload) & http2_frames.LARGEST_WINDOW)
         elif kind == SETTINGS:
             if not flags & ACK:
-                self._heed(frames.read_settings(payload))
+                self._heed(http2_frames.read_settings(payload))
         elif kind == PING:
             if not flags & ACK:
                 self._write(frame(PING, ACK, 0, payload))
         elif kind == GOAWAY:
-            self._retire(read_number(payload) & frames.LARGEST_STREAM, read_number(payload, 4), payload[8:])
+            self._retire(
+                read_number(payload) & http2_frames.LARGEST_STREAM, read_number(payload, 4), payload[8:]
+            )
 
     def _widen(self, id: int, more: int) -> None:
         if not more:
             raise ProtocolError("a window that is widened by nothing")
         if not id:
             self._window += more
-            if self._window > frames.LARGEST_WINDOW:
-                raise ProtocolError("a window of more than 2 GiB", frames.FLOW_CONTROL_ERROR)
+            if self._window > http2_frames.LARGEST_WINDOW:
+                raise ProtocolError("a window of more than 2 GiB", http2_frames.FLOW_CONTROL_ERROR)
         elif (exchange := self._open.get(id)) is not None:
             exchange.window += more
         if self._blocked:
             self._unblock()
 
     def _heed(self, values: dict[int, int]) -> None:
-        self._frame_limit = values.get(frames.MAX_FRAME_SIZE, self._frame_limit)
-        self._most_streams = values.get(frames.MAX_CONCURRENT_STREAMS, self._most_streams)
+        self._frame_limit = values.get(http2_frames.MAX_FRAME_SIZE, self._frame_limit)
+        self._most_streams = values.get(http2_frames.MAX_CONCURRENT_STREAMS, self._most_streams)
         before, self._stream_window = (
             self._stream_window,
-            values.get(frames.INITIAL_WINDOW_SIZE, self._stream_window),
+            values.get(http2_frames.INITIAL_WINDOW_SIZE, self._stream_window),
         )
         for exchange in self._open.values():
             exchange.window += self._stream_window - before
@@ -375,7 +377,9 @@ class Channel(asyncio.Protocol):
     def _retire(self, last: int, code: int, words: bytes) -> None:
         """The server ends the connection: what it has begun it will finish, the rest may be tried elsewhere."""
         self.retired = True
-        details = f"the server is going away: {words.decode(errors='replace') or frames.error_name(code)}"
+        details = (
+            f"the server is going away: {words.decode(errors='replace') or http2_frames.error_name(code)}"
+        )
         unbegun = partial(CallFailed, "UNAVAILABLE", details, arrived=False)
         waiting, self._waiting = self._waiting, deque()
         for exchange, *_ in waiting:

@@ -14,10 +14,17 @@ from typing import Any
 
 from pilothouse.store.etcd import messages as wire
 from pilothouse.store.etcd import transactions
-from pilothouse.store.etcd.connection import COMPACT, RANGE, STATUS, TXN, Connection, Refused
-from pilothouse.store.etcd.endpoint import Tls
-from pilothouse.store.etcd.leasing import Leases
-from pilothouse.store.etcd.watching import EtcdWatch
+from pilothouse.store.etcd.cluster_connection import (
+    COMPACT,
+    RANGE,
+    STATUS,
+    TXN,
+    ClusterConnection,
+    GrpcRefused,
+)
+from pilothouse.store.etcd.etcd_watch import EtcdWatch
+from pilothouse.store.etcd.lease_pool import LeasePool
+from pilothouse.store.etcd.member import Tls
 from pilothouse.store.interface import (
     Batch,
     Compacted,
@@ -42,13 +49,13 @@ class EtcdStore:
     """See the module. Made by ``open``."""
 
     def __init__(
-        self, connection: Connection, *, prefix: str, progress_every: float, watch_patience: float
+        self, connection: ClusterConnection, *, prefix: str, progress_every: float, watch_patience: float
     ) -> None:
         self._connection = connection
         self._prefix = prefix
         self._base = len(prefix.encode())
         self._watch_patience = watch_patience
-        self._leases = Leases(connection, clock=asyncio.get_running_loop().time)
+        self._leases = LeasePool(connection, clock=asyncio.get_running_loop().time)
         self._watches: set[EtcdWatch] = set()
         self._ticker = asyncio.create_task(self._tick(progress_every), name="etcd-progress")
 
@@ -70,7 +77,7 @@ class EtcdStore:
         ``prefix`` goes before every key. Each call may take ``timeout`` seconds. A watch that finds no working member
         for ``watch_patience`` seconds ends with ``Unavailable``.
         """
-        connection = Connection(endpoints, tls=tls, user=user, password=password, timeout=timeout)
+        connection = ClusterConnection(endpoints, tls=tls, user=user, password=password, timeout=timeout)
         try:
             await connection.call(STATUS, b"", repeatable=True)
         except BaseException:
@@ -149,7 +156,7 @@ class EtcdStore:
         try:
             request = wire.CompactionRequest(revision=revision).SerializeToString()
             await self._connection.call(COMPACT, request, repeatable=True)
-        except Refused as refusal:
+        except GrpcRefused as refusal:
             if "future revision" in refusal.details:
                 raise FutureRevision(revision, await self.revision()) from refusal
             if "has been compacted" not in refusal.details:
@@ -170,7 +177,7 @@ class EtcdStore:
         try:
             return await self._write(key, transactions.put(name, value, lease), revision, guard)
         except LeaseGone:
-            # Refused as a whole, so it can be tried again.
+            # GrpcRefused as a whole, so it can be tried again.
             self._leases.forget(lease)
             lease = await self._leases.lasting(ttl)
             return await self._write(key, transactions.put(name, value, lease), revision, guard)
@@ -182,7 +189,7 @@ class EtcdStore:
         request = transactions.conditional(expected, act)
         try:
             answer = await self._connection.call(TXN, request, repeatable=False)
-        except Refused as refusal:
+        except GrpcRefused as refusal:
             raise _translated(refusal, key) from refusal
         if answer.succeeded:
             written: int = answer.header.revision
@@ -196,7 +203,7 @@ class EtcdStore:
     async def _range(self, request: Any, revision: int = 0) -> Any:
         try:
             return await self._connection.call(RANGE, request.SerializeToString(), repeatable=True)
-        except Refused as refusal:
+        except GrpcRefused as refusal:
             if "has been compacted" in refusal.details:
                 # etcd does not say what the oldest kept is; it is later than this.
                 raise Compacted(revision, revision + 1) from refusal
@@ -229,7 +236,7 @@ class LeaseGone(StoreError):
     """The lease that a write named has ended."""
 
 
-def _translated(refusal: Refused, key: str = "") -> StoreError:
+def _translated(refusal: GrpcRefused, key: str = "") -> StoreError:
     details = refusal.details
     if "too large" in details or "larger than max" in details:
         return TooLarge(f"{key}: more than etcd takes: {details}")

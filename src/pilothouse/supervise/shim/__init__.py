@@ -1,6 +1,6 @@
 """The small process between a container and everyone else: it owns the log, the exit code and the lock.
 
-    python -I -S -c "...; from pilothouse.supervise.shim.life import main; main()" FOLDER < launch
+    python -I -S -c "...; from pilothouse.supervise.shim.shim_main import main; main()" FOLDER < launch
 
 One runs for every container on a machine, for as long as the container does, so it is kept to what a bare interpreter
 already has in memory: built-in and C modules of the standard library, nothing of ours outside this package, no json, typing,

@@ -11,13 +11,13 @@ import fcntl
 import os
 
 from pilothouse.supervise.shim import kernel
-from pilothouse.supervise.shim.refusing import HELP, Refusal
+from pilothouse.supervise.shim.start_errors import HELP, StartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.supervise.shim.shapes import IdsShape, UserShape
+    from pilothouse.supervise.shim.launch_types import IdsShape, UserShape
 
 _NS_GET_PARENT = 0xB702
 
@@ -63,7 +63,7 @@ def make_user_namespace(ids: IdsShape) -> int:
                 file.write(f"0 {ids['first']} {ids['count']}")
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise Refusal(
+        raise StartError(
             "ViewRefused",
             f"no user namespace with {ids['count']} ids from {ids['first']} on: {error.strerror}",
         ) from None
@@ -103,7 +103,7 @@ def enter_namespaces(user: UserShape | None, told_by: Callable[[int], None]) -> 
         kernel.unshare(NAMESPACES)
     except OSError as error:
         if error.errno != errno.EPERM:
-            raise Refusal("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
+            raise StartError("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
         _make_own_user_namespace(user)
         mapped = True
     known, knowing = os.pipe()
@@ -126,7 +126,7 @@ def _make_own_user_namespace(user: UserShape | None) -> None:
         kernel.unshare(NAMESPACES | kernel.CLONE_NEWUSER)
         _map_one(f"{inner_uid} {uid} 1", f"{inner_gid} {gid} 1")
     except OSError as error:
-        raise Refusal(
+        raise StartError(
             "ViewRefused",
             f"no namespaces of its own: {error.strerror}; {HELP}",
         ) from None

@@ -15,7 +15,7 @@ import termios
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pilothouse.supervise.shim.shapes import UserShape
+    from pilothouse.supervise.shim.launch_types import UserShape
 
 
 def terminal_channel() -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.base.times import TimeError, parse_time
+from pilothouse.base.rfc3339 import TimeError, parse_time
 from pilothouse.meta.errors import bad_request, invalid
 from pilothouse.meta.fields import FieldError
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from pilothouse.api.pod_security.policy import NEWEST_MINOR, PRIVILEGED, LevelVersion
 from pilothouse.apiserver.endpoints.call import Call
-from pilothouse.base.exposition import counter, labels
+from pilothouse.base.prometheus_text import counter, labels
 
 _RESOURCES: Final = {"pods": "pod", "namespaces": "namespace"}
 

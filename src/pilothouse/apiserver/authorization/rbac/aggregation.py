@@ -23,7 +23,7 @@ from pilothouse.apiserver.storage.collection import Collection, Event
 from pilothouse.apiserver.storage.objects import Objects
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
-from pilothouse.base.times import format_time
+from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
 from pilothouse.meta.apply import apply
 from pilothouse.meta.kind import Object

@@ -20,7 +20,7 @@ from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.objects import REMOVE, Objects
 from pilothouse.base.clock import Clock
-from pilothouse.base.ids import Uids
+from pilothouse.base.uids import Uids
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Conflict

@@ -42,8 +42,8 @@ from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.node_names import is_node_name
 from pilothouse.meta.kind import Object
+from pilothouse.pki.request_signing import RequestedCertificate
 from pilothouse.pki.signers import NODE, serving_name
-from pilothouse.pki.signing import Asked
 
 NODES_PATH = "nodes"
 HOSTNAME = "kubernetes.io/hostname"
@@ -134,7 +134,7 @@ class NodeClaims:
             return f"status.podIPs: {text} is neither in the range of node {node} nor its address"
         return ""
 
-    def serving_problem(self, asked: Asked) -> str:
+    def serving_problem(self, asked: RequestedCertificate) -> str:
         """Why a serving certificate would have names or addresses that are not the node's own; empty if it would not."""
         node = asked.common_name.removeprefix(NODE)
         own = self._own(node)

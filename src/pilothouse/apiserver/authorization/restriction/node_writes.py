@@ -25,7 +25,7 @@ from pilothouse.apiserver.authorization.restriction.node_scope import LEASE_NAME
 from pilothouse.apiserver.endpoints.call import Call
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
-from pilothouse.pki.signing import RequestError, read_request
+from pilothouse.pki.request_signing import RequestError, read_request
 
 _OWN_DOMAIN = "node-restriction.kubernetes.io"
 _DOMAINS = ("kubernetes.io", "k8s.io")

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from pilothouse.api.objects import Tree
-from pilothouse.client.answers import Malformed
-from pilothouse.client.connections import Connection
-from pilothouse.client.transport import Answer
+from pilothouse.client.connection_pool import PooledConnection
+from pilothouse.client.http_parser import MalformedAnswer
+from pilothouse.client.transport import ClientResponse
 from pilothouse.pilot.driver import HookFailed
 from pilothouse.pilot.drivers.elasticsearch.tls_and_users import USER, MountedSecrets
 
@@ -81,7 +81,14 @@ class ElasticsearchClient:
                     f"{method} {path}: {answer.status}: {_reason(answer.body)}", answer.status
                 )
             found: Any = msgspec.json.decode(answer.body) if answer.body else {}
-        except (OSError, TimeoutError, Malformed, HookFailed, msgspec.DecodeError, RecursionError) as problem:
+        except (
+            OSError,
+            TimeoutError,
+            MalformedAnswer,
+            HookFailed,
+            msgspec.DecodeError,
+            RecursionError,
+        ) as problem:
             listens = not isinstance(problem, ConnectionRefusedError)
             said = str(problem) or "no answer in time"
             raise NodeRequestFailed(f"{method} {path}: {said}", listens=listens) from None
@@ -89,7 +96,7 @@ class ElasticsearchClient:
 
     def _encoded(self, method: str, target: str, body: Tree | None) -> bytes:
         data = msgspec.json.encode(body) if body is not None else b""
-        fields = {"Host": f"{self._address}:{self._port}", "Connection": "close"}
+        fields = {"Host": f"{self._address}:{self._port}", "PooledConnection": "close"}
         if self._secrets is not None:
             fields["Authorization"] = self._secrets.authorization()
         if body is not None:
@@ -102,10 +109,10 @@ class ElasticsearchClient:
     def _context(self) -> ssl.SSLContext | None:
         return self._secrets.context() if self._secrets is not None else None
 
-    async def _exchange(self, data: bytes, tls: ssl.SSLContext | None) -> Answer:
+    async def _exchange(self, data: bytes, tls: ssl.SSLContext | None) -> ClientResponse:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: Connection(loop, tls), self._address, self._port, ssl=tls
+            lambda: PooledConnection(loop, tls), self._address, self._port, ssl=tls
         )
         try:
             return await connection.exchange(data, bodiless=False, longest=_LONGEST)

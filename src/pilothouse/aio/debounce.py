@@ -1,0 +1,48 @@
+"""Doing something soon, and not too often.
+
+    tick = Debouncer(flush, interval=0.002)
+    tick.poke()   # flush() runs in this turn of the loop, unless it ran less than 2 ms ago
+    tick.poke()   # already on its way: nothing more to do
+
+A quiet system is answered at once; a busy one does the work of one interval in a single run. So latency is paid only
+where there is load to pay it with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Debouncer:
+    """Runs ``act`` after a ``poke``, at most once an interval."""
+
+    __slots__ = ("_act", "_handle", "_interval", "_last")
+
+    def __init__(self, act: Callable[[], None], interval: float) -> None:
+        self._act = act
+        self._interval = interval
+        self._handle: asyncio.Handle | None = None
+        self._last = float("-inf")
+
+    def poke(self) -> None:
+        """See that ``act`` runs soon."""
+        if self._handle is not None:
+            return
+        loop = asyncio.get_running_loop()
+        due = self._last + self._interval
+        if loop.time() >= due:
+            self._handle = loop.call_soon(self._run)
+        else:
+            self._handle = loop.call_at(due, self._run)
+
+    def cancel(self) -> None:
+        """Forget a run that is on its way."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _run(self) -> None:
+        self._handle = None
+        self._last = asyncio.get_running_loop().time()
+        self._act()

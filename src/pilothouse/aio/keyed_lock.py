@@ -1,0 +1,78 @@
+"""One at a time per key.
+
+    async with turns.of("pods/a"):
+        ...
+
+Where nobody else wants the key this costs a look-up and no waiting. Whoever waits is served in order of coming.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Generator
+from types import TracebackType
+from typing import Final
+
+
+class _AtOnce:
+    """Something to await that is over before it begins; unlike a coroutine it need not be made each time."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+_AT_ONCE: Final = _AtOnce()
+
+
+class KeyedLocks:
+    """Who may act on which key."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    def of(self, key: str) -> KeyedLock:
+        """A turn at a key, taken by entering it."""
+        return KeyedLock(self._waiting, key)
+
+
+class KeyedLock:
+    """An async context: entered when it is this one's turn."""
+
+    __slots__ = ("_key", "_waiting")
+
+    def __init__(self, waiting: dict[str, deque[asyncio.Future[None]]], key: str) -> None:
+        self._waiting = waiting
+        self._key = key
+
+    def __aenter__(self) -> Awaitable[None]:
+        queue = self._waiting.get(self._key)
+        if queue is None:
+            self._waiting[self._key] = deque()
+            return _AT_ONCE
+        return self._wait(queue)
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Awaitable[None]:
+        self._pass_on()
+        return _AT_ONCE
+
+    async def _wait(self, queue: deque[asyncio.Future[None]]) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        queue = self._waiting[self._key]
+        while queue:
+            turn = queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._waiting[self._key]

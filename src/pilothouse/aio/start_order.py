@@ -1,0 +1,94 @@
+"""Parts that start in order and stop in the opposite one, each within its time.
+
+    parts = Ordered([
+        StartGroup("health", [serve], patience=2),
+        StartGroup("caches", [follow], patience=2, ready=caches.synced),
+        StartGroup("decisions", [decide], patience=10),
+    ])
+    await parts.run()                # until cancelled, or until a part ends
+
+A group is started when those before it are up and ready. When the whole ends, because it is cancelled or because a part
+has failed or ended, the last group is cancelled first and has its patience to finish; what has not ended by then is named
+in the log and left behind. A part's failure is raised, once everything has stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+Part = Callable[[], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+
+async def _at_once() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class StartGroup:
+    """Parts that start and stop together."""
+
+    name: str
+    parts: Sequence[Part]
+    patience: float
+    """Seconds that they have to stop in."""
+    ready: Part = _at_once
+    """Returns when the next group may start."""
+
+
+class Ordered:
+    """Groups, first to last."""
+
+    def __init__(self, groups: Sequence[StartGroup]) -> None:
+        self._groups = tuple(groups)
+
+    async def run(self) -> None:
+        """All of them, until cancelled. A part that fails or ends stops the others; its failure is raised."""
+        started: list[tuple[StartGroup, Sequence[asyncio.Future[None]]]] = []
+        ended: set[asyncio.Future[None]] = set()
+        try:
+            for group in self._groups:
+                tasks: Sequence[asyncio.Future[None]] = [
+                    asyncio.ensure_future(part()) for part in group.parts
+                ]
+                started.append((group, tasks))
+                everything = [task for _, running in started for task in running]
+                ended = await _until(group.ready, everything)
+                if ended:
+                    break
+            else:
+                everything = [task for _, running in started for task in running]
+                ended, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for group, tasks in reversed(started):
+                await _stop(group, tasks)
+        for task in ended:
+            await task
+
+
+async def _until(ready: Part, tasks: Sequence[asyncio.Future[None]]) -> set[asyncio.Future[None]]:
+    """Wait to be ready, or for a task that ends before; gives those that have."""
+    becoming: asyncio.Future[None] = asyncio.ensure_future(ready())
+    try:
+        await asyncio.wait([becoming, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        if becoming.done():
+            becoming.result()
+    finally:
+        becoming.cancel()
+        await asyncio.gather(becoming, return_exceptions=True)
+    return {task for task in tasks if task.done()}
+
+
+async def _stop(group: StartGroup, tasks: Sequence[asyncio.Future[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    left = [task for task in tasks if not task.done()]
+    if not left:
+        return
+    _, late = await asyncio.wait(left, timeout=group.patience)
+    if late:
+        log.error("%s: %d parts did not stop within %gs", group.name, len(late), group.patience)

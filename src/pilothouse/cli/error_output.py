@@ -1,0 +1,25 @@
+"""What may go wrong between a command and a server, told in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+
+@contextmanager
+def errors_in_one_line(server: str) -> Iterator[None]:
+    """Turn what a client raises into an error of the command."""
+    from pilothouse.client.access import AccessError
+    from pilothouse.client.certificate_requests import RequestRefused
+    from pilothouse.client.transport import TransportError
+    from pilothouse.meta.errors import StatusError
+
+    try:
+        yield
+    except (AccessError, RequestRefused) as problem:
+        raise click.ClickException(str(problem)) from None
+    except (TransportError, StatusError) as problem:
+        said = str(problem)
+        raise click.ClickException(said if said.startswith(server) else f"{server}: {said}") from None

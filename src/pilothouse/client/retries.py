@@ -1,0 +1,121 @@
+"""Requests that are tried again, where that can't do harm, until their deadline.
+
+    retrying = RetryingTransport(transport, random.Random())
+    answer = await retrying.send(ClientRequest("GET", "/version"), idempotent=True, deadline=30.0)
+
+* A server that says when to come back (429 or 503 with ``Retry-After``) has not carried the request out: it is sent again
+  after that time, whatever it is. A pod's disruption budget is no such case: evictions that it forbids are the caller's.
+* A request that was not sent is sent again.
+* A request that was cut off, or met a 503 without more, is sent again only if it is idempotent, so that a second time
+  changes nothing and the answer means the same. Otherwise ``OutcomeUnknown`` says that nobody knows: look before you write.
+
+Every request has a deadline, waits included. A wait that would go past it is not begun. What is written in a term of leading has
+the end of the term as a deadline too: that is looked at before each attempt, since it may have been renewed, or lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+
+from pilothouse.client.fence import always
+from pilothouse.client.status_errors import error_of
+from pilothouse.client.transport import (
+    ClientRequest,
+    ClientResponse,
+    Interrupted,
+    NotSent,
+    Transport,
+    TransportError,
+)
+from pilothouse.meta.errors import StatusError
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds before the first further attempt; each pause is twice the one before, half of it by chance."""
+_REMEMBERED = 256
+
+log = logging.getLogger(__name__)
+
+
+class OutcomeUnknown(TransportError):
+    """A write may have been carried out or not. Read before writing again."""
+
+
+class DeadlineExceeded(TransportError):
+    """No answer in time."""
+
+
+class RetryingTransport:
+    """Sends requests until they are answered for good."""
+
+    def __init__(self, transport: Transport, rng: Random) -> None:
+        self._transport = transport
+        self._rng = rng
+        self._warned: dict[str, None] = {}
+
+    async def send(
+        self, call: ClientRequest, *, idempotent: bool, deadline: float, left: Callable[[], float] = always
+    ) -> ClientResponse:
+        """An answer of success. Raises ``StatusError`` for any other, ``TransportError`` when there is none.
+
+        ``left`` tells for how many seconds it may still be asked at all.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        attempt = 0
+        while True:
+            lasting = left()
+            if lasting <= 0:
+                raise NotSent(f"{call.method} {call.path} is not sent: the term of leading is over")
+            end = min(began + deadline, loop.time() + lasting)
+            try:
+                async with asyncio.timeout_at(end):
+                    answer = await self._transport.request(call)
+            except TimeoutError:
+                what = f"{call.method} {call.path} was not answered in {end - began:.3g} s"
+                if not idempotent:
+                    raise OutcomeUnknown(f"{what}; it may have been carried out") from None
+                raise DeadlineExceeded(what) from None
+            except Interrupted as broken:
+                if not idempotent:
+                    raise OutcomeUnknown(
+                        f"{call.method} {call.path} may have been carried out: {broken}"
+                    ) from broken
+                problem: Exception = broken
+                pause = self._pause(attempt)
+            except NotSent as unsent:
+                problem, pause = unsent, self._pause(attempt)
+            else:
+                self._tell(answer)
+                if answer.status < 300:
+                    return answer
+                refusal = error_of(answer.status, answer.body, retry_after=answer.headers.get("Retry-After"))
+                problem = refusal
+                pause = self._pause_after(refusal, attempt, idempotent)
+            if pause < 0 or loop.time() + pause >= end:
+                raise problem
+            await asyncio.sleep(pause)
+            attempt += 1
+
+    def _pause(self, attempt: int) -> float:
+        longest: float = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
+        return longest * self._rng.uniform(0.5, 1.0)
+
+    def _pause_after(self, refusal: StatusError, attempt: int, idempotent: bool) -> float:
+        """Seconds after which to try again; negative if that is not to be."""
+        if refusal.code not in (429, 503) or any(c.reason == "DisruptionBudget" for c in refusal.causes):
+            return -1
+        if refusal.retry_after:
+            return max(float(refusal.retry_after), self._pause(attempt))
+        return self._pause(attempt) if idempotent else -1
+
+    def _tell(self, answer: ClientResponse) -> None:
+        """Log each warning once."""
+        for text in answer.warnings:
+            if text not in self._warned:
+                while len(self._warned) >= _REMEMBERED:
+                    del self._warned[next(iter(self._warned))]
+                self._warned[text] = None
+                log.warning("the API server warns: %s", text)

@@ -1,0 +1,58 @@
+"""The certificates by which a server of ours is known, as it tells anybody who asks.
+
+    trusted = await recognised(token.urls, token.pins, clock)    # asked of whoever answers, believed by the hash
+    latest = await told(api)                                     # asked of a server that is trusted already
+
+The authority of a control plane may be exchanged while machines depend on it. Whoever asks now and then learns of the
+new one before it signs anything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+
+from pilothouse.base.clock import Clock
+from pilothouse.client.access import Access, AccessError
+from pilothouse.client.api import Api
+from pilothouse.client.http_transport import HttpTransport
+from pilothouse.client.transport import LONGEST_UNTRUSTED
+from pilothouse.meta.errors import StatusError
+from pilothouse.pki.authority import UnusableError
+from pilothouse.pki.pinning import PAGE, fingerprints, pinned
+
+
+async def recognised(urls: Sequence[str], pins: Collection[str], clock: Clock, *, agent: str) -> bytes:
+    """The authorities of the server at the first of these addresses where there is one, that have one of these hashes, PEM. Raises ``AccessError`` if none has.
+
+    Nothing is sent that is worth anything: who answers is not known before the answer has been compared.
+    """
+    url, *others = urls
+    access = Access(url, others=tuple(others), insecure=True)
+    async with HttpTransport.open(access, clock, agent=agent) as transport:
+        found = await told(Api(transport, random.Random(), manager=agent))
+    if not found:
+        raise AccessError(
+            f"{url} does not say by which authority it is known; is it a pilothouse API server?"
+        )
+    try:
+        known = pinned(found, pins)
+    except UnusableError as problem:
+        raise AccessError(f"{url}{PAGE}: {problem}") from None
+    if not known:
+        raise AccessError(
+            f"whoever answers at {url} is not the server that the token is for: its authority's hash is "
+            f"{' or '.join(fingerprints(found))}, the token's is {' or '.join(pins)}"
+        )
+    return known
+
+
+async def told(api: Api) -> bytes:
+    """What the server says, PEM, the authority that signs first; nothing if it is none of ours."""
+    try:
+        return await api.fetch(PAGE, accept="application/x-pem-file", longest=LONGEST_UNTRUSTED)
+    except StatusError as refusal:
+        if refusal.code in (403, 404):
+            # A Kubernetes has no such page, and tells so only to those who may ask for any.
+            return b""
+        raise

@@ -1,0 +1,100 @@
+"""SharedInformers shared by everyone in a process: one watch for each view, however many want it.
+
+    informers = SharedInformers(api, Random(), SystemClock())
+    async with informers.running():
+        pods = informers.get(Pod, labels="app=db")
+        await pods.synced()
+
+Whoever asks for the same view gets the same informer. It is started when it is first asked for, or with the context, and goes
+on until the context ends or it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Trees
+from pilothouse.base.clock import Clock
+from pilothouse.client.api import Api
+from pilothouse.client.informer import Informer
+
+View = tuple[Noun, str, str, str, bool]
+
+
+class SharedInformers:
+    """The views of one process."""
+
+    def __init__(self, api: Api, rng: Random, clock: Clock, *, streaming: bool = True) -> None:
+        self._api = api
+        self._rng = rng
+        self._clock = clock
+        self._streaming = streaming
+        self._trees = Trees()
+        self._informers: dict[View, Informer] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: dict[Informer, asyncio.Task[None]] = {}
+
+    def get(
+        self, noun: Noun, namespace: str = "", *, labels: str = "", fields: str = "", partial: bool = False
+    ) -> Informer:
+        """The informer of a view: a namespace or all, by selectors or without; ``partial`` is the metadata alone."""
+        view = (noun, namespace, labels, fields, partial)
+        if (known := self._informers.get(view)) is not None:
+            return known
+        informer = Informer(
+            self._api,
+            noun,
+            self._rng,
+            self._clock,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            streaming=self._streaming,
+            partial=partial,
+            trees=self._trees,
+        )
+        self._informers[view] = informer
+        if self._group is not None:
+            self._start(self._group, informer)
+        return informer
+
+    def drop(
+        self, noun: Noun, namespace: str = "", *, labels: str = "", fields: str = "", partial: bool = False
+    ) -> None:
+        """Follow a view no more: the server has no such kind any more, say. Who asks for it later gets another informer."""
+        informer = self._informers.pop((noun, namespace, labels, fields, partial), None)
+        if informer is not None and (task := self._tasks.pop(informer, None)) is not None:
+            task.cancel()
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with which; empty while all is well."""
+        found = ((informer.noun.resource, informer.problem) for informer in self._informers.values())
+        return "; ".join(f"{name}: {problem}" for name, problem in found if problem)
+
+    async def synced(self) -> None:
+        """Wait until every cache asked for so far has been filled."""
+        for informer in tuple(self._informers.values()):
+            await informer.synced()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """They are kept up to date within the context."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for informer in self._informers.values():
+                    self._start(group, informer)
+                yield
+            finally:
+                self._group = None
+                for task in tuple(self._tasks.values()):
+                    task.cancel()
+
+    def _start(self, group: asyncio.TaskGroup, informer: Informer) -> None:
+        self._tasks[informer] = task = group.create_task(informer.run())
+        task.add_done_callback(lambda _: self._tasks.pop(informer, None))

@@ -1,0 +1,304 @@
+"""A view of a collection that is never silently dead: the machine that says what to ask next and what the answers mean.
+
+    watch = WatchMachine(Pod, Random(7), Trees())
+    watch.next()                       # OpenWatch(initial=True, …): the objects that there are, then what changes
+    watch.took(lines)                  # [Restarted([...])], later [Applied(pod), Deleted(pod), Marked(90)]
+    watch.ended()                      # the stream is over
+    watch.next()                       # OpenWatch(revision=90, …): where it left off
+
+It does no I/O and knows no clock; ``watcher`` carries out what it asks. Its states:
+
+* ``Streaming``: one watch brings the objects that there are, a bookmark that ends them, then changes. It is the way that
+  costs the server least. A server that refuses it, or does not know what is meant (an ordinary bookmark, or silence), is
+  asked the other way from then on.
+* ``Listing``: the objects come in pages. Pages that can't be continued (410) are thrown away and begun anew.
+* ``Watching``: changes after a revision. Whatever ends a watch (its time, silence, a broken connection), the next goes on
+  where it stopped; only if the server has forgotten that place (410), or refuses, is everything read anew.
+* ``Waiting``: after a failure, before the next request. Pauses double with each failure in a row, and are spread by
+  chance; a failure counts until a watch has brought something.
+
+What is handed on:
+
+* ``Restarted``: these are all objects there are, at one moment, in place of whatever was known. It comes first and after
+  each gap, never in pieces.
+* ``Applied``, ``Deleted``: in the order of revisions; what is older than what was handed on before is dropped.
+* ``Marked``: nothing changed up to this revision.
+
+Reads are always current, never "any version will do": what is handed on never goes back in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+
+from pilothouse.api.nouns import Noun
+from pilothouse.api.objects import Object, Trees
+from pilothouse.client.watch_lines import BadLine, Bookmark, Event, decode
+from pilothouse.meta.errors import StatusError
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
+SHORTEST, LONGEST = 300, 600
+"""Seconds that a watch is asked to last; by chance, so that clients don't come back all at once."""
+SILENCE = 150.0
+"""Seconds without a line after which a watch counts as dead. Servers send a bookmark about every minute."""
+PAGE = 500
+_PASSING = frozenset({429, 500, 502, 503, 504})
+"""Refusals that say nothing about the place where a watch stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """Waiting for the bookmark that ends the initial objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The page at ``token`` is next."""
+
+    token: str = ""
+
+
+class Watching(msgspec.Struct, frozen=True):
+    """Following changes after ``revision``."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """For so many seconds, then on with ``then``."""
+
+    seconds: float
+    then: Streaming | Listing | Watching
+
+
+State = Streaming | Listing | Watching | Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """Ask for a page of the list; tell ``WatchMachine.page``."""
+
+    token: str
+    limit: int = PAGE
+
+    def query(self) -> dict[str, str]:
+        return {"limit": str(self.limit), "continue": self.token}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWatch:
+    """Open a watch; tell ``WatchMachine.took`` for as long as it ``is_open``, then ``WatchMachine.ended``, or ``WatchMachine.silent`` after
+    so many seconds without a line."""
+
+    seconds: int
+    revision: int = 0
+    initial: bool = False
+    silence: float = SILENCE
+
+    def query(self) -> dict[str, str]:
+        query = {"allowWatchBookmarks": "true", "timeoutSeconds": str(self.seconds)}
+        if self.initial:
+            return {**query, "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        return {**query, "resourceVersion": str(self.revision)}
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait; tell ``WatchMachine.rested``."""
+
+    seconds: float
+
+
+class Restarted(msgspec.Struct, frozen=True):
+    """All objects there are."""
+
+    objects: list[Object]
+    revision: int
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """An object appeared or changed."""
+
+    object: Object
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """An object went, or left the view; it is as it last was, with the revision of its end."""
+
+    object: Object
+
+
+class Marked(msgspec.Struct, frozen=True):
+    """Nothing else has changed up to this revision."""
+
+    revision: int
+
+
+Change = Restarted | Applied | Deleted | Marked
+
+
+class WatchMachine:
+    """The view of one collection."""
+
+    def __init__(self, noun: Noun, rng: Random, trees: Trees, *, streaming: bool = True) -> None:
+        """Without ``streaming`` the objects are always listed."""
+        self._noun = noun
+        self._rng = rng
+        self._trees = trees
+        self._begin: Streaming | Listing = Streaming() if streaming else Listing()
+        self._gathering: dict[tuple[str, str], Object] = {}
+        self._failures = 0
+        self._heard = False
+        self.is_open = False
+        """A stream is being read, and what it says counts."""
+        self.beginnings = 0
+        """How often it was begun anew, or gone on with after a failure. A watch whose time is up is gone on with at once."""
+        self.problem = ""
+        """What went wrong, until something good has come since."""
+        self.state: State = self._begin
+
+    def next(self) -> ReadPage | OpenWatch | Pause:
+        """What to do now."""
+        self._heard = False
+        self.is_open = isinstance(self.state, Streaming | Watching)
+        match self.state:
+            case Streaming():
+                self.beginnings += 1
+                self._gathering = {}
+                return OpenWatch(self._duration(), initial=True)
+            case Listing(token):
+                if not token:
+                    self.beginnings += 1
+                    self._gathering = {}
+                return ReadPage(token)
+            case Watching(revision):
+                return OpenWatch(self._duration(), revision)
+            case Waiting(seconds):
+                return Pause(seconds)
+
+    def page(self, objects: Iterable[Object], revision: int, token: str) -> list[Change]:
+        """A page has come."""
+        for each in objects:
+            self._gathering[each.key] = each
+        if token:
+            self.state = Listing(token)
+            return []
+        return [self._complete(revision)]
+
+    def opened(self) -> None:
+        """The server has begun to answer. On a collection where nothing happens that is all there is to hear for long."""
+        if isinstance(self.state, Watching):
+            self.problem = ""
+
+    def took(self, lines: Iterable[bytes]) -> list[Change]:
+        """Lines of a watch have come."""
+        changes: list[Change] = []
+        try:
+            for line in decode(lines, self._noun, self._trees):
+                if isinstance(line, StatusError):
+                    self.refused(line)
+                else:
+                    self._take(line, changes)
+                if not self.is_open:
+                    break
+        except BadLine as problem:
+            self._fail(self._begin, str(problem))
+        return changes
+
+    def ended(self) -> None:
+        """The server has ended the stream."""
+        if isinstance(self.state, Watching) and self._heard:
+            self.is_open = False  # It has lasted as long as it should.
+        else:
+            self._fail(self._resumed(), "a watch ended before it had said anything")
+
+    def silent(self) -> None:
+        """Nothing has come for so long that the stream must be dead."""
+        if isinstance(self.state, Streaming):
+            self._begin = Listing()
+        self._fail(self._resumed(), "a watch has been silent for too long")
+
+    def broke(self, why: str) -> None:
+        """No answer, or a stream that was cut off."""
+        self._fail(self._resumed(), why)
+
+    def refused(self, refusal: StatusError) -> None:
+        """The server said no, to a request or in the middle of a stream."""
+        match self.state:
+            case Streaming() if refusal.code in (400, 422):
+                self._list_instead()
+            case Watching() | Listing() if refusal.code == 410 and not self._failures:
+                # Once is the price of having been away for long. Again and again is a fault.
+                self._failures = 1
+                self._go_on(self._begin)
+            case Watching() as resumed if refusal.code in _PASSING:
+                self._fail(resumed, refusal.message, at_least=float(refusal.retry_after))
+            case _:
+                self._fail(self._begin, refusal.message, at_least=float(refusal.retry_after))
+
+    def restart(self) -> None:
+        """Read everything anew. The watch may be well, and yet late."""
+        self._go_on(self._begin)
+
+    def rested(self) -> None:
+        """The pause is over."""
+        if isinstance(self.state, Waiting):
+            self.beginnings += 1
+            self.state = self.state.then
+
+    def _take(self, line: Event | Bookmark, changes: list[Change]) -> None:
+        match self.state, line:
+            case Streaming(), Bookmark(revision, complete=True):
+                changes.append(self._complete(revision))
+                self._heard = True
+            case Streaming(), Bookmark():
+                self._list_instead()
+            case Streaming(), Event(found, gone=True):
+                self._gathering.pop(found.key, None)
+            case Streaming(), Event(found):
+                self._gathering[found.key] = found
+            case Watching(position), _:
+                self._heard = True
+                self._failures = 0
+                self.problem = ""
+                revision = line.revision if isinstance(line, Bookmark) else line.object.revision
+                if revision < position:
+                    return
+                self.state = Watching(revision)
+                if isinstance(line, Bookmark):
+                    changes.append(Marked(revision))
+                else:
+                    changes.append(Deleted(line.object) if line.gone else Applied(line.object))
+
+    def _complete(self, revision: int) -> Restarted:
+        objects = list(self._gathering.values())
+        self._gathering = {}
+        self.problem = ""
+        self.state = Watching(revision)
+        return Restarted(objects, revision)
+
+    def _resumed(self) -> Streaming | Listing | Watching:
+        """Where to go on after a failure that says nothing about what is known."""
+        return self.state if isinstance(self.state, Watching) else self._begin
+
+    def _list_instead(self) -> None:
+        self._begin = Listing()
+        self._go_on(self._begin)
+
+    def _go_on(self, state: State) -> None:
+        self.state = state
+        self.is_open = False
+
+    def _fail(self, then: Streaming | Listing | Watching, why: str, *, at_least: float = 0.0) -> None:
+        longest: float = min(FIRST_PAUSE * 2 ** min(self._failures, 16), LONGEST_PAUSE)
+        self._failures += 1
+        self.problem = why
+        self._go_on(Waiting(max(longest * self._rng.uniform(0.5, 1.0), at_least), then))
+
+    def _duration(self) -> int:
+        return self._rng.randint(SHORTEST, LONGEST)

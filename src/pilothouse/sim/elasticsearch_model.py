@@ -1,0 +1,229 @@
+"""An Elasticsearch that is a model: nodes, shards and their copies, masters, a voting configuration; no processes, no I/O.
+
+    database = ElasticsearchModel(random.Random(7))
+    database.join("es-demo-data-0", "7.17.9", ("data", "master"), now=12.0)
+    database.form(["es-demo-data-0"])
+    database.tick(13.0)                      # shards are built, moved and written to
+    database.leave("es-demo-data-0")         # it is down, and has what it has
+    database.crash("es-demo-data-0")         # the same, and nobody asked for it
+    database.lose("es-demo-data-0")          # it is gone, and so is what it had
+
+It knows what must never be and raises ``InvariantViolated`` at once: that the last good copy of a shard is thrown away, that the masters lose
+their majority, that a folder is read by a version older than the one that wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from pilothouse.api.navigator.elasticsearch import quorum
+from pilothouse.meta.versions import Version
+from pilothouse.sim.invariant_checker import InvariantViolated
+
+_SHARDS: Final = 4
+_COPIES: Final = 2
+_SPARES_ONE: Final = 3
+_BUILDING: Final = (2.0, 9.0)
+"""Seconds that it takes to build or move a copy, from and to."""
+
+
+class Member(msgspec.Struct):
+    """A node, up or down."""
+
+    version: str
+    roles: Collection[str]
+    up: bool = True
+
+
+class ShardRecovery(msgspec.Struct, frozen=True):
+    """A copy that is on its way to a node, in place of another or besides."""
+
+    target: str
+    instead_of: str
+    due: float
+
+
+class Shard(msgspec.Struct):
+    """What is written to it, and who has how much of that."""
+
+    written: int = 1
+    copies: dict[str, int] = msgspec.field(default_factory=dict)
+    building: ShardRecovery | None = None
+
+
+class ElasticsearchModel:
+    """One cluster, for as long as it lives."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self.members: dict[str, Member] = {}
+        self.shards: list[Shard] = []
+        self.voting: dict[str, None] = {}
+        """The masters whose majority counts, in the order in which they came."""
+        self.excluded: dict[str, int] = {}
+        """With the generation of the Pilot that asked for it."""
+        self.primaries_only = False
+        self.formed = False
+        self.struck: set[str] = set()
+        """Those that were killed and have not come back."""
+
+    def join(self, name: str, version: str, roles: Collection[str]) -> None:
+        """A node is started. Raises ``InvariantViolated`` if it can't read what it has."""
+        member = self.members.get(name)
+        if member is not None and Version.parse(version) < Version.parse(member.version):
+            raise InvariantViolated(
+                f"{name} is started with {version}, and its folder was written by {member.version}"
+            )
+        self.members[name] = Member(version, tuple(roles))
+        self.struck.discard(name)
+        if self.formed and "master" in roles and name not in self.excluded:
+            self.voting[name] = None
+
+    def form(self, initial: Sequence[str]) -> None:
+        """Become a cluster, if a majority of those named is there."""
+        present = [name for name in initial if self.is_up(name)]
+        if self.formed or len(present) < quorum(len(initial)) or not initial:
+            return
+        self.formed = True
+        self.voting = {
+            name: None for name, each in self.members.items() if "master" in each.roles and each.up
+        }
+        self.shards = [Shard() for _ in range(_SHARDS)]
+
+    def leave(self, name: str) -> None:
+        """A node is stopped and keeps what it has. Raises ``InvariantViolated`` if the masters can't do without it."""
+        member = self.members.get(name)
+        if member is None or not member.up:
+            return
+        member.up = False
+        self._drop_building(name)
+        self._check_quorum(name)
+
+    def crash(self, name: str) -> None:
+        """A node is killed and keeps what it has. Nobody is to blame for a majority that is lost by it."""
+        if self.is_up(name):
+            self.struck.add(name)
+            self.members[name].up = False
+            self._drop_building(name)
+
+    def lose(self, name: str) -> None:
+        """A node is gone with all it had. Raises ``InvariantViolated`` if that was the last of it."""
+        self.leave(name)
+        self.members.pop(name, None)
+        self.struck.discard(name)
+        for number, shard in enumerate(self.shards):
+            had = shard.copies.pop(name, 0)
+            if had == shard.written and not self._good(shard):
+                raise InvariantViolated(f"{name} is gone, and had the last good copy of shard {number}")
+
+    def exclude(self, names: Mapping[str, int]) -> None:
+        """These take no shards and count for no majority."""
+        self.excluded = dict(names)
+        for name in names:
+            if name in self.voting and len(self.voting) > 1:
+                del self.voting[name]
+        for name, member in self.members.items():
+            if self.formed and member.up and "master" in member.roles and name not in self.excluded:
+                self.voting[name] = None
+
+    def is_up(self, name: str) -> bool:
+        member = self.members.get(name)
+        return member is not None and member.up
+
+    def held(self, name: str) -> list[Shard]:
+        """The shards of which a node has something that can't be had elsewhere, or that can still be moved."""
+        return [shard for shard in self.shards if name in shard.copies and not self._is_spare(shard, name)]
+
+    @property
+    def health(self) -> str:
+        live = [len(self._live(shard)) for shard in self.shards]
+        if not all(live):
+            return "Red"
+        return "Green" if all(count >= _COPIES for count in live) else "Yellow"
+
+    @property
+    def settled(self) -> bool:
+        """Nothing moves, and nothing would if it might."""
+        return not self.primaries_only and not any(shard.building for shard in self.shards)
+
+    def tick(self, now: float) -> None:
+        """What a second brings: documents, and shards that are built and moved."""
+        for shard in self.shards:
+            self._finish(shard, now)
+            self._write(shard)
+            if shard.building is None:
+                shard.building = self._next(shard, now)
+
+    def _finish(self, shard: Shard, now: float) -> None:
+        building = shard.building
+        if building is None or building.due > now:
+            return
+        shard.building = None
+        if self.is_up(building.target) and (self._live(shard) or not shard.copies):
+            shard.copies[building.target] = shard.written
+            shard.copies.pop(building.instead_of, None)
+
+    def _drop_building(self, name: str) -> None:
+        for shard in self.shards:
+            if shard.building is not None and name in (shard.building.target, shard.building.instead_of):
+                shard.building = None
+
+    def _write(self, shard: Shard) -> None:
+        live = self._live(shard)
+        if live:
+            shard.written += 1
+            for name in live:
+                shard.copies[name] = shard.written
+            for name in [one for one, had in shard.copies.items() if had < shard.written and self.is_up(one)]:
+                # It was away, and is built anew.
+                del shard.copies[name]
+
+    def _next(self, shard: Shard, now: float) -> ShardRecovery | None:
+        free = self._free(shard)
+        if not free or (shard.copies and not self._live(shard)):
+            return None
+        due = now + self._rng.uniform(*_BUILDING)
+        leaving = [name for name in self._live(shard) if name in self.excluded]
+        if leaving:
+            return ShardRecovery(free[0], leaving[0], due)
+        if len(self._live(shard)) < _COPIES and (not self.primaries_only or not shard.copies):
+            return ShardRecovery(free[0], "", due)
+        return None
+
+    def _free(self, shard: Shard) -> list[str]:
+        """Who could take a copy, the emptiest first."""
+        able = [
+            name
+            for name, member in self.members.items()
+            if member.up and "data" in member.roles and name not in self.excluded and name not in shard.copies
+        ]
+        return sorted(able, key=lambda name: (self._load(name), name))
+
+    def _load(self, name: str) -> int:
+        coming = sum(one.building is not None and one.building.target == name for one in self.shards)
+        return coming + sum(name in one.copies for one in self.shards)
+
+    def _live(self, shard: Shard) -> list[str]:
+        return [name for name in self._good(shard) if self.is_up(name)]
+
+    def _good(self, shard: Shard) -> list[str]:
+        return [name for name, had in shard.copies.items() if had == shard.written]
+
+    def _is_spare(self, shard: Shard, name: str) -> bool:
+        """It is elsewhere, on one that stays, and there is nobody left to take this copy."""
+        staying = [other for other in self._live(shard) if other != name and other not in self.excluded]
+        return bool(staying) and not self._free(shard) and shard.building is None
+
+    def _check_quorum(self, name: str) -> None:
+        if not self.formed or len(self.voting) < _SPARES_ONE:
+            # Of fewer none can be spared, and whoever has so few wants it so.
+            return
+        live = [one for one in self.voting if self.is_up(one) or one in self.struck]
+        if len(live) < quorum(len(self.voting)):
+            raise InvariantViolated(
+                f"{name} is stopped, and {len(live)} of {len(self.voting)} masters are no majority"
+            )

@@ -1,0 +1,186 @@
+"""A cluster of Elasticsearch whose owner keeps changing his mind, with pilots and a modelled database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from pilothouse.api.nouns import CassandraCluster, ElasticsearchCluster, Pilot, Pod, StatefulSet
+from pilothouse.api.objects import Tree
+from pilothouse.base.clock import Clock
+from pilothouse.client.api import Api
+from pilothouse.controllers.cassandra_clusters import cassandra_clusters
+from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.invariants import PROMISES
+from pilothouse.controllers.pilots.collecting import collecting
+from pilothouse.controllers.pilots.creating import pilots
+from pilothouse.controllers.pilots.silence import silence
+from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.service_accounts import service_accounts
+from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.sim.fleet import Scenario, UserAction
+from pilothouse.sim.scenarios.user_actions import SPACE, Do, create, delete, given_space
+from pilothouse.sim.simulated_pilots import SimulatedPilots
+from pilothouse.sim.simulated_server import SimulatedServer
+
+NAME: Final = "demo"
+_VERSIONS: Final = ("7.17.9", "7.17.29", "8.17.0")
+_RESTS: Final = ("AsAsked", "VersionRefused", "VersionInDoubt", "DrainRefused")
+"""How a cluster may come to rest."""
+
+
+def cluster_owner(rng: Random) -> Sequence[UserAction]:
+    """Scales, upgrades, reverts, reconfigures, adds and removes pools, pauses, and deletes a Pilot."""
+    pools = {"master": _pool("master", 3, "master"), "data": _pool("data", rng.randint(2, 3), "data")}
+    version = 0
+    doing = [
+        given_space(),
+        UserAction(
+            2,
+            "create the cluster",
+            create(ElasticsearchCluster, _cluster({"nodePools": list(pools.values())})),
+        ),
+    ]
+    doing.append(UserAction(1, "create a Cassandra cluster", create(CassandraCluster, _cassandra())))
+    for _ in range(rng.randint(2, 5)):
+        after = rng.uniform(1, 150)
+        match rng.choice(
+            ("data", "data", "masters", "version", "version", "revert", "config", "pool", "pilot", "pause")
+        ):
+            case "data":
+                pools["data"] = _pool("data", rng.randint(1, 4), "data")
+                doing.append(_put(after, {"nodePools": list(pools.values())}))
+            case "masters":
+                pools["master"] = _pool("master", rng.choice((1, 3, 4, 5)), "master")
+                doing.append(_put(after, {"nodePools": list(pools.values())}))
+            case "version":
+                version = min(version + 1, len(_VERSIONS) - 1)
+                doing.append(_put(after, {"version": _VERSIONS[version]}))
+            case "revert":
+                version = max(version - 1, 0)
+                doing.append(_put(after, {"version": _VERSIONS[version]}))
+            case "config":
+                doing.append(_put(after, {"config": {"search.max_buckets": rng.randint(1000, 9999)}}))
+            case "pool":
+                if pools.pop("extra", None) is None:
+                    pools["extra"] = _pool("extra", rng.randint(1, 2), "data", "ingest")
+                doing.append(_put(after, {"nodePools": list(pools.values())}))
+            case "pilot":
+                name = f"es-{NAME}-data-{rng.randint(0, 3)}"
+                doing.append(UserAction(after, f"delete the Pilot {name}", delete(Pilot, name, SPACE)))
+            case _:
+                doing += [_put(after, {"paused": True}), _put(rng.uniform(5, 60), {"paused": False})]
+    return doing
+
+
+def story(first: Tree, *then: tuple[float, Tree]) -> Callable[[Random], Sequence[UserAction]]:
+    """An owner who knows what he wants: a cluster with these fields of its spec, and so many seconds later others."""
+
+    def owner(rng: Random) -> Sequence[UserAction]:
+        made = UserAction(2, "create the cluster", create(ElasticsearchCluster, _cluster(first)))
+        return [given_space(), made, *(_put(after, spec) for after, spec in then)]
+
+    return owner
+
+
+def pools_of(data: int = 3, masters: int = 3, *, extra: int = 0) -> Tree:
+    """The part of a spec that says how many nodes there are."""
+    pools = [_pool("master", masters, "master"), _pool("data", data, "data")]
+    return {"nodePools": [*pools, _pool("extra", extra, "data", "ingest")] if extra else pools}
+
+
+async def cluster_settled(api: Api) -> str:
+    """Each pool has its nodes, ready, of the version that is asked for or that can't be left, and every Pilot has its pod."""
+    cluster = await api.find(ElasticsearchCluster, NAME, SPACE)
+    if cluster is None:
+        return ""
+    progressing = cluster.condition("Progressing") or {}
+    if cluster.spec.get("paused"):
+        return "" if progressing.get("reason") == "ClusterPaused" else f"it is paused, and says {progressing}"
+    if progressing.get("status") != "False" or progressing.get("reason") not in _RESTS:
+        return f"the cluster says {progressing}"
+    pods = {pod.name: pod for pod in (await api.list(Pod, SPACE)).objects}
+    wanted = {
+        f"es-{NAME}-{pool['name']}-{number}"
+        for pool in cluster.spec["nodePools"]
+        for number in range(pool["replicas"])
+    }
+    if set(pods) != wanted:
+        return f"there are {sorted(pods)}, and {sorted(wanted)} are wanted"
+    pilots = {pilot.name: pilot for pilot in (await api.list(Pilot, SPACE)).objects}
+    if set(pilots) != wanted:
+        return f"there are the Pilots {sorted(pilots)}, and {sorted(wanted)} are wanted"
+    for name, pilot in pilots.items():
+        if not pilot.is_true("Ready") or pilot.spec.get("decommission"):
+            return f"{name} is not in service: {pilot.spec.get('decommission')}, {pilot.status.get('conditions')}"
+        settings = pilot.at("spec", "configuration", "settings")
+        if settings.get("search.max_buckets") != cluster.at("spec", "config", default={}).get(
+            "search.max_buckets"
+        ):
+            return f"{name} has the settings {settings}"
+    sets = {one.name for one in (await api.list(StatefulSet, SPACE)).objects}
+    if sets != {f"es-{NAME}-{pool['name']}" for pool in cluster.spec["nodePools"]}:
+        return f"there are the sets {sorted(sets)}"
+    reported = {pilot.at("status", "elasticsearch", "version") for pilot in pilots.values()}
+    if progressing["reason"] == "AsAsked" and reported != {cluster.spec["version"]}:
+        return f"{cluster.spec['version']} is asked for, and {reported} run"
+    return ""
+
+
+async def squadron(server: SimulatedServer, clock: Clock, rng: Random) -> None:
+    """The pilots of the cluster, and what they run."""
+    await SimulatedPilots(server.api("pilots"), SPACE, NAME, clock, rng).run()
+
+
+def _put(after: float, spec: Tree) -> UserAction:
+    return UserAction(after, f"put {spec}", _patch(spec))
+
+
+def _patch(spec: Tree) -> Do:
+    return lambda api: api.patch(ElasticsearchCluster, NAME, SPACE, {"spec": spec})
+
+
+def _cluster(spec: Tree) -> Tree:
+    return {
+        "apiVersion": ElasticsearchCluster.api_version,
+        "kind": ElasticsearchCluster.kind,
+        "metadata": {"name": NAME, "namespace": SPACE},
+        "spec": {"version": _VERSIONS[0], **spec},
+    }
+
+
+def _cassandra() -> Tree:
+    """Nobody acts on it, and it is told so."""
+    return {
+        "apiVersion": CassandraCluster.api_version,
+        "kind": CassandraCluster.kind,
+        "metadata": {"name": NAME, "namespace": SPACE},
+        "spec": {"version": "4.1.3", "nodePools": [{"name": "a", "replicas": 1}]},
+    }
+
+
+def _pool(name: str, replicas: int, *roles: str) -> Tree:
+    return {"name": name, "replicas": replicas, "roles": list(roles)}
+
+
+ELASTIC = Scenario(
+    "elastic",
+    (
+        elasticsearch_clusters,
+        cassandra_clusters,
+        pilots,
+        # Soon enough that none is left when all has come to rest.
+        collecting(30.0),
+        silence(),
+        scheduling,
+        stateful_sets,
+        garbage,
+        service_accounts,
+    ),
+    cluster_owner,
+    cluster_settled,
+    (*PROMISES["stateful-sets"], *PROMISES["garbage"], *PROMISES["elasticsearch-clusters"]),
+    beside=squadron,
+)

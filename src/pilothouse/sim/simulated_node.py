@@ -1,0 +1,234 @@
+"""A node that has no processes: pods that are bound to it become ready after a while, and go when asked to.
+
+    node = SimulatedNode(api, "n1", clock, random.Random(7), NodeTiming(starting=(1, 5)))
+    await node.run()                      # until cancelled, or until it is unplugged
+
+It registers itself, renews its lease, and keeps the status of its pods as a kubelet would, by nothing but the API: so it can
+join a real server just as well, for suites that need pods which are ready and no real containers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from typing import Final
+
+import msgspec
+
+from pilothouse.aio.task_group import together
+from pilothouse.api.nouns import Node, Pod
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.clock import Clock
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.client.api import Api
+from pilothouse.client.informer import Informer
+from pilothouse.client.object_cache import CacheChange
+from pilothouse.client.subresources import bind
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.conditions import with_condition
+from pilothouse.meta.errors import StatusError
+from pilothouse.sim import heartbeats
+
+LEASES: Final = "kube-node-lease"
+_AGAIN: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class NodeTiming(msgspec.Struct, frozen=True):
+    """How a node takes its time, in seconds from and to."""
+
+    starting: tuple[float, float] = (1.0, 4.0)
+    stopping: tuple[float, float] = (0.5, 3.0)
+    failing: float = 0.0
+    """How many of its starts end in a failed pod."""
+    unready: str = ""
+    """Pods with an image whose name begins so run, and never get ready; empty for none."""
+
+
+class SimulatedNode:
+    """One node and its pods."""
+
+    def __init__(
+        self,
+        api: Api,
+        name: str,
+        clock: Clock,
+        rng: Random,
+        habits: NodeTiming = NodeTiming(),
+        *,
+        labels: dict[str, str] | None = None,
+        capacity: dict[str, str] | None = None,
+        subnet: str = "127.8.1",
+        takes_all: bool = False,
+    ) -> None:
+        """One that ``takes_all`` binds every pod that has no node to itself, and is cordoned, so that no scheduler does."""
+        self.name = name
+        self._api = api
+        self._clock = clock
+        self._rng = rng
+        self._habits = habits
+        self._labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **(labels or {})}
+        self._capacity = {"cpu": "8", "memory": "32Gi", "pods": "110", **(capacity or {})}
+        self._subnet = subnet
+        self._given = 0
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._pods = Informer(api, Pod, rng, clock, fields=f"spec.nodeName={name}")
+        self._homeless = Informer(api, Pod, rng, clock, fields="spec.nodeName=") if takes_all else None
+
+    async def run(self) -> None:
+        """Be a node until cancelled."""
+        await self._register()
+        try:
+            parts = {"pods": self._pods.run(), "heartbeat": self._beat(), "kubelet": self._keep()}
+            if self._homeless is not None:
+                self._homeless.subscribe(self._offered)
+                parts["homeless"] = self._homeless.run()
+            await together(parts)
+        finally:
+            for task in self._busy.values():
+                task.cancel()
+            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+
+    async def _register(self) -> None:
+        now = format_time(self._clock.now())
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "",
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        tree: Tree = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": self.name, "labels": self._labels},
+            "spec": {"unschedulable": True} if self._homeless is not None else {},
+        }
+        status = {"capacity": self._capacity, "allocatable": self._capacity, "conditions": [ready]}
+        while True:
+            try:
+                if await self._api.find(Node, self.name) is None:
+                    await self._api.create(Node, tree)
+                await self._api.patch(Node, self.name, "", {"status": status}, subresource="status")
+                return
+            except (StatusError, TransportError):
+                await asyncio.sleep(_AGAIN)
+
+    async def _beat(self) -> None:
+        """Renew the lease; and the condition, where somebody has declared this node lost."""
+        while True:
+            try:
+                await heartbeats.renew(self._api, self.name, LEASES, self.name, self._clock)
+                node = await self._api.find(Node, self.name)
+                if node is None:
+                    await self._register()
+                elif not node.is_true("Ready"):
+                    conditions = with_condition(
+                        list(node.status.get("conditions") or ()),
+                        {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""},
+                        now=format_time(self._clock.now()),
+                    )
+                    fields = {"status": {"conditions": conditions}}
+                    await self._api.patch(Node, self.name, "", fields, subresource="status")
+            except (StatusError, TransportError):
+                await asyncio.sleep(_AGAIN)
+                continue
+            await asyncio.sleep(heartbeats.EVERY)
+
+    async def _keep(self) -> None:
+        """Attend to each pod that changes, one thing at a time."""
+        unsubscribe = self._pods.subscribe(self._changed)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            unsubscribe()
+
+    def _offered(self, difference: CacheChange) -> None:
+        pod = difference.new
+        if pod is not None and pod.uid not in self._busy:
+            self._busy[pod.uid] = asyncio.ensure_future(self._bind(pod))
+
+    async def _bind(self, pod: Object) -> None:
+        try:
+            await bind(self._api, pod.name, pod.namespace, self.name, uid=pod.uid)
+        except (StatusError, TransportError) as problem:
+            log.info("%s: pod %s is not taken: %s", self.name, pod.name, problem)
+        finally:
+            self._busy.pop(pod.uid, None)
+            # What was heard of it meanwhile was left to this.
+            if (bound := self._pods.cache.get(pod.namespace, pod.name)) is not None:
+                self._attended(bound)
+
+    def _changed(self, difference: CacheChange) -> None:
+        if difference.new is not None:
+            self._attended(difference.new)
+
+    def _attended(self, pod: Object) -> None:
+        if pod.uid not in self._busy:
+            task = asyncio.ensure_future(self._attend(pod.uid, pod.namespace, pod.name))
+            task.set_name(f"{self.name} {pod.name}")
+            self._busy[pod.uid] = task
+
+    async def _attend(self, uid: str, namespace: str, name: str) -> None:
+        """Until there is nothing left to do for a pod."""
+        try:
+            while True:
+                pod = self._pods.cache.get(namespace, name)
+                if pod is None or pod.uid != uid:
+                    return
+                try:
+                    if not await self._step(pod):
+                        return
+                except (StatusError, TransportError):
+                    await asyncio.sleep(_AGAIN)
+        finally:
+            self._busy.pop(uid, None)
+
+    async def _step(self, pod: Object) -> bool:
+        """Bring a pod on by one step. False if it is where it should be."""
+        seen = self._pods.revision
+        if pod.deleting:
+            await asyncio.sleep(self._rng.uniform(*self._habits.stopping))
+            await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=0)
+        elif (
+            pod.status.get("phase") in ("Succeeded", "Failed")
+            or pod.is_true("Ready")
+            or (pod.status.get("phase") == "Running" and self._never_ready(pod))
+        ):
+            return False
+        else:
+            await asyncio.sleep(self._rng.uniform(*self._habits.starting))
+            fails = self._rng.random() < self._habits.failing
+            written = await self._api.patch(
+                Pod, pod.name, pod.namespace, {"status": self._status(pod, fails)}, subresource="status"
+            )
+            seen = written.revision - 1
+        await self._pods.until(seen + 1)
+        return True
+
+    def _status(self, pod: Object, fails: bool) -> Tree:
+        now = format_time(self._clock.now())
+        conditions = list(pod.status.get("conditions") or ())
+        well = not fails and not self._never_ready(pod)
+        for kind in ("Initialized", "ContainersReady", "Ready"):
+            told = {"type": kind, "status": "True" if well else "False", "reason": "", "message": ""}
+            conditions = with_condition(conditions, told, now=now)
+        if fails:
+            return {"phase": "Failed", "reason": "Error", "conditions": conditions}
+        return {
+            "phase": "Running",
+            "conditions": conditions,
+            "podIP": pod.status.get("podIP") or self._address(),
+            "startTime": pod.status.get("startTime") or now,
+        }
+
+    def _never_ready(self, pod: Object) -> bool:
+        unready = self._habits.unready
+        return bool(unready) and any(one["image"].startswith(unready) for one in pod.spec["containers"])
+
+    def _address(self) -> str:
+        self._given += 1
+        return f"{self._subnet}.{self._given % 250 + 1}"

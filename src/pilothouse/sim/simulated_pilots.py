@@ -1,0 +1,349 @@
+"""The pilots of an Elasticsearch cluster, and the modelled database beside which they run.
+
+    squadron = SimulatedPilots(server.api("pilots"), "db", "demo", clock, random.Random(7))
+    await squadron.run()                     # until cancelled; raises InvariantViolated
+
+They keep to the contract of ADR 10, by nothing but the API: each waits for its Pilot, starts its database in the version of its pod's
+image, restarts it when the configuration has another hash, and reports; the one that leads excludes who is decommissioned and says how the cluster is. Once a second all
+of them look, as one task: what matters here is what they see and write, not who of them is asleep. What the leader knows of the others may be older than what
+they know of themselves: now and then it looks at them only after a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from pilothouse.aio.task_group import together
+from pilothouse.api.navigator.configurations import INITIAL_MASTERS, configuration_hash, in_force
+from pilothouse.api.navigator.labels import HAS_PILOT, VERSION, leader_lease, pilot_lease
+from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, StatefulSet
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.clock import Clock
+from pilothouse.base.rfc3339 import format_micro_time, format_time
+from pilothouse.client.api import Api
+from pilothouse.client.informer import Informer
+from pilothouse.client.transport import TransportError
+from pilothouse.meta.conditions import with_condition
+from pilothouse.meta.errors import StatusError
+from pilothouse.sim import heartbeats
+from pilothouse.sim.elasticsearch_model import ElasticsearchModel
+from pilothouse.sim.invariant_checker import InvariantViolated
+
+_STARTING: Final = (2.0, 6.0)
+_RESTLESS: Final = 30.0
+"""Seconds after a start or a stop in which others may come to lead."""
+_LEASE: Final = 15.0
+_CHALLENGED: Final = 0.03
+"""How often one of them does, in a second."""
+_LOOKS_AWAY: Final = 0.05
+_LAG: Final = (1.0, 12.0)
+_CATCHES_UP: Final = 2
+"""How often the leader's view of its peers stands still, in a second; for how many; and how many it makes good in one afterwards."""
+
+
+class PlannedKill(msgspec.Struct, frozen=True):
+    """An end without a word, at a second: of an instance, or of whoever leads by then."""
+
+    second: float
+    who: str = ""
+    """The name of a Pilot; empty for the leading one's."""
+
+
+class SimulatedInstance(msgspec.Struct):
+    """A database beside its pilot."""
+
+    pod: str
+    """Its uid."""
+    hash: str
+    generation: int
+    started: float
+    due: float
+    """When it is up."""
+    up: bool = False
+    beat: float = 0.0
+
+
+class SimulatedPilots:
+    """All pilots of one cluster."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        cluster: str,
+        clock: Clock,
+        rng: Random,
+        *,
+        kills: Sequence[PlannedKill] = (),
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._cluster = cluster
+        self._clock = clock
+        self._rng = rng
+        self._pods = Informer(api, Pod, rng, clock)
+        self._pilots = Informer(api, Pilot, rng, clock)
+        self._sets = Informer(api, StatefulSet, rng, clock)
+        self._instances: dict[str, SimulatedInstance] = {}
+        self._leader = ""
+        self._acquired = 0.0
+        self._vacant_until = 0.0
+        self._terms = 0
+        self._views: deque[dict[str, int]] = deque()
+        """Who was decommissioned, second by second, from what the leader knows to what is so."""
+        self._lags_until = 0.0
+        self._began = clock.now()
+        self._kills = sorted(kills, key=lambda each: each.second)
+        self.killed: list[str] = []
+        """Who was, in the order in which it came about."""
+        self.database = ElasticsearchModel(rng)
+
+    async def run(self) -> None:
+        """Until cancelled. Raises ``InvariantViolated``."""
+        await together(
+            {
+                "pods": self._pods.run(),
+                "pilots": self._pilots.run(),
+                "sets": self._sets.run(),
+                "squadron": self._fly(),
+            }
+        )
+
+    async def _fly(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            now = self._clock.now()
+            self._look(now)
+            self._strike(now)
+            self.database.tick(now)
+            try:
+                await self._report(now)
+            except (StatusError, TransportError):
+                continue
+
+    def _look(self, now: float) -> None:
+        """Start, stop and restart what has to be; nobody needs the API server for that."""
+        pilots = {one.name: one for one in self._pilots.cache.list(self._namespace) if self._is_ours(one)}
+        pods = {one.name: one for one in self._pods.cache.list(self._namespace) if HAS_PILOT in one.labels}
+        for name, instance in list(self._instances.items()):
+            pod = pods.get(name)
+            if pod is None or pod.uid != instance.pod or pod.deleting:
+                self._stop(name)
+                del self._instances[name]
+        self._forget(pods)
+        for name, pod in sorted(pods.items()):
+            pilot = pilots.get(name)
+            if pilot is not None and pod.status.get("phase") == "Running" and not pod.deleting:
+                self._attend(name, pod, pilot, now)
+        self._check_down(pilots)
+
+    def _attend(self, name: str, pod: Object, pilot: Object, now: float) -> None:
+        digest = configuration_hash(pilot.spec)
+        instance = self._instances.get(name)
+        vouched = in_force(pilot.spec, pilot.annotations) == digest
+        if instance is None or (vouched and instance.hash != digest):
+            if instance is not None:
+                self._stop(name)
+            due = now + self._rng.uniform(*_STARTING)
+            self._instances[name] = SimulatedInstance(pod.uid, digest, pilot.generation, now, due)
+        elif not instance.up and now >= instance.due:
+            roles = pilot.at("spec", "elasticsearch", "roles", default=())
+            self.database.join(name, pod.annotations[VERSION], roles)
+            instance.up = True
+        self._instances[name].generation = pilot.generation
+
+    def _strike(self, now: float) -> None:
+        """Database and pilot die together: whichever of them is killed, the container is started anew."""
+        while self._kills and now - self._began >= self._kills[0].second:
+            name = self._kills.pop(0).who or self._leader
+            instance = self._instances.get(name)
+            if instance is not None:
+                self.database.crash(name)
+                self.killed.append(name)
+                instance.up, instance.started = False, now
+                instance.due = now + self._rng.uniform(*_STARTING)
+                if name == self._leader:
+                    # Nobody leads before its lease has run out, not even itself: it is another process.
+                    self._leader, self._vacant_until = "", now + _LEASE
+
+    def _stop(self, name: str) -> None:
+        if self.database.is_up(name):
+            self.database.primaries_only = True
+            self.database.leave(name)
+
+    def _forget(self, pods: dict[str, Object]) -> None:
+        """What a node had is gone when its set does not want it and its pod is no more."""
+        for name in list(self.database.members):
+            if name in pods:
+                continue
+            stem, _, ordinal = name.rpartition("-")
+            stateful_set = self._sets.cache.get(self._namespace, stem)
+            if stateful_set is None or int(ordinal) >= stateful_set.spec.get("replicas", 1):
+                self.database.lose(name)
+
+    def _check_down(self, pilots: dict[str, Object]) -> None:
+        """One node at a time: of those that were up, and were not asked to leave."""
+        down = [
+            name
+            for name, member in self.database.members.items()
+            if not member.up
+            and name not in self.database.struck
+            and name in pilots
+            and not pilots[name].spec.get("decommission")
+        ]
+        if len(down) > 1:
+            raise InvariantViolated(f"{' and '.join(sorted(down))} are down at once")
+
+    async def _report(self, now: float) -> None:
+        pilots = [one for one in self._pilots.cache.list(self._namespace) if self._is_ours(one)]
+        await self._lead(pilots, now)
+        for pilot in sorted(pilots, key=lambda one: one.name):
+            instance = self._instances.get(pilot.name)
+            if instance is not None and now - instance.beat >= heartbeats.EVERY:
+                await heartbeats.renew(
+                    self._api, pilot_lease(pilot.name), self._namespace, pilot.name, self._clock
+                )
+                instance.beat = now
+            status = self._status(pilot, instance, pilots, now)
+            if status != pilot.status:
+                # As a whole: who merges leaves members in that are gone.
+                tree = {**pilot.tree, "status": status}
+                written = await self._api.update(Pilot, tree, subresource="status")
+                await self._pilots.until(written.revision)
+
+    async def _lead(self, pilots: list[Object], now: float) -> None:
+        """Whoever leads does what concerns the whole cluster; now and then somebody else does."""
+        able = sorted(name for name, instance in self._instances.items() if instance.up)
+        if not able or now < self._vacant_until:
+            return
+        if self._leader not in able or self._is_challenged(now):
+            leader = self._rng.choice(able)
+            await self._take_lease(leader, now)
+            self._leader, self._acquired = leader, now
+        self.database.exclude(self._follow(pilots, now))
+        if not self.database.formed:
+            for pilot in pilots:
+                settings = pilot.at("spec", "configuration", "settings", default={})
+                self.database.form(settings.get(INITIAL_MASTERS) or ())
+        expected = [one.name for one in pilots if not one.spec.get("decommission")]
+        if all(self.database.is_up(name) for name in expected if self._has_pod(name)):
+            self.database.primaries_only = False
+
+    def _follow(self, pilots: list[Object], now: float) -> dict[str, int]:
+        """Who is decommissioned, as far as the leader knows: one that lags behind sees all that was, one after the other."""
+        self._views.append({one.name: one.generation for one in pilots if one.spec.get("decommission")})
+        if now >= self._lags_until:
+            if self._rng.random() < _LOOKS_AWAY:
+                self._lags_until = now + self._rng.uniform(*_LAG)
+            for _ in range(min(len(self._views) - 1, _CATCHES_UP)):
+                self._views.popleft()
+        return self._views[0]
+
+    def _is_challenged(self, now: float) -> bool:
+        latest = max((one.started for one in self._instances.values()), default=0.0)
+        return now - latest < _RESTLESS and self._rng.random() < _CHALLENGED
+
+    def _has_pod(self, name: str) -> bool:
+        return self._pods.cache.get(self._namespace, name) is not None
+
+    async def _take_lease(self, leader: str, now: float) -> None:
+        self._terms += 1
+        name = leader_lease(self._cluster)
+        spec = {
+            "holderIdentity": f"{leader}_{self._terms}",
+            "acquireTime": format_micro_time(now),
+            "renewTime": format_micro_time(now),
+            "leaseDurationSeconds": int(_LEASE),
+            "leaseTransitions": self._terms,
+        }
+        try:
+            await self._api.patch(Lease, name, self._namespace, {"spec": spec})
+        except StatusError as refusal:
+            if refusal.code != 404:
+                raise
+            metadata = {"name": name, "namespace": self._namespace}
+            await self._api.create(Lease, {"metadata": metadata, "spec": spec})
+
+    def _status(
+        self, pilot: Object, instance: SimulatedInstance | None, pilots: list[Object], now: float
+    ) -> Tree:
+        database = self.database
+        is_up = instance is not None and instance.up and database.formed
+        moment = format_time(now)
+        status: Tree = {**pilot.status}
+        conditions = status.get("conditions")
+        if instance is not None and is_up:
+            held = database.held(pilot.name)
+            asked = bool(pilot.spec.get("decommission"))
+            empty = asked and not held and database.excluded.get(pilot.name) == pilot.generation
+            status["lastStartedTime"] = format_time(instance.started)
+            status["configuration"] = {"generation": instance.generation, "hash": instance.hash}
+            known = {
+                "version": database.members[pilot.name].version,
+                "documents": 10 * len(held),
+                "shards": len(held),
+            }
+            facts = self._facts(pilot, pilots, moment)
+            status["elasticsearch"] = {**known, "cluster": facts} if facts else known
+            if pilot.spec.get("decommission") or pilot.condition("Decommissioned") is not None:
+                told = {
+                    "type": "Decommissioned",
+                    "status": "True" if empty else "False",
+                    "reason": "NodeEmpty" if empty else "NodeDecommissioning",
+                    "message": f"{len(held)} shards are left",
+                    "observedGeneration": pilot.generation,
+                }
+                conditions = with_condition(conditions, told, now=moment)
+        if is_up or pilot.status:
+            ready = {
+                "type": "Ready",
+                "status": "True" if is_up else "False",
+                "reason": "ElasticsearchStarted" if is_up else "ElasticsearchStopped",
+                "message": "" if is_up else "Elasticsearch is not running",
+            }
+            conditions = with_condition(conditions, ready, now=moment)
+            status["phase"] = "Running" if is_up else "Stopped"
+        if conditions is not None:
+            status["conditions"] = list(conditions)
+        return status
+
+    def _facts(self, pilot: Object, pilots: list[Object], moment: str) -> Tree | None:
+        """What the leader knows; it is written anew when it is another, or when another leads."""
+        if pilot.name != self._leader:
+            return None
+        database = self.database
+        building = sum(shard.building is not None for shard in database.shards)
+        started = {one.name: one.at("status", "lastStartedTime") for one in pilots}
+        members = {name: started.get(name) for name in sorted(database.members) if database.is_up(name)}
+        facts: Tree = {
+            "health": database.health,
+            "clusterUUID": "the-one",
+            "nodes": len(members),
+            "settled": database.settled,
+            "members": {name: text for name, text in members.items() if text},
+            "shards": {
+                "active": sum(len(shard.copies) for shard in database.shards),
+                "relocating": 0,
+                "initializing": building,
+                "unassigned": 0,
+            },
+        }
+        before = dict(pilot.at("status", "elasticsearch", "cluster", default={}))
+        seen = before.pop("observedTime", "")
+        if before == facts and seen >= format_time(self._acquired):
+            return {**facts, "observedTime": seen}
+        return {**facts, "observedTime": moment}
+
+    def _is_ours(self, pilot: Object) -> bool:
+        owner = pilot.controller
+        return (
+            owner is not None
+            and owner["kind"] == ElasticsearchCluster.kind
+            and owner["name"] == self._cluster
+        )

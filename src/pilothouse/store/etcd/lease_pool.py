@@ -1,0 +1,57 @@
+"""LeasePool for keys that expire, shared: ten thousand events a minute must not make ten thousand leases.
+
+    lease = await leases.lasting(3600)      # a lease that ends no sooner than an hour from now
+
+A lease is used again for the same time to live within a window of a twentieth of it, at most a minute, and for at most a
+thousand keys; it is granted for that much longer, so that no key goes early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from pilothouse.store.etcd import messages as wire
+from pilothouse.store.etcd.cluster_connection import LEASE_GRANT, ClusterConnection
+
+_KEYS = 1000
+
+
+class _Lease:
+    def __init__(self, id: int, until: float) -> None:
+        self.id = id
+        self.until = until
+        self.keys = 0
+
+
+class LeasePool:
+    """The leases in use, by time to live."""
+
+    def __init__(self, connection: ClusterConnection, *, clock: Callable[[], float]) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._leases: dict[float, _Lease] = {}
+        self._granting = asyncio.Lock()
+
+    async def lasting(self, ttl: float) -> int:
+        async with self._granting:
+            lease = self._leases.get(ttl)
+            if lease is None or lease.keys >= _KEYS or self._clock() >= lease.until:
+                lease = await self._grant(ttl)
+            lease.keys += 1
+            return lease.id
+
+    def forget(self, id: int) -> None:
+        """The lease is gone at the server."""
+        self._leases = {ttl: lease for ttl, lease in self._leases.items() if lease.id != id}
+
+    async def _grant(self, ttl: float) -> _Lease:
+        now = self._clock()
+        self._leases = {length: lease for length, lease in self._leases.items() if lease.until > now}
+        window = min(60.0, ttl / 20)
+        # Repeating a grant does no harm: a lease without keys ends unnoticed.
+        request = wire.LeaseGrantRequest(TTL=math.ceil(ttl + window)).SerializeToString()
+        answer = await self._connection.call(LEASE_GRANT, request, repeatable=True)
+        lease = self._leases[ttl] = _Lease(answer.ID, now + window)
+        return lease

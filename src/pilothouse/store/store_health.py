@@ -1,0 +1,52 @@
+"""What is wrong with a store that still answers: no room on its disk, damage in its file.
+
+condition = condition_of(store)         # of the store at the bottom of those that are built round it
+condition.full, condition.problem
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class StoreHealth(msgspec.Struct, frozen=True):
+    """Of a store at one moment."""
+
+    full: bool = False
+    """The disk is full: nothing but deletions and small updates are taken."""
+    damage: str = ""
+    """What is damaged, and what to do. Reads of the present go on; writes are refused."""
+    failure: str = ""
+    """Why the last commit failed; empty if it did not."""
+
+    @property
+    def problem(self) -> str:
+        """In a sentence; empty if nothing is wrong."""
+        if self.damage:
+            return self.damage
+        if self.full:
+            return (
+                "the disk is full: objects can be read, deleted, and changed without growing much; "
+                "all else is refused until there is room"
+            )
+        return f"the last write failed: {self.failure}" if self.failure else ""
+
+
+@runtime_checkable
+class HealthReporting(Protocol):
+    """A store that knows how it is."""
+
+    @property
+    def condition(self) -> StoreHealth:
+        """How it is now."""
+
+
+def condition_of(store: object) -> StoreHealth:
+    """The condition of a store, or of the one at the bottom of those that are built round it."""
+    while not isinstance(store, HealthReporting):
+        store = getattr(store, "inner", None)
+        if store is None:
+            return StoreHealth()
+    return store.condition

@@ -1,0 +1,148 @@
+"""Being attached to a container: its output as it comes, its input, the size of its terminal.
+
+    async with contextlib.aclosing(await attach(folder)) as attached:
+        attached.send(b"SELECT 1;\\n")
+        async for channel, data in attached:       # STDOUT, STDERR; the last is EXIT
+            ...
+
+The other end is the shim's socket `attach.sock` in the container's folder. A frame is a byte that says which channel, four bytes of
+length, big-endian, and that many bytes; channels have the numbers of Kubernetes' streams. What was said before one attached is in the
+log. Who does not read is cut off: the program waits for it a second at most.
+
+What is written goes by a descriptor of its own: a program may end while it is written to, and a transport that can't write any more forgets what it has
+not read yet, which is the program's last words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from pilothouse.supervise import container_records
+from pilothouse.supervise.launch_spec import ContainerExit, LaunchError
+
+STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
+_HEADER = struct.Struct(">BI")
+_CREDENTIALS = struct.Struct("iII")
+"""Of the other end of a socket: process, user, group."""
+
+
+class Attached:
+    """One connection to a container's shim."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, out: socket.socket
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        """Closes the connection when nobody holds it, so it is held; nothing is written by it."""
+        self._out = out
+        self._turn = asyncio.Lock()
+        self._writes: set[asyncio.Task[None]] = set()
+        self.exit: ContainerExit | None = None
+        """How the container ended, once that has been received."""
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Channel and bytes, until the container has ended or we were cut off."""
+        try:
+            while True:
+                channel, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
+                data = await self._reader.readexactly(length)
+                if channel == EXIT:
+                    self.exit = msgspec.json.decode(data, type=ContainerExit)
+                yield channel, data
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+    async def send(self, data: bytes) -> None:
+        """Standard input; waits while the program does not read."""
+        for start in range(0, len(data), 65536):
+            await self._put(STDIN, data[start : start + 65536])
+
+    def end_input(self) -> None:
+        """No more input from here; the program's ends with it if it was to be read once, or is a terminal."""
+        self._put(CLOSE_STDIN, b"")
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._put(RESIZE, f"{rows} {columns}".encode())
+
+    async def aclose(self) -> None:
+        for write in self._writes:
+            write.cancel()
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        self._out.close()
+        self._writer.close()
+
+    def _put(self, channel: int, data: bytes) -> asyncio.Task[None]:
+        write = asyncio.create_task(self._write(_HEADER.pack(channel, len(data)) + data))
+        self._writes.add(write)
+        write.add_done_callback(self._writes.discard)
+        return write
+
+    async def _write(self, frame: bytes) -> None:
+        async with self._turn:
+            with contextlib.suppress(ConnectionError):  # It has ended, which reading tells.
+                await asyncio.get_running_loop().sock_sendall(self._out, frame)
+
+
+async def attach(folder: Path) -> Attached:
+    """Raises LaunchError: NotRunning when nothing runs there, MachineRefused when another user's process listens there."""
+    connection = connect(folder, container_records.ATTACH)
+    try:
+        connection.setblocking(False)
+        out = connection.dup()
+        out.setblocking(False)
+        try:
+            reader, writer = await asyncio.open_unix_connection(sock=connection)
+        except BaseException:
+            out.close()
+            raise
+        return Attached(reader, writer, out)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def connect(folder: Path, name: str) -> socket.socket:
+    """A connection to one of the sockets of a container's shim. Raises LaunchError as `attach` does."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # A socket's address holds 108 bytes, which a folder's path soon exceeds.
+        held = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{held}/{name}")
+        finally:
+            os.close(held)
+        _check_owner(connection, folder / name)
+        return connection
+    except (FileNotFoundError, ConnectionRefusedError):
+        connection.close()
+        if name != container_records.ATTACH and (folder / container_records.ATTACH).exists():
+            raise LaunchError(
+                "NotRunning",
+                "the container was started by an earlier release, which can't run further programs in it; restart it",
+            ) from None
+        raise LaunchError(
+            "NotRunning", "the container is not running, so there is nothing to attach to"
+        ) from None
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _check_owner(connection: socket.socket, path: Path) -> None:
+    """See that the other end is a shim of ours. Raises LaunchError."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(peer)
+    if user not in (0, os.geteuid()):
+        raise LaunchError(
+            "MachineRefused",
+            f"{path} belongs to process {pid} of user {user}, which is no shim of this agent",
+        )

@@ -1,0 +1,226 @@
+"""Those attached to a container through the socket in its folder.
+
+A frame is a byte that says which channel, four bytes of length, big-endian, and that many bytes. The channels have the numbers of
+Kubernetes' streams: 0 standard input, 1 output, 2 error output, 3 how it ended (exit.json's text; the last frame), 4 the size of
+the terminal ("ROWS COLUMNS"), 5 the end of standard input (no bytes).
+
+Only processes of the shim's own user and of root are clients: the folder keeps others out, and their credentials are checked besides.
+
+A client that falls behind is waited for as long as it reads 256 KiB a second; the program does not wait for a slower one, which
+falls behind further, and is cut off in the end.
+"""
+
+from __future__ import annotations
+
+import _socket
+import fcntl
+import os
+import select
+import struct
+import termios
+import time
+
+STDIN, STDOUT, STDERR, EXIT, RESIZE, CLOSE_STDIN = range(6)
+
+LATE = 256 * 1024
+"""Bytes a client may be behind before the program waits for it; and that it has to take in each PATIENCE, in seconds, for that."""
+PATIENCE = 1.0
+LOST = 4 * 1024 * 1024
+"""Bytes a client may be behind before it is cut off."""
+TYPED_AHEAD = 64 * 1024
+"""Bytes of standard input held for a program that does not read them; then its clients wait."""
+LONGEST_FRAME = 1024 * 1024
+_CREDENTIALS = struct.Struct("iII")
+"""Of the other end of a socket: process, user, group."""
+
+
+def frame(channel: int, data: bytes) -> bytes:
+    return struct.pack(">BI", channel, len(data)) + data
+
+
+class AttachInput:
+    """The writing end of a container's standard input; -1 if it has none."""
+
+    def __init__(self, descriptor: int, *, once: bool, terminal: bool) -> None:
+        self.descriptor = descriptor
+        self.once = once
+        self.terminal = terminal
+        self.waiting = b""
+        self._closing = False
+
+    def take(self, data: bytes) -> None:
+        if self.descriptor >= 0 and not self._closing:
+            self.waiting += data
+            self.flush()
+
+    def flush(self) -> None:
+        try:
+            while self.waiting:
+                self.waiting = self.waiting[os.write(self.descriptor, self.waiting) :]
+        except BlockingIOError:
+            return
+        except OSError:  # The program has closed its end; it wants nothing more.
+            self.waiting = b""
+            self._closing = True
+        if self._closing:
+            self._close()
+
+    def end(self) -> None:
+        """No more input, once what was given has been read. A terminal is told so by its end-of-file character."""
+        if self.terminal:
+            self.take(b"\x04")
+        elif self.descriptor >= 0:
+            self._closing = True
+            self.flush()
+
+    def resize(self, rows: int, columns: int) -> None:
+        if self.terminal and self.descriptor >= 0:
+            fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _close(self) -> None:
+        if self.descriptor >= 0 and not self.terminal:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+
+class AttachClient:
+    """One connection."""
+
+    def __init__(self, connection: _socket.socket) -> None:
+        self.connection = connection
+        self.received = b""
+        self.sending = bytearray()
+        self.typed = False
+        self.late_since = 0.0
+        """When it fell behind, or last took enough to be waited for further; 0 if it is up to date."""
+        self.taken = 0
+        """Bytes since then."""
+
+
+class AttachClients:
+    """All connections, and the socket they come to."""
+
+    def __init__(self, path: str, stdin: AttachInput) -> None:
+        self.stdin = stdin
+        self._clients: dict[int, AttachClient] = {}
+        self.took = 0.0
+        """When anyone last took something."""
+        self.listener = _socket.socket(
+            _socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC
+        )
+        self.listener.bind(path)
+        self.listener.listen(16)
+
+    def interests(self) -> list[tuple[int, int]]:
+        """Which descriptors to wait for, and what."""
+        wanted = [(self.listener.fileno(), select.POLLIN)]
+        crowded = len(self.stdin.waiting) >= TYPED_AHEAD
+        for descriptor, client in self._clients.items():
+            mask = (0 if crowded else select.POLLIN) | (select.POLLOUT if client.sending else 0)
+            wanted.append((descriptor, mask))
+        if self.stdin.waiting:
+            wanted.append((self.stdin.descriptor, select.POLLOUT))
+        return wanted
+
+    def happened(self, descriptor: int, events: int) -> None:
+        """One of the interests came true."""
+        if descriptor == self.listener.fileno():
+            self._welcome()
+        elif descriptor == self.stdin.descriptor:
+            if events & (select.POLLOUT | select.POLLERR):
+                self.stdin.flush()
+        elif (client := self._clients.get(descriptor)) is not None:
+            if events & select.POLLOUT:
+                self._send(client)
+            if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                self._receive(client)
+
+    def broadcast(self, channel: int, data: bytes) -> None:
+        for client in list(self._clients.values()):
+            client.sending += frame(channel, data)
+            self._send(client)
+            if len(client.sending) > LOST:
+                self._leave(client)
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether someone should be given the time to catch up."""
+        now = time.monotonic()
+        return any(
+            client.late_since and now - client.late_since < PATIENCE for client in self._clients.values()
+        )
+
+    @property
+    def all_sent(self) -> bool:
+        return not any(client.sending for client in self._clients.values())
+
+    def _welcome(self) -> None:
+        try:
+            # The documented accept is in `socket`, which is more than a shim may have in memory.
+            descriptor = self.listener._accept()[0]  # type: ignore[attr-defined]
+        except OSError:  # It has gone again, or there are too many: the next round sees.
+            return
+        os.set_blocking(descriptor, False)
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, descriptor)
+        peer = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(peer)[1] not in (0, os.geteuid()):
+            connection.close()
+            return
+        self._clients[descriptor] = AttachClient(connection)
+
+    def _send(self, client: AttachClient) -> None:
+        try:
+            while client.sending:
+                sent = client.connection.send(client.sending)
+                del client.sending[:sent]
+                client.taken += sent
+                self.took = time.monotonic()
+            client.late_since = 0.0
+        except BlockingIOError:
+            if len(client.sending) > LATE and (client.taken >= LATE or not client.late_since):
+                client.late_since = time.monotonic()
+                client.taken = 0
+        except OSError:
+            self._leave(client)
+
+    def _receive(self, client: AttachClient) -> None:
+        try:
+            data = client.connection.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._leave(client)
+            return
+        client.received += data
+        while len(client.received) >= 5:
+            channel, length = struct.unpack_from(">BI", client.received)
+            if length > LONGEST_FRAME:
+                self._leave(client)
+                return
+            if len(client.received) < 5 + length:
+                return
+            payload = client.received[5 : 5 + length]
+            client.received = client.received[5 + length :]
+            self._obey(client, channel, payload)
+
+    def _obey(self, client: AttachClient, channel: int, payload: bytes) -> None:
+        if channel == STDIN:
+            client.typed = True
+            self.stdin.take(payload)
+        elif channel == CLOSE_STDIN:
+            client.typed = True
+            if self.stdin.once or self.stdin.terminal:
+                self.stdin.end()
+        elif channel == RESIZE:
+            rows, _, columns = payload.partition(b" ")
+            if rows.isdigit() and columns.isdigit():
+                self.stdin.resize(min(int(rows), 0xFFFF), min(int(columns), 0xFFFF))
+
+    def _leave(self, client: AttachClient) -> None:
+        if self._clients.pop(client.connection.fileno(), None) is None:
+            return
+        client.connection.close()
+        if client.typed and self.stdin.once and not self.stdin.terminal:
+            self.stdin.end()
