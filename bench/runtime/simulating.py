@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from random import Random
 
 from pilothouse.client.api import Api
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fault_schedule import CALM, STORMY
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.sets import set_users

@@ -8,9 +8,9 @@ import pytest
 from tests.kit.placing import claim, node, pod, seen, storage_class, volume
 
 from pilothouse.api.objects import Tree
-from pilothouse.controllers.storage.claims import claims
+from pilothouse.controllers.storage.claim_binder import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
-from pilothouse.controllers.storage.volumes import volumes
+from pilothouse.controllers.storage.volume_lifecycle import volumes
 from pilothouse.runtime.intents import Intent, Patch, RecordEvent, SetStatus, Wait
 
 SELECTED = "volume.kubernetes.io/selected-node"

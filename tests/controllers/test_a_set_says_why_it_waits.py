@@ -10,7 +10,7 @@ from tests.kit.workloads import rolling, stateful_set
 
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.intents import Wait
 
 WAITING = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}

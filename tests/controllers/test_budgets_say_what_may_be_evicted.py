@@ -12,7 +12,7 @@ from pilothouse.api.nouns import Pod, PodDisruptionBudget, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.disruption_budgets import disruption_budgets
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.intents import RecordEvent, RequeueAfter, Wait
 
 

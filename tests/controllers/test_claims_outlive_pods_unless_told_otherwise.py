@@ -8,7 +8,7 @@ from tests.kit.workloads import stateful_set
 
 from pilothouse.api.nouns import PersistentVolumeClaim
 from pilothouse.api.objects import Object
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.intents import Delete, Patch, RecordEvent
 
 KEPT = ("Retain", "Retain")

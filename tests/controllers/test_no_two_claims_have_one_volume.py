@@ -9,9 +9,9 @@ from tests.kit.stepping import WRITES, Refused, Yard
 
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object
-from pilothouse.controllers.storage.claims import claims
-from pilothouse.controllers.storage.matching import best
-from pilothouse.controllers.storage.volumes import volumes
+from pilothouse.controllers.storage.claim_binder import claims
+from pilothouse.controllers.storage.volume_lifecycle import volumes
+from pilothouse.controllers.storage.volume_matching import best
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.intents import Intent
 

@@ -16,7 +16,7 @@ from tests.kit.requests import new_key, request_for
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.node_requests import node_requests
+from pilothouse.controllers.node_certificate_approval import node_requests
 from pilothouse.pki.request_signing import RequestError, read_request
 from pilothouse.pki.signers import NODE_CLIENT as CLIENT_SIGNER
 from pilothouse.pki.signers import NODE_SERVING as SERVING_SIGNER

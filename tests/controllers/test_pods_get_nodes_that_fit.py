@@ -8,7 +8,7 @@ import pytest
 from tests.kit.placing import claim, namespace, node, pod, seen, storage_class, volume
 
 from pilothouse.api.objects import Tree
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.runtime.intents import Bind, Patch, RecordEvent, SetStatus, Wait
 
 ZONE = "topology.kubernetes.io/zone"

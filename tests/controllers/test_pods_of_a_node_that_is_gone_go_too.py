@@ -6,7 +6,7 @@ from tests.kit.placing import NOW, node, pod, seen
 
 from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.stranded_pods import QUARANTINE, stranded_pods
+from pilothouse.controllers.orphaned_pods import QUARANTINE, stranded_pods
 from pilothouse.runtime.intents import Delete, RequeueAfter, SetStatus
 
 

@@ -10,7 +10,7 @@ from tests.kit.workloads import pod_template, stateful_set
 
 from pilothouse.api.nouns import PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.controller import Names
 from pilothouse.runtime.intents import Patch
 

@@ -13,7 +13,7 @@ from tests.kit.workloads import pod_template, rolling, stateful_set
 from pilothouse.api.nouns import ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import available, ended
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.intents import Create, Delete, Intent
 
 small = st.integers(0, 4)

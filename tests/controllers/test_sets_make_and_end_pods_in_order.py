@@ -7,7 +7,7 @@ from tests.kit.stepping import Yard, ended, made, reasons
 from tests.kit.workloads import stateful_set
 
 from pilothouse.api.nouns import Pod
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 
 
 def test_an_ordered_set_makes_the_next_pod_when_the_last_one_is_ready() -> None:

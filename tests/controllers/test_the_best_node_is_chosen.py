@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.kit.placing import node, pod, seen
 
 from pilothouse.api.objects import Tree
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.runtime.intents import Bind
 
 DB = {"app": "db"}

@@ -7,7 +7,7 @@ from tests.kit.workloads import pod_template, rolling, stateful_set
 
 from pilothouse.api.nouns import Pod
 from pilothouse.api.objects import Object
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 
 
 def image(pod: Object) -> str:

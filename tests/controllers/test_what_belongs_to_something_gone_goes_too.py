@@ -8,7 +8,7 @@ import pytest
 
 from pilothouse.api.nouns import ConfigMap, Node, Noun, Pod, StatefulSet
 from pilothouse.api.objects import Object
-from pilothouse.controllers.garbage import garbage, relatives
+from pilothouse.controllers.garbage_collector import garbage, relatives
 from pilothouse.runtime.controller import ReconcileKey
 from pilothouse.runtime.intents import Delete, ObjectTarget, Patch, RecordEvent, Wait
 from pilothouse.runtime.snapshot import Snapshot, StaticView

@@ -26,7 +26,7 @@ from pilothouse.api.nouns import (
 )
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, those_with_volumes
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters, those_with_volumes
 from pilothouse.runtime.intents import Create, Intent, Patch, RecordEvent, SetStatus, Update, subject
 
 

@@ -7,7 +7,7 @@ from tests.kit.elastic import Sea, elastic, pool
 
 from pilothouse.api.nouns import Pilot, Pod
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 
 WHY = "the replica of shard 0 of logs has no place: es-test-data-1: the node is above the low watermark"
 

@@ -10,7 +10,7 @@ from tests.kit.stepping import reasons
 
 from pilothouse.api.nouns import ElasticsearchCluster, PersistentVolumeClaim, StorageClass
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import RecordEvent
 
 GIB = 1 << 30

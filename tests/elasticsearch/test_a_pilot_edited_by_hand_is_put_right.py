@@ -13,7 +13,7 @@ from pilothouse.api.navigator.configurations import configuration_hash
 from pilothouse.api.navigator.labels import CONFIGURATION
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import Intent, Patch
 
 EDITED, OTHER = "es-test-data-0", "es-test-data-2"

@@ -12,7 +12,10 @@ from pilothouse.api.navigator.kinds import ELASTICSEARCH_V1BETA1
 from pilothouse.api.node_images import DATA_FOLDER
 from pilothouse.api.nouns import ElasticsearchCluster, Node, Pod
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, those_without_images
+from pilothouse.controllers.elasticsearch.cluster_controller import (
+    elasticsearch_clusters,
+    those_without_images,
+)
 from pilothouse.runtime.intents import Intent, RecordEvent
 
 REPOSITORY = "docker.elastic.co/elasticsearch/elasticsearch"

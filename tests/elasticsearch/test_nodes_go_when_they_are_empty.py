@@ -9,7 +9,7 @@ from tests.kit.stepping import reasons, waits
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
 from pilothouse.api.nouns import ElasticsearchCluster, PersistentVolumeClaim, Pilot, Pod, StatefulSet
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import RecordEvent
 
 

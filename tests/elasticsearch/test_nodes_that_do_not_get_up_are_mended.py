@@ -13,9 +13,9 @@ from pilothouse.api.navigator.conditions import HOOK_FAILED
 from pilothouse.api.nouns import ElasticsearchCluster, Pilot, Pod
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.elasticsearch.containers import has_run as has_run_once
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.scene import look
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.database_container import has_run as has_run_once
+from pilothouse.controllers.elasticsearch.observed_cluster import observe
 from pilothouse.runtime.intents import Delete
 
 CHANGED = "action.auto_create_index"
@@ -216,7 +216,7 @@ def test_a_node_that_was_started_a_moment_ago_is_not_broken() -> None:
     running = {"name": "elasticsearch", "state": {"running": {"startedAt": format_time(sea.now)}}}
     for pod in sea.all(Pod):
         sea.change(pod, lambda tree: tree["status"].update(containerStatuses=[running]))
-    node = look(sea.of(ElasticsearchCluster, "test"), sea.world()).nodes[0]
+    node = observe(sea.of(ElasticsearchCluster, "test"), sea.world()).nodes[0]
     assert node.down_for(sea.now) >= 600
     assert node.broken_for(sea.now) == 0
     assert node.broken_for(sea.now + 61) == 61

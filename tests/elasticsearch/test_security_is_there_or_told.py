@@ -17,15 +17,15 @@ from pilothouse.api.nouns import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.registry import own_resources
 from pilothouse.apiserver.discovery.catalog import Catalog
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters, its_secrets
-from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
-from pilothouse.controllers.elasticsearch.securing import content, node_names
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters, its_secrets
+from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
+from pilothouse.controllers.elasticsearch.security import content, node_names
 from pilothouse.meta.kind import Kind
 from pilothouse.pki.certificate_info import certificates_in
 from pilothouse.runtime.intents import Create
 
 DAY = 24 * 3600.0
-forging = elasticsearch_secrets(Forge())
+forging = elasticsearch_secrets(RandomSecrets())
 
 
 def secured(**security: Any) -> tuple[Sea, Object]:

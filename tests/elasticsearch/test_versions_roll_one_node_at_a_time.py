@@ -13,8 +13,8 @@ from pilothouse.api.navigator.conditions import OUT_OF_TOUCH
 from pilothouse.api.navigator.labels import VERSION
 from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod
 from pilothouse.api.objects import Object
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.health import SHUT_OUT_FOR
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.cluster_health import SHUT_OUT_FOR
 from pilothouse.runtime.intents import Intent, Patch, RecordEvent, Update, Wait
 
 

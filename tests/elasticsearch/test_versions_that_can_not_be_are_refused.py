@@ -8,7 +8,7 @@ from tests.kit.upgrading_elastic import NEW, OLD, images, three_nodes
 
 from pilothouse.api.navigator.upgrade_paths import refusal
 from pilothouse.api.nouns import ElasticsearchCluster, Pod
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.runtime.intents import RecordEvent
 
 

@@ -24,9 +24,9 @@ from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod, Statef
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import healthy
 from pilothouse.base.rfc3339 import format_micro_time, format_time
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.controllers.pilots.creating import pilots
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
+from pilothouse.controllers.pilots.pilot_creation import pilots
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.intents import Intent, Patch, Update
 

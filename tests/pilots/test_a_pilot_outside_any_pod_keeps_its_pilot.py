@@ -17,7 +17,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
-from pilothouse.controllers.pilots.collecting import collecting
+from pilothouse.controllers.pilots.pilot_collection import collecting
 from pilothouse.meta.errors import StatusError
 from pilothouse.pilot.heartbeat import EVERY, PilotHeartbeat
 from pilothouse.runtime.intents import Delete, RequeueAfter

@@ -12,9 +12,9 @@ from pilothouse.api.nouns import CassandraCluster, Lease, Pilot, Pod, StatefulSe
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
-from pilothouse.controllers.pilots.collecting import collecting
-from pilothouse.controllers.pilots.creating import pilots
-from pilothouse.controllers.pilots.silence import silence
+from pilothouse.controllers.pilots.pilot_collection import collecting
+from pilothouse.controllers.pilots.pilot_creation import pilots
+from pilothouse.controllers.pilots.pilot_heartbeats import silence
 from pilothouse.runtime.intents import Create, Delete, RequeueAfter, SetStatus
 from pilothouse.runtime.snapshot import Snapshot, StaticView
 

@@ -15,7 +15,7 @@ from pilothouse.client.api import Api
 from pilothouse.client.fence import Fence
 from pilothouse.client.leader_lease import Leadership
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.runtime.leader_fence import LeaseElection
 from pilothouse.runtime.stall_check import STALLED_SECONDS, StallCheck
 from pilothouse.sim.loop import LoopClock

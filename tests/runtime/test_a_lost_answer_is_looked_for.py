@@ -23,7 +23,7 @@ from pilothouse.client.transport import (
     ResponseStreamReader,
     Transport,
 )
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Create, Intent
 from pilothouse.runtime.snapshot import Snapshot

@@ -10,7 +10,7 @@ from tests.runtime.conftest import Bench
 from pilothouse.api.nouns import CertificateSigningRequest
 from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.server.messages import User
-from pilothouse.controllers.node_requests import node_requests
+from pilothouse.controllers.node_certificate_approval import node_requests
 from pilothouse.pki.certificate_info import certificates_in
 
 JOINING = User("joining", groups=(MASTERS, "system:bootstrappers:pilothouse"))

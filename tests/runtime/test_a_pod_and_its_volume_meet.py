@@ -7,10 +7,10 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from pilothouse.api.objects import Tree
-from pilothouse.controllers.scheduling.deciding import scheduling
-from pilothouse.controllers.storage.claims import claims
+from pilothouse.controllers.scheduling.scheduler import scheduling
+from pilothouse.controllers.storage.claim_binder import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
-from pilothouse.controllers.storage.volumes import volumes
+from pilothouse.controllers.storage.volume_lifecycle import volumes
 
 ALL = [scheduling, claims, volumes, claim_protection, volume_protection]
 NOBODY = "kubernetes.io/no-provisioner"

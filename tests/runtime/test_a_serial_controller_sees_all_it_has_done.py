@@ -10,7 +10,7 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import ConfigMap, CoreEvent, Node, Pod
 from pilothouse.api.objects import Object, Tree
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.runtime.controller import ReconcileKey, controller
 from pilothouse.runtime.expectations import Expectations
 from pilothouse.runtime.intents import Create, Intent

@@ -11,9 +11,9 @@ from tests.runtime.conftest import Bench
 from pilothouse.api.nouns import Node, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.node_lifecycle import GRACE, TOLERATED, node_lifecycle
-from pilothouse.controllers.scheduling.deciding import scheduling
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
-from pilothouse.controllers.stranded_pods import QUARANTINE, stranded_pods
+from pilothouse.controllers.orphaned_pods import QUARANTINE, stranded_pods
+from pilothouse.controllers.scheduling.scheduler import scheduling
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.simulated_node import SimulatedNode
 
 ALL = [node_lifecycle, scheduling, stateful_sets, stranded_pods]

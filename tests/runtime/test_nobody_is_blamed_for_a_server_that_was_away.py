@@ -27,7 +27,7 @@ from pilothouse.client.transport import (
 )
 from pilothouse.client.watch_freshness import LONGEST
 from pilothouse.controllers.node_lifecycle import GRACE, LEASES, node_lifecycle
-from pilothouse.controllers.pilots.silence import silence
+from pilothouse.controllers.pilots.pilot_heartbeats import silence
 from pilothouse.sim import heartbeats
 
 AWAY: Final = 120.0

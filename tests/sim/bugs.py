@@ -22,9 +22,9 @@ from pilothouse.apiserver.core import Core
 from pilothouse.base.clock import Clock
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
-from pilothouse.controllers.elasticsearch import mending, refusing, status
-from pilothouse.controllers.elasticsearch.nodes import Node
-from pilothouse.controllers.elasticsearch.scene import Scene
+from pilothouse.controllers.elasticsearch import broken_nodes, cluster_status, version_policy
+from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations
@@ -152,23 +152,25 @@ def _restless(intent: Intent) -> Intent:
 
 def _empty_or_not(patch: pytest.MonkeyPatch) -> None:
     """Who is asked to go is taken to be empty."""
-    patch.setattr(Node, "is_decommissioned", property(lambda node: bool(node.pilot.spec.get("decommission"))))
+    patch.setattr(
+        ClusterNode, "is_decommissioned", property(lambda node: bool(node.pilot.spec.get("decommission")))
+    )
 
 
 def _whatever_the_health(patch: pytest.MonkeyPatch) -> None:
     """The next node is taken when its turn has come."""
-    patch.setattr(Scene, "why_not", lambda scene, node: None)
+    patch.setattr(ObservedCluster, "why_not", lambda scene, node: None)
 
 
 def _back_and_forth(patch: pytest.MonkeyPatch) -> None:
     """A version is a version."""
-    patch.setattr(refusing, "_furthest", lambda node: Version.parse("0"))
-    patch.setattr(mending, "_is_taken_back", lambda scene, node: False)
+    patch.setattr(version_policy, "_furthest", lambda node: Version.parse("0"))
+    patch.setattr(broken_nodes, "_is_taken_back", lambda scene, node: False)
 
 
 def _by_health_alone(patch: pytest.MonkeyPatch) -> None:
     """A database whose shards are all there is available, whoever can reach it."""
-    patch.setattr(status, "_closed", lambda scene: "")
+    patch.setattr(cluster_status, "_closed", lambda scene: "")
 
 
 async def _take_the_stores_word(core: Core, node: str, clock: Clock) -> None:

@@ -19,13 +19,13 @@ import pytest
 from pilothouse.api.nouns import ConfigMap, Namespace, Node, Pilot, Secret
 from pilothouse.app.controller_list import all_controllers
 from pilothouse.client.api import Api
-from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
-from pilothouse.controllers.elasticsearch.securing import AUTHORITY, CERTIFICATE, content
+from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
+from pilothouse.controllers.elasticsearch.security import AUTHORITY, CERTIFICATE, content
 from pilothouse.controllers.invariants import PROMISES
-from pilothouse.controllers.pilots.collecting import collecting
-from pilothouse.controllers.pilots.silence import silence
+from pilothouse.controllers.orphaned_pods import stranded_pods
+from pilothouse.controllers.pilots.pilot_collection import collecting
+from pilothouse.controllers.pilots.pilot_heartbeats import silence
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.stranded_pods import stranded_pods
 from pilothouse.sim.fault_schedule import Fault, FaultPoint, PlannedFault
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios import SCENARIOS
@@ -123,7 +123,7 @@ RUNS = {
     "security is asked for": Run(
         Scenario(
             "secrets",
-            (elasticsearch_secrets(Forge()), service_accounts),
+            (elasticsearch_secrets(RandomSecrets()), service_accounts),
             story({**pools_of(), "security": {}}),
             secrets_belong_together,
             nodes=0,

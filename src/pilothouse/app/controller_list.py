@@ -9,24 +9,24 @@ from typing import Final
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
 from pilothouse.controllers.certificate_request_cleaner import certificate_request_cleaner
 from pilothouse.controllers.disruption_budgets import disruption_budgets
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.controllers.elasticsearch.forging import Forge, elasticsearch_secrets
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
+from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.endpoints import endpoints
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.namespaces import namespaces
+from pilothouse.controllers.node_certificate_approval import node_requests
 from pilothouse.controllers.node_lifecycle import node_lifecycle
-from pilothouse.controllers.node_requests import node_requests
-from pilothouse.controllers.pilots import collecting as collected
-from pilothouse.controllers.pilots import silence as silent
-from pilothouse.controllers.pilots.creating import pilots
+from pilothouse.controllers.orphaned_pods import stranded_pods
+from pilothouse.controllers.pilots import pilot_collection as collected
+from pilothouse.controllers.pilots import pilot_heartbeats as silent
+from pilothouse.controllers.pilots.pilot_creation import pilots
 from pilothouse.controllers.root_certificates import root_certificates
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
-from pilothouse.controllers.storage.claims import claims
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
+from pilothouse.controllers.storage.claim_binder import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
-from pilothouse.controllers.storage.volumes import volumes
-from pilothouse.controllers.stranded_pods import stranded_pods
+from pilothouse.controllers.storage.volume_lifecycle import volumes
 from pilothouse.runtime.controller import Controller
 
 
@@ -58,7 +58,7 @@ def all_controllers(authority: str, patience: ControllerTimeouts = PATIENCE) -> 
         collected.collecting(patience.pilot_without_pod),
         disruption_budgets,
         elasticsearch_clusters,
-        elasticsearch_secrets(Forge()),
+        elasticsearch_secrets(RandomSecrets()),
         endpoints,
         garbage,
         namespaces,

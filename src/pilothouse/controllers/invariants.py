@@ -24,7 +24,7 @@ from pilothouse.api.nouns import (
     StatefulSet,
 )
 from pilothouse.api.objects import Object
-from pilothouse.controllers.scheduling.requests import added, allocatable, requested
+from pilothouse.controllers.scheduling.resource_requests import added, allocatable, requested
 from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 
 

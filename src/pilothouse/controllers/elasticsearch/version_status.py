@@ -11,17 +11,17 @@ from typing import Final
 
 from pilothouse.api.navigator.conditions import WRONG_IMAGE
 from pilothouse.api.pod_health import healthy, trouble
-from pilothouse.controllers.elasticsearch.containers import IMAGE_REASONS, with_flags
-from pilothouse.controllers.elasticsearch.node_images import IMAGE_MISSING, wrong_image
-from pilothouse.controllers.elasticsearch.refusing import IN_DOUBT, REFUSED
-from pilothouse.controllers.elasticsearch.scene import Scene, Step
+from pilothouse.controllers.elasticsearch.database_container import IMAGE_REASONS, with_flags
+from pilothouse.controllers.elasticsearch.image_check import IMAGE_MISSING, wrong_image
+from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.version_policy import IN_DOUBT, REFUSED
 from pilothouse.meta.versions import Version
 
 ACCEPTED: Final = "VersionAccepted"
 WRONG: Final = "WrongImage"
 
 
-def version_accepted(scene: Scene, refused: Sequence[Step]) -> tuple[str, str, str, str]:
+def version_accepted(scene: ObservedCluster, refused: Sequence[ReconcileStep]) -> tuple[str, str, str, str]:
     """Type, status, reason and message."""
     asked, runs = str(scene.cluster.spec["version"]), _running(scene)
     for step in refused:
@@ -52,7 +52,7 @@ def version_accepted(scene: Scene, refused: Sequence[Step]) -> tuple[str, str, s
     return ACCEPTED, "True", "Running", f"All nodes run {asked}."
 
 
-def _running(scene: Scene) -> str:
+def _running(scene: ObservedCluster) -> str:
     """What nodes have reported, in words."""
     counts = Counter(node.version for node in scene.nodes if node.version)
     if not counts:

@@ -20,8 +20,8 @@ import msgspec
 
 from pilothouse.api.nouns import ControllerRevision
 from pilothouse.api.objects import Object, Tree, owner_reference
-from pilothouse.controllers.stateful_sets.members import number
-from pilothouse.controllers.stateful_sets.wanted import Wanted
+from pilothouse.controllers.stateful_sets.set_members import number
+from pilothouse.controllers.stateful_sets.set_spec import SetSpec
 from pilothouse.runtime.intents import Create, Delete, Intent, Patch
 from pilothouse.runtime.snapshot import Snapshot
 
@@ -48,7 +48,7 @@ class History(msgspec.Struct, frozen=True):
     intents: tuple[Intent, ...] = ()
 
 
-def settle(stateful_set: Object, wanted: Wanted, revisions: tuple[Object, ...], world: Snapshot) -> History:
+def settle(stateful_set: Object, wanted: SetSpec, revisions: tuple[Object, ...], world: Snapshot) -> History:
     """The current and the latest revision of a set. ``revisions`` go from the oldest to the latest."""
     recorded = stateful_set.status.get("collisionCount")
     collisions = recorded if isinstance(recorded, int) else 0
@@ -71,7 +71,7 @@ def settle(stateful_set: Object, wanted: Wanted, revisions: tuple[Object, ...], 
     return History(current if current.name != update.name else update, update, collisions, intents)
 
 
-def outlived(wanted: Wanted, revisions: tuple[Object, ...], used: Collection[str]) -> Iterator[Intent]:
+def outlived(wanted: SetSpec, revisions: tuple[Object, ...], used: Collection[str]) -> Iterator[Intent]:
     """Delete what is beyond the limit of the history; what a pod or the set itself still goes by is no history."""
     past = [one for one in revisions if one.name not in used and not one.deleting]
     for revision in past[: max(0, len(past) - wanted.history_limit)]:
@@ -103,7 +103,7 @@ def _data(template: Tree) -> Tree:
     return {"spec": {"template": {**template, "metadata": metadata, "$patch": "replace"}}}
 
 
-def _digest(wanted: Wanted, collisions: int) -> str:
+def _digest(wanted: SetSpec, collisions: int) -> str:
     text = msgspec.json.encode(_bare(wanted.template), order="sorted") + str(collisions).encode()
     value = int.from_bytes(hashlib.sha256(text).digest(), "big")
     letters = []
@@ -113,7 +113,7 @@ def _digest(wanted: Wanted, collisions: int) -> str:
     return "".join(letters)
 
 
-def _free_name(stateful_set: Object, wanted: Wanted, collisions: int, world: Snapshot) -> tuple[str, int]:
+def _free_name(stateful_set: Object, wanted: SetSpec, collisions: int, world: Snapshot) -> tuple[str, int]:
     while True:
         name = f"{stateful_set.name[:_LONGEST_PREFIX]}-{_digest(wanted, collisions)}"
         if world.find(ControllerRevision, stateful_set.namespace, name) is None:
@@ -121,7 +121,7 @@ def _free_name(stateful_set: Object, wanted: Wanted, collisions: int, world: Sna
         collisions += 1
 
 
-def _new(stateful_set: Object, wanted: Wanted, name: str, revision: int) -> Tree:
+def _new(stateful_set: Object, wanted: SetSpec, name: str, revision: int) -> Tree:
     labels = (wanted.template.get("metadata") or {}).get("labels") or {}
     annotations = {"annotations": dict(stateful_set.annotations)} if stateful_set.annotations else {}
     return {

@@ -11,8 +11,8 @@ from typing import Final
 
 from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
-from pilothouse.controllers.scheduling.places import claims_of
-from pilothouse.controllers.storage.volumes import of_claim
+from pilothouse.controllers.scheduling.node_info import claims_of
+from pilothouse.controllers.storage.volume_lifecycle import of_claim
 from pilothouse.runtime.controller import Names, controller
 from pilothouse.runtime.intents import Intent, ObjectTarget, Patch, Wait
 from pilothouse.runtime.snapshot import Snapshot

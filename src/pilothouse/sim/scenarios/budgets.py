@@ -9,10 +9,10 @@ from pilothouse.api.nouns import Pod, PodDisruptionBudget
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api
 from pilothouse.controllers.disruption_budgets import disruption_budgets
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.sets import FRAIL, set_users, sets_settled
 from pilothouse.sim.scenarios.user_actions import SPACE, create

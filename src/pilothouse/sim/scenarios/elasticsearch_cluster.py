@@ -11,15 +11,15 @@ from pilothouse.api.objects import Tree
 from pilothouse.base.clock import Clock
 from pilothouse.client.api import Api
 from pilothouse.controllers.cassandra_clusters import cassandra_clusters
-from pilothouse.controllers.elasticsearch.deciding import elasticsearch_clusters
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import PROMISES
-from pilothouse.controllers.pilots.collecting import collecting
-from pilothouse.controllers.pilots.creating import pilots
-from pilothouse.controllers.pilots.silence import silence
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.pilots.pilot_collection import collecting
+from pilothouse.controllers.pilots.pilot_creation import pilots
+from pilothouse.controllers.pilots.pilot_heartbeats import silence
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.user_actions import SPACE, Do, create, delete, given_space
 from pilothouse.sim.simulated_pilots import SimulatedPilots

@@ -8,15 +8,15 @@ from random import Random
 from pilothouse.client.api import Api
 from pilothouse.controllers.disruption_budgets import disruption_budgets
 from pilothouse.controllers.endpoints import endpoints
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.node_lifecycle import node_lifecycle
+from pilothouse.controllers.orphaned_pods import stranded_pods
 from pilothouse.controllers.root_certificates import root_certificates
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
-from pilothouse.controllers.stranded_pods import stranded_pods
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.budgets import budget_users, budgets_settled
 from pilothouse.sim.scenarios.namespaces import namespace_users, namespaces_settled

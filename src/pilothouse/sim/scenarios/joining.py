@@ -14,7 +14,7 @@ from pilothouse.apiserver.authorization.authorizer import MASTERS
 from pilothouse.apiserver.server.messages import User
 from pilothouse.client.api import Api
 from pilothouse.controllers.invariants import PROMISES
-from pilothouse.controllers.node_requests import node_requests
+from pilothouse.controllers.node_certificate_approval import node_requests
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.pki.certificate_request import new_request
 from pilothouse.pki.signers import NODE, NODE_CLIENT, NODES

@@ -7,7 +7,7 @@ from random import Random
 
 from pilothouse.api.nouns import ConfigMap, Namespace, ServiceAccount
 from pilothouse.client.api import Api
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.namespaces import namespaces
 from pilothouse.controllers.service_accounts import service_accounts

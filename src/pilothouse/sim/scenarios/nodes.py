@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pilothouse.api.nouns import Node
 from pilothouse.client.api import Api
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.node_lifecycle import node_lifecycle
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fleet import Scenario
 from pilothouse.sim.scenarios.sets import FRAIL, set_users, sets_settled
 

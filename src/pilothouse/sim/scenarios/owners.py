@@ -10,7 +10,7 @@ from typing import Final
 from pilothouse.api.nouns import ConfigMap, Noun, Secret
 from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import Api, Propagation
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fleet import Scenario, UserAction

@@ -8,9 +8,9 @@ from random import Random
 from pilothouse.api.nouns import Node, Pod
 from pilothouse.api.objects import Object
 from pilothouse.client.api import Api
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import every
-from pilothouse.controllers.scheduling.deciding import scheduling
+from pilothouse.controllers.scheduling.scheduler import scheduling
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_space, pod

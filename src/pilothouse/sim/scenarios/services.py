@@ -9,7 +9,7 @@ from pilothouse.api.nouns import EndpointSlice, Pod, Service
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api
 from pilothouse.controllers.endpoints import endpoints
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import every
 from pilothouse.controllers.service_accounts import service_accounts
 from pilothouse.sim.fleet import Scenario, UserAction

@@ -8,10 +8,10 @@ from random import Random
 from pilothouse.api.nouns import Pod, StatefulSet
 from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api, Propagation
-from pilothouse.controllers.garbage import garbage
+from pilothouse.controllers.garbage_collector import garbage
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.stateful_sets.deciding import stateful_sets
+from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.user_actions import SPACE, Do, create, given_space
 from pilothouse.sim.simulated_node import NodeTiming

@@ -10,9 +10,9 @@ from pilothouse.api.objects import Tree
 from pilothouse.client.api import Api
 from pilothouse.controllers.invariants import PROMISES
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.controllers.storage.claims import claims
+from pilothouse.controllers.storage.claim_binder import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
-from pilothouse.controllers.storage.volumes import volumes
+from pilothouse.controllers.storage.volume_lifecycle import volumes
 from pilothouse.sim.fleet import Scenario, UserAction
 from pilothouse.sim.scenarios.user_actions import SPACE, create, delete, given_space
 

@@ -1,0 +1,301 @@
+"""What a cluster says of itself.
+
+    status_of(scene, step, refused, problem=problem)
+
+``Available``: it serves, and somebody is there to ask. ``Progressing``: something is being changed, and what. ``Degraded``: something is not as it should be, and what would
+help. ``Paused``: it was, and is or is no longer. ``Secured``: security was asked for, and is there or is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pilothouse.api.navigator.conditions import HOOK_FAILED, OUT_OF_TOUCH, WRONG_IMAGE
+from pilothouse.api.navigator.crashes import crash_of
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.pod_health import healthy, trouble
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.database_container import IMAGE_REASONS, with_flags
+from pilothouse.controllers.elasticsearch.image_check import archive_source, bringing, wrong_image
+from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.pools import base_name
+from pilothouse.controllers.elasticsearch.scale_up import cannot_grow
+from pilothouse.controllers.elasticsearch.security import secured
+from pilothouse.controllers.elasticsearch.supporting_objects import serving_role
+from pilothouse.controllers.elasticsearch.version_status import WRONG, version_accepted
+from pilothouse.controllers.elasticsearch.volume_shortage import FULL, READ_ONLY, fullest_volume, shortage
+from pilothouse.meta.conditions import with_condition
+from pilothouse.meta.versions import Version
+from pilothouse.runtime.snapshot import Snapshot
+
+AS_ASKED: Final = "AsAsked"
+PAUSED: Final = "ClusterPaused"
+RESUMED: Final = "ClusterResumed"
+_LONG: Final = 300.0
+"""Seconds in which a node should have started."""
+HEALTH_RED: Final = "HealthRed"
+_RETRY: Final = "; Elasticsearch has given up after several failures: once their cause is gone, POST /_cluster/reroute?retry_failed=true"
+_EXITED: Final = frozenset({"CrashLoopBackOff", "ContainerExited"})
+
+
+def status_of(
+    scene: ObservedCluster, step: ReconcileStep | None, refused: Sequence[ReconcileStep], *, problem: str = ""
+) -> Tree:
+    """The status that a cluster should have, by what goes on and what is refused. Fields that are others' stay."""
+    cluster, facts = scene.cluster, scene.latest
+    staying = [node for node in scene.nodes if not node.leaving]
+    status: Tree = {
+        **cluster.status,
+        "observedGeneration": cluster.generation,
+        "nodePools": {name: _pool_status(scene, name) for name in scene.pools},
+        "replicas": len(staying),
+        "readyReplicas": sum(node.is_up for node in staying),
+        "conditions": _conditions(scene, step, refused, problem),
+    }
+    _put(status, "health", facts.health or None)
+    _put(status, "version", _lowest(scene.nodes))
+    _put(status, "shards", facts.shards)
+    _put(status, "fullestVolume", fullest_volume(scene))
+    if facts.uuid:
+        # Once it is known nothing is bootstrapped again, whoever leads.
+        status["clusterUUID"] = facts.uuid
+    return status
+
+
+def summary(status: Tree, step: ReconcileStep | None) -> str:
+    """The status in a sentence."""
+    health = status.get("health") or "unknown"
+    doing = f"; {step.message}" if step is not None else ""
+    return f"{status['readyReplicas']} of {status['replicas']} nodes are ready, health is {health}{doing}"
+
+
+def _pool_status(scene: ObservedCluster, name: str) -> Tree:
+    nodes = [node for node in scene.of(name) if not node.leaving]
+    asked = str(scene.cluster.spec["version"])
+    updated = sum(
+        not node.unsettled(scene.sets.get(name)) and asked in (node.made_for, node.version) for node in nodes
+    )
+    found: Tree = {
+        "replicas": len(nodes),
+        "readyReplicas": sum(node.is_up for node in nodes),
+        "updatedReplicas": updated,
+        "currentReplicas": len(nodes) - updated,
+    }
+    _put(found, "version", _lowest(nodes))
+    return found
+
+
+def _conditions(
+    scene: ObservedCluster, step: ReconcileStep | None, refused: Sequence[ReconcileStep], problem: str
+) -> list[Tree]:
+    cluster, now = scene.cluster, format_time(scene.now)
+    conditions: Any = cluster.status.get("conditions")
+    paused = bool(cluster.spec.get("paused"))
+    told = [_available(scene), *_pausing(cluster), _progressing(scene, step, problem, paused=paused)]
+    told.append(_degraded(scene, refused, problem))
+    told.append(version_accepted(scene, refused))
+    if scene.security.asked:
+        told.append(secured(scene.security, scene.pilots))
+    for kind, status, reason, message in told:
+        condition = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "observedGeneration": cluster.generation,
+        }
+        conditions = with_condition(conditions, condition, now=now)
+    return list(conditions)
+
+
+_Told = tuple[str, str, str, str]
+
+
+def _available(scene: ObservedCluster) -> _Told:
+    health = scene.latest.health
+    if health in ("Green", "Yellow") and (closed := _closed(scene)):
+        return "Available", "False", "NoNodeReady", f"The cluster's health is {health}, but {closed}."
+    refusing = ""
+    if (short := shortage(scene)) is not None and short.reason == READ_ONLY:
+        refusing = f", but {short.gist}"
+    if health == "Green":
+        return "Available", "True", "HealthGreen", f"The cluster's health is Green{refusing}."
+    if health == "Yellow":
+        message = f"The cluster's health is Yellow: {_lacking(scene)}{refusing}."
+        return "Available", "True", "HealthYellow", message
+    if health == "Red":
+        message = f"The cluster's health is Red, some data can't be reached: {_lacking(scene)}."
+        return "Available", "False", "HealthRed", message
+    if not scene.is_formed:
+        return "Available", "False", "NotFormed", "The nodes have not formed a cluster yet."
+    return "Available", "Unknown", "HealthUnknown", "No pilot reports how the cluster is."
+
+
+def _closed(scene: ObservedCluster) -> str:
+    """Why no request is answered whatever the shards are like: nobody is behind the service; empty if somebody is."""
+    role = serving_role(scene.pools.values())
+    serving = [node for node in scene.nodes if not role or role in node.pool.roles]
+    if any(node.pod is not None and healthy(node.pod) for node in serving):
+        return ""
+    why = next(filter(None, (node.unsettled(None) for node in serving)), "there is none")
+    return f"no node that takes requests is ready behind service {base_name(scene.cluster)}: {why}"
+
+
+def _pausing(cluster: Object) -> Iterable[_Told]:
+    if cluster.spec.get("paused"):
+        yield "Paused", "True", PAUSED, "The cluster is paused: nothing is changed."
+    elif cluster.condition("Paused") is not None:
+        yield "Paused", "False", RESUMED, "The cluster is no longer paused."
+
+
+def _progressing(scene: ObservedCluster, step: ReconcileStep | None, problem: str, *, paused: bool) -> _Told:
+    if paused:
+        return "Progressing", "False", PAUSED, "The cluster is paused: nothing is changed."
+    if problem:
+        return "Progressing", "False", "Blocked", problem
+    if scene.cluster.is_true("Paused"):
+        return "Progressing", "True", RESUMED, "The cluster is no longer paused."
+    if step is None and scene.latest.health in ("Yellow", "Red"):
+        message = (
+            f"All nodes are as asked, but the cluster's health is {scene.latest.health}: {_lacking(scene)}."
+        )
+        return "Progressing", "False", AS_ASKED, message
+    if step is None and (outdated := _uncounted(scene)):
+        return "Progressing", "True", "HealthOutdated", f"All nodes are as asked, but {outdated}."
+    if step is None and (short := shortage(scene)) is not None:
+        return "Progressing", "False", AS_ASKED, f"All nodes are as asked, but {short.gist}."
+    if step is None:
+        return "Progressing", "False", AS_ASKED, "Everything is as asked."
+    return "Progressing", "False" if step.refused else "True", step.reason, step.message
+
+
+def _degraded(scene: ObservedCluster, refused: Sequence[ReconcileStep], problem: str) -> _Told:
+    if problem:
+        return "Degraded", "True", "ObjectTaken", problem
+    short = shortage(scene)
+    found = _amiss(scene, refused)
+    if short is not None:
+        # That writes are refused is worse than all that is not done; that they are about to be is said beside it.
+        worst, other = (short.reason, short.message), found
+        # A node that is away, or data that can't be reached, may well be so for want of room.
+        caused = found is not None and short.reason == FULL and found[0] in (HEALTH_RED, OUT_OF_TOUCH)
+        if found is not None and short.reason != READ_ONLY and not caused:
+            worst, other = found, (short.reason, short.message)
+        return "Degraded", "True", worst[0], "; ".join(filter(None, (worst[1], other[1] if other else "")))
+    if found is not None:
+        return "Degraded", "True", *found
+    if scene.latest.health == "Yellow":
+        return "Degraded", "False", AS_ASKED, "Nothing is amiss with the nodes; see Available for the shards."
+    return "Degraded", "False", AS_ASKED, "Nothing is amiss."
+
+
+def _amiss(scene: ObservedCluster, refused: Sequence[ReconcileStep]) -> tuple[str, str] | None:
+    """What is wrong other than want of room: a reason and a message."""
+    if refused:
+        return refused[0].reason, "; ".join(step.message for step in refused)
+    for node in scene.nodes:
+        if found := _ailing(node, scene.now, scene.world):
+            return found
+    if scene.latest.health == "Red":
+        return HEALTH_RED, f"Some data can't be reached: {_lacking(scene)}{_RETRY if _gave_up(scene) else ''}"
+    if scene.security.unrenewable:
+        return scene.security.unrenewable
+    if fixed := cannot_grow(scene):
+        return "VolumesCannotGrow", fixed
+    return None
+
+
+def _uncounted(scene: ObservedCluster) -> str:
+    """Why nobody knows whether all copies are there; empty if it is known."""
+    facts = scene.latest
+    if not facts.health:
+        return "how its shards are is not known: no pilot reports it"
+    up = {node.name: node.started for node in scene.nodes if node.is_up}
+    ours = {name for name in facts.members if name.startswith(f"{base_name(scene.cluster)}-")}
+    if gone := sorted(ours - {node.name for node in scene.nodes}):
+        return f"its shards have not been counted since {', '.join(gone)} left"
+    if new := sorted(name for name, started in up.items() if facts.members.get(name) != started):
+        return f"its shards have not been counted since {', '.join(new)} came in"
+    return ""
+
+
+def _lacking(scene: ObservedCluster) -> str:
+    """What keeps a cluster from being Green."""
+    shards = scene.latest.shards or {}
+    counts = [
+        f"{count} {'shard' if count == 1 else 'shards'} {'is' if count == 1 else 'are'} {doing}"
+        for field, doing in (("unassigned", "unassigned"), ("initializing", "being built"))
+        if (count := int(shards.get(field) or 0))
+    ]
+    said = ", ".join(counts) or "not all shards are where they should be"
+    return f"{said}; {why}" if (why := shards.get("explanation")) else said
+
+
+def _gave_up(scene: ObservedCluster) -> bool:
+    """Whether a shard has failed so often that Elasticsearch does not try it again by itself."""
+    return "maximum number of retries" in str((scene.latest.shards or {}).get("explanation") or "")
+
+
+def _ailing(node: ClusterNode, now: float, world: Snapshot) -> tuple[str, str] | None:
+    """What is wrong with a node that does not come up by itself."""
+    if node.has_wrong_image:
+        return WRONG, wrong_image(node, world)
+    pod, pilot = node.pod, node.pilot
+    if pod is not None and not pod.deleting and not healthy(pod):
+        why = trouble(pod)
+        crash = crash_of(pilot) if pilot is not None else ""
+        if why.reason in IMAGE_REASONS:
+            return why.reason, _bringing(pod, why.sentence, world)
+        if crash and why.reason in (*_EXITED, "PodNotReady"):
+            # The database's own last words say more than that its container has ended.
+            lines = f"kubectl get pilot {node.name} -n {pod.namespace} -o jsonpath='{{.status.lastExit.log}}'"
+            return "DatabaseEnded", f"{node.name} does not get up: {crash}; its last lines: {lines}"
+        if why.reason == "PodNotReady":
+            # A node takes its time to start, and there is nothing amiss while it does.
+            if node.down_for(now) >= _LONG or _reason(pilot) in (HOOK_FAILED, OUT_OF_TOUCH):
+                remedy = bringing(pod, world) if WRONG_IMAGE in node.excuse else why.remedy
+                return _reason(pilot) or why.reason, f"{node.unsettled(None)}; {remedy}"
+        elif why.remedy or why.reason == "Unschedulable":
+            return why.reason, f"{why.sentence}; {why.remedy}" if why.remedy else why.sentence
+    if (
+        pilot is not None
+        and (ready := pilot.condition("Ready")) is not None
+        and ready.get("status") == "Unknown"
+    ):
+        place = f" on node {pod.spec['nodeName']}" if pod is not None and pod.spec.get("nodeName") else ""
+        return "PilotSilent", f"{node.name}{place}: {ready.get('message', '')}"
+    return None
+
+
+def _reason(pilot: Object | None) -> str:
+    return str(((pilot.condition("Ready") if pilot is not None else None) or {}).get("reason") or "")
+
+
+def _bringing(pod: Object, sentence: str, world: Snapshot) -> str:
+    """What brings the image that a pod waits for: that of the pilot, which comes first, or that of the database.
+
+    A node of ours says how itself, and where its data is; only that an archive of Elasticsearch has all in one folder it can't know."""
+    waiting = {
+        status["name"]
+        for status in pod.status.get("initContainerStatuses") or ()
+        if ((status.get("state") or {}).get("waiting") or {}).get("reason") in IMAGE_REASONS
+    }
+    if waiting:
+        return f"{sentence}; leave spec.pilotImage out, or say host/pilothouse: our nodes have the pilot installed"
+    told = with_flags(sentence)
+    if "pilothouse image import" not in told:
+        return f"{told}; {bringing(pod, world)}"
+    return f"{told}; {archive_source(pod, world)}"
+
+
+def _lowest(nodes: Iterable[ClusterNode]) -> str | None:
+    return min((node.version for node in nodes if node.version), key=Version.parse, default=None)
+
+
+def _put(tree: Tree, field: str, value: Any) -> None:
+    if value is None:
+        tree.pop(field, None)
+    else:
+        tree[field] = value

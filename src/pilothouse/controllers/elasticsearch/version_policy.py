@@ -1,0 +1,122 @@
+"""Versions that nodes do not get, whatever the spec says.
+
+    refused = refuse(scene)              # why nodes do not get the version that is asked for; None if they may
+    target(scene, pool)                  # what the pods of a pool should be made from; None if it stays as it is for that
+
+The version of a set's template never goes down once a node may have run with it: Elasticsearch does not read a folder that a later version has
+written. How far a node has come (``_furthest``) is the latest of what it reports, what its pod was made for and what its next one would be
+made for; a pod that can't have run has written nothing and does not count.
+
+The versions are refused of one pool at a time, so that those which can go on do; and told of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+from pilothouse.api.navigator.labels import VERSION
+from pilothouse.api.navigator.upgrade_paths import refusal, unknown
+from pilothouse.api.objects import Tree
+from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
+from pilothouse.controllers.elasticsearch.pool_stateful_set import annotation_of, wanted_template
+from pilothouse.controllers.elasticsearch.pools import Pool
+from pilothouse.controllers.elasticsearch.template_rollout import templated
+from pilothouse.meta.versions import Version
+from pilothouse.runtime.intents import Intent
+
+REFUSED: Final = "VersionRefused"
+IN_DOUBT: Final = "VersionInDoubt"
+"""It is not known yet whether a node was started with a later version than the one that is asked for."""
+
+
+def refuse(scene: ObservedCluster) -> ReconcileStep | None:
+    """What is asked for and can't be: all nodes that can't go back, or the way that Elasticsearch does not go."""
+    asked = str(scene.cluster.spec["version"])
+    beyond = {pool.name: found for pool in scene.in_rolling_order if (found := _beyond(scene, pool))}
+    if beyond:
+        nodes = [node for found in beyond.values() for node in found]
+        kept = tuple(
+            chain.from_iterable(_kept_at(scene, scene.pools[name], found) for name, found in beyond.items())
+        )
+        started = [node for node in nodes if _started_beyond(node, asked)]
+        if not started:
+            names, later = ", ".join(node.name for node in nodes), " and ".join(_texts(map(_furthest, nodes)))
+            doubt = (
+                f"whether {names} {'were' if len(nodes) > 1 else 'was'} started with {later} is not known yet"
+            )
+            return ReconcileStep(IN_DOUBT, f"{asked} waits: {doubt}", kept, refused=True)
+        return ReconcileStep(REFUSED, _cannot_go_back(started, asked), kept, refused=True)
+    problems = (_no_way(scene, pool) for pool in scene.in_rolling_order)
+    problem = unknown(asked) or next(filter(None, problems), "")
+    return ReconcileStep(REFUSED, problem, refused=True) if problem else None
+
+
+def _cannot_go_back(nodes: list[ClusterNode], asked: str) -> str:
+    """Who has run which version, as far as anybody has seen it."""
+    seen: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.version and Version.parse(asked) < Version.parse(node.version):
+            seen.setdefault(f"at {node.version}", []).append(node.name)
+        else:
+            seen.setdefault(f"started for {node.made_for}", []).append(node.name)
+    told = "; ".join(
+        f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} {state}"
+        for state, names in sorted(seen.items())
+    )
+    return (
+        f"{told} and can't go back to {asked}: Elasticsearch does not read a folder that a later version has written; "
+        "the others are left as they are"
+    )
+
+
+def target(scene: ObservedCluster, pool: Pool) -> Tree | None:
+    """What the pods of a pool should be made from; None if it stays as it is, since the version is refused."""
+    if _beyond(scene, pool) or _no_way(scene, pool):
+        return None
+    version, stateful_set = str(scene.cluster.spec["version"]), scene.sets[pool.name]
+    return wanted_template(scene.cluster, pool, version, scene.security, stateful_set)
+
+
+def _beyond(scene: ObservedCluster, pool: Pool) -> list[ClusterNode]:
+    """The nodes of a pool whose folders a later version than the one that is asked for may have touched."""
+    asked = Version.parse(str(scene.cluster.spec["version"]))
+    return [node for node in scene.of(pool.name) if asked < _furthest(node)]
+
+
+def _no_way(scene: ObservedCluster, pool: Pool) -> str:
+    """Why a pool can't be rolled on to the version that is asked for; empty if it can."""
+    asked, present = str(scene.cluster.spec["version"]), annotation_of(scene.sets[pool.name], VERSION)
+    if not present or Version.parse(asked) <= Version.parse(present):
+        return ""
+    running = [node.version for node in scene.nodes if node.version] or [present]
+    return unknown(asked) or refusal(min(running, key=Version.parse), asked)
+
+
+def _started_beyond(node: ClusterNode, asked: str) -> bool:
+    """Whether a node is seen to run, or to have been started with, a later version than this."""
+    seen = (node.version, node.made_for if node.has_run and not node.has_wrong_image else "")
+    return any(Version.parse(asked) < Version.parse(text or "0") for text in seen)
+
+
+def _texts(versions: Iterable[Version]) -> list[str]:
+    return list(map(str, sorted(set(versions))))
+
+
+def _furthest(node: ClusterNode) -> Version:
+    """The latest version that may have touched a node's folder."""
+    # One that serves has a folder that the version it reports can read: no later one has written there.
+    started_for = "" if node.cannot_have_run or node.has_wrong_image else node.made_for
+    return max(Version.parse(text or "0") for text in (started_for, node.due_for, node.version))
+
+
+def _kept_at(scene: ObservedCluster, pool: Pool, moved: list[ClusterNode]) -> Iterator[Intent]:
+    """Where the template was taken back while a pod was being made from it: that pod must not come back as an older one."""
+    stateful_set, version = scene.sets[pool.name], str(max(map(_furthest, moved)))
+    present = annotation_of(stateful_set, VERSION)
+    if present and Version.parse(present) < Version.parse(version):
+        because = f"{moved[0].name} was made for {version} already"
+        wanted = wanted_template(scene.cluster, pool, version, scene.security, stateful_set)
+        yield templated(stateful_set, wanted, moved[0].ordinal, because, event="")

@@ -1,0 +1,141 @@
+"""How full the volumes of a cluster are, what Elasticsearch makes of that, and what would help.
+
+fullest_volume(scene)        # for the cluster's status
+shortage(scene)              # a Shortage, or None: a volume past a watermark, or indices that take no writes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pilothouse.api.navigator.disk_usage import DiskUsage, Watermark
+from pilothouse.api.nouns import PersistentVolumeClaim
+from pilothouse.api.objects import Object, Tree
+from pilothouse.base.quantity import parse_quantity
+from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
+from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster
+from pilothouse.controllers.elasticsearch.pool_stateful_set import DATA
+from pilothouse.controllers.elasticsearch.scale_up import why_fixed
+
+READ_ONLY: Final = "IndicesReadOnly"
+FULL: Final = "VolumeFull"
+NEARLY_FULL: Final = "VolumeNearlyFull"
+_EFFECTS: Final[Mapping[Watermark, str]] = {
+    "Low": "Elasticsearch puts no further shards there",
+    "High": "Elasticsearch moves shards away from there",
+    "FloodStage": "Elasticsearch makes the indices that have shards there read-only",
+}
+_UNCHECKED: Final = "Elasticsearch does not look at its disks, and writes fail once it is full"
+_THRESHOLD: Final = "cluster.routing.allocation.disk.threshold_enabled"
+_UNBLOCK: Final = 'PUT /_all/_settings {"index.blocks.read_only_allow_delete": null}'
+_SHARED: Final = 1.2
+"""By how much a filesystem is larger than its claim if it is not the claim's alone."""
+_MOST_NAMED: Final = 3
+
+
+class Volume(msgspec.Struct, frozen=True):
+    """Of one node."""
+
+    node: ClusterNode
+    usage: DiskUsage
+    claim: Object | None
+
+    @property
+    def name(self) -> str:
+        """For people; its claim is its name."""
+        return (
+            f"volume {self.claim.name}" if self.claim is not None else f"the volume of pod {self.node.name}"
+        )
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """Why there is not room enough."""
+
+    reason: str
+    gist: str
+    """How the message begins: what does not change with every figure."""
+    message: str
+
+
+def fullest_volume(scene: ObservedCluster) -> Tree | None:
+    """For the cluster's status; None while nobody knows."""
+    found = _volumes(scene)
+    if not found:
+        return None
+    first = found[0]
+    name = first.claim.name if first.claim is not None else ""
+    return {"name": name, "node": first.node.name, **first.usage.tree()}
+
+
+def shortage(scene: ObservedCluster) -> Shortage | None:
+    """What is worst: indices that take no writes, then the fullest volume."""
+    short = [each for each in _volumes(scene) if each.usage.watermark]
+    if read_only := scene.latest.read_only:
+        return _read_only(scene, read_only, short)
+    if not short:
+        return None
+    first = short[0]
+    full = first.usage.watermark == "FloodStage"
+    gist = f"{first.name} is {'full' if full else 'nearly full'}"
+    return Shortage(FULL if full else NEARLY_FULL, gist, f"{gist}, to {_state(scene, short)}")
+
+
+def _read_only(scene: ObservedCluster, found: Mapping[str, Any], short: list[Volume]) -> Shortage:
+    count, names = int(found.get("count") or 0), list(found.get("names") or ())
+    more = f" and {count - _MOST_NAMED} more" if count > _MOST_NAMED else ""
+    which = (
+        "all indices take"
+        if "_all" in names
+        else f"{count} {'index takes' if count == 1 else 'indices take'}"
+    )
+    listed = "" if "_all" in names else f" ({', '.join(names[:_MOST_NAMED])}{more})"
+    gist = f"{which} no writes"
+    why = f"{gist}{listed}, since a disk was nearly full (read_only_allow_delete)"
+    if not short:
+        return Shortage(READ_ONLY, gist, f"{why}; there is room by now: if the block stays, {_UNBLOCK}")
+    said = f"{why}: {short[0].name} is full to {_state(scene, short)}. Once there is room and the block stays, {_UNBLOCK}"
+    return Shortage(READ_ONLY, gist, said)
+
+
+def _state(scene: ObservedCluster, short: list[Volume]) -> str:
+    first, others = short[0], short[1:]
+    effect = _EFFECTS.get(first.usage.watermark, "")
+    pilot = first.node.pilot
+    settings = pilot.at("spec", "configuration", "settings", default={}) if pilot is not None else {}
+    if str(settings.get(_THRESHOLD, "true")).lower() == "false":
+        effect = _UNCHECKED
+    listed = [f"{each.name} is {each.usage.percent} % full" for each in others[:_MOST_NAMED]]
+    beside = (
+        f"; {', '.join(listed)}{' and so are more' if len(others) > _MOST_NAMED else ''}" if listed else ""
+    )
+    return f"{first.usage}, and {effect}{beside}; {_remedy(scene, first)}"
+
+
+def _remedy(scene: ObservedCluster, volume: Volume) -> str:
+    pool, pod, claim = volume.node.pool, volume.node.pod, volume.claim
+    machine = f"node {pod.spec['nodeName']}" if pod is not None and pod.spec.get("nodeName") else "its node"
+    others = "delete indices, or add nodes to the pool"
+    if claim is None:
+        return f"make room on the disk of {machine}, give pool {pool.name} persistence, {others}"
+    size = claim.at("status", "capacity", "storage") or claim.at("spec", "resources", "requests", "storage")
+    if size is not None and volume.usage.capacity > _SHARED * parse_quantity(size).to_int():
+        return f"the claim has a disk of {machine} in common with others: make room there, {others}"
+    if why := why_fixed(scene, claim):
+        return f"the claim can't grow ({why}): {others}"
+    return f"raise persistence.size of pool {pool.name} (the claim has {size}), {others}"
+
+
+def _volumes(scene: ObservedCluster) -> list[Volume]:
+    """Those of nodes that are there, the fullest first."""
+    found = []
+    for node in scene.nodes:
+        if node.pod is None or node.pilot is None:
+            continue
+        usage = DiskUsage.of(node.pilot.status.get("volume"))
+        if usage is not None:
+            claim = scene.world.find(PersistentVolumeClaim, scene.cluster.namespace, f"{DATA}-{node.name}")
+            found.append(Volume(node, usage, claim))
+    return sorted(found, key=lambda each: (-each.usage.used / each.usage.capacity, each.node.name))

@@ -1,0 +1,83 @@
+"""What stands in the way of a pod on a node, and what would move it out of the way.
+
+    list(obstacles(pod, place, neighbours, spread, volumes))      # empty if the pod can run there
+
+The words are Kubernetes', for people and tools that know them. The first kind of obstacle is the one that is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pilothouse.api.objects import Object
+from pilothouse.api.tolerating import UNSCHEDULABLE, forbidding, tolerates
+from pilothouse.controllers.scheduling import pod_affinity, topology_spread, volume_binding
+from pilothouse.controllers.scheduling.node_affinity import admits
+from pilothouse.controllers.scheduling.node_info import NodeInfo
+from pilothouse.controllers.scheduling.resource_requests import PODS, collide, host_ports, requested
+
+CORDONED: Final = "node(s) were unschedulable"
+TAINTED: Final = "node(s) had untolerated taint "
+UNSELECTED: Final = "node(s) didn't match Pod's node affinity/selector"
+NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
+TOO_MANY: Final = "Too many pods"
+SCARCE: Final = "Insufficient "
+
+_REMEDIES: Final = {
+    CORDONED: "kubectl uncordon a node",
+    TAINTED: "add a toleration to the pod, or remove the taint",
+    UNSELECTED: "label a node as the pod's nodeSelector and affinity ask, or relax these",
+    NO_PORTS: "free the host port, or add a node",
+    TOO_MANY: "add a node, or delete pods",
+    SCARCE: "add a node, delete pods, or lower the pod's resource requests",
+    pod_affinity.UNLIKE: "start the pods that it wants to be near, or relax its podAffinity",
+    pod_affinity.APART: "add a node in another topology domain, or relax its podAntiAffinity",
+    pod_affinity.UNWANTED: "add a node in another topology domain: pods that run want it kept away from them",
+    topology_spread.UNLABELLED: "label the nodes with the topologyKey of its spread constraints",
+    topology_spread.UNEVEN: "add a node in the emptiest topology domain, or raise maxSkew",
+    volume_binding.CONFLICT: "bring back a node that its volumes can be reached from",
+    volume_binding.NONE_FOUND: "create a volume that fits its claim on a node that fits the pod",
+}
+
+
+def obstacles(
+    pod: Object,
+    place: NodeInfo,
+    near: pod_affinity.PodAffinityState,
+    spread: topology_spread.TopologySpread,
+    storage: volume_binding.PodVolumeBinding,
+) -> Iterator[str]:
+    """Why the pod can't run there. Raises ValueError where an amount can't be read."""
+    node = place.node
+    if node.spec.get("unschedulable") and not tolerates(pod, UNSCHEDULABLE):
+        yield CORDONED
+    elif taint := next(forbidding(pod, node), None):
+        yield f"{TAINTED}{{{taint.get('key', '')}: {taint.get('value') or ''}}}"
+    elif not admits(pod, node):
+        yield UNSELECTED
+    elif (wanted := host_ports(pod)) and any(collide(wanted, host_ports(other)) for other in place.pods):
+        yield NO_PORTS
+    elif scarce := list(_scarce(pod, place)):
+        yield from scarce
+    else:
+        told = list(storage.obstacles(place)) or list(spread.obstacles(place))
+        yield from told or near.obstacles(place)
+
+
+def remedy(obstacle: str) -> str:
+    """What would help."""
+    if obstacle in _REMEDIES:
+        return _REMEDIES[obstacle]
+    return next(
+        advice
+        for start, advice in _REMEDIES.items()
+        if start in (TAINTED, SCARCE) and obstacle.startswith(start)
+    )
+
+
+def _scarce(pod: Object, place: NodeInfo) -> Iterator[str]:
+    free = place.free()
+    for name, amount in sorted(requested(pod).items()):
+        if amount and amount > free.get(name, 0):
+            yield TOO_MANY if name == PODS else f"{SCARCE}{name}"

@@ -1,0 +1,88 @@
+"""The nodes, and the pods that are on each or are about to be.
+
+    found = places(world, pod)          # in the order of the nodes' names
+    found[0].free()["cpu"]
+
+A pod counts where it is bound, until it has ended. One that waits for the volumes which are made for it on a node counts there too:
+its place is kept. The pod that is being placed never counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pilothouse.api.nouns import Node, PersistentVolumeClaim, Pod
+from pilothouse.api.objects import Object
+from pilothouse.api.pod_health import WAITING_FOR_VOLUMES, ended
+from pilothouse.controllers.scheduling.resource_requests import Amounts, allocatable, requested
+from pilothouse.controllers.storage.volume_matching import SELECTED_NODE
+from pilothouse.runtime.snapshot import Snapshot
+
+AWAITING: Final = WAITING_FOR_VOLUMES
+"""The reason, in a pod's condition, that its place is kept for it."""
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """A node and its pods."""
+
+    node: Object
+    pods: tuple[Object, ...]
+    asked: tuple[Amounts, ...]
+    """What each of its pods requests."""
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.node.labels
+
+    def free(self) -> Amounts:
+        """What is left; less than nothing where more is used than there is."""
+        return {
+            name: amount - sum(one.get(name, 0) for one in self.asked)
+            for name, amount in allocatable(self.node).items()
+        }
+
+
+def node_infos(world: Snapshot, placed: Object) -> list[NodeInfo]:
+    """Every node, with what is on it besides this pod."""
+    pods: dict[str, list[Object]] = {}
+    for pod in world.all(Pod):
+        if ended(pod) or pod.key == placed.key:
+            continue
+        where = pod.spec.get("nodeName") or kept_for(pod, world)
+        if where:
+            pods.setdefault(where, []).append(pod)
+    return [_place(node, pods.get(node.name, [])) for node in world.all(Node)]
+
+
+def _place(node: Object, pods: list[Object]) -> NodeInfo:
+    return NodeInfo(node, tuple(pods), tuple(map(requested, pods)))
+
+
+def kept_for(pod: Object, world: Snapshot) -> str:
+    """The node that keeps a place for a pod whose volumes are being made; empty if none does."""
+    scheduled = pod.condition("PodScheduled") or {}
+    if scheduled.get("reason") != AWAITING or pod.deleting:
+        return ""
+    for name in claims_of(pod):
+        claim = world.find(PersistentVolumeClaim, pod.namespace, name)
+        if claim is not None and (selected := claim.annotations.get(SELECTED_NODE)):
+            return selected
+    return ""
+
+
+def claims_of(pod: Object) -> list[str]:
+    """The names of the claims that a pod uses."""
+    found = []
+    for volume in pod.spec.get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            found.append(str(source.get("claimName", "")))
+        elif volume.get("ephemeral"):
+            found.append(f"{pod.name}-{volume.get('name', '')}")
+    return found

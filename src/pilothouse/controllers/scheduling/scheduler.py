@@ -1,0 +1,200 @@
+"""Every pod that has no node gets the best one it can run on, or is told why there is none.
+
+    intents = scheduling(pod, world)        # a Bind; or the condition PodScheduled=False, an event, and a Wait with a remedy
+
+Pods are placed one at a time (``serial``), each with all pods before it in view, so that no space is given away twice. None has priority
+over another (the API refuses the field), and none is evicted to make room: a pod waits until there is some.
+
+A pod with claims that wait for their first consumer is placed in two steps: the chosen node is written into the claims, the node keeps
+the pod's place, and once the claims are bound the pod is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pilothouse.api.local_volumes import PROVISIONED
+from pilothouse.api.nouns import (
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+)
+from pilothouse.api.objects import Object, Tree
+from pilothouse.api.pod_health import ended
+from pilothouse.base.rfc3339 import format_time
+from pilothouse.controllers.scheduling.filters import obstacles, remedy
+from pilothouse.controllers.scheduling.node_info import AWAITING, NodeInfo, claims_of, node_infos
+from pilothouse.controllers.scheduling.pod_affinity import PodAffinityState
+from pilothouse.controllers.scheduling.scores import best
+from pilothouse.controllers.scheduling.topology_spread import TopologySpread
+from pilothouse.controllers.scheduling.volume_binding import PodVolumeBinding
+from pilothouse.controllers.storage.volume_matching import SELECTED_NODE
+from pilothouse.meta.conditions import with_condition
+from pilothouse.runtime.controller import Names, controller
+from pilothouse.runtime.intents import Bind, Intent, Patch, RecordEvent, SetStatus, Wait
+from pilothouse.runtime.snapshot import Snapshot
+
+SCHEDULER: Final = "default-scheduler"
+SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+
+
+def pending(changed: Object, world: Snapshot) -> Names:
+    """All pods that have no node yet: one may fit by now."""
+    return [pod.key for pod in world.where(Pod, "status.phase", "Pending") if _ours(pod)]
+
+
+def users(claim: Object, world: Snapshot) -> Names:
+    """The pods that wait for a claim."""
+    waiting = world.where(Pod, "status.phase", "Pending")
+    return [
+        pod.key
+        for pod in waiting
+        if pod.namespace == claim.namespace and _ours(pod) and claim.name in claims_of(pod)
+    ]
+
+
+def beneficiaries(changed: Object, world: Snapshot) -> Names:
+    """Whom it helps that a pod goes, or comes: those that wait for room; those that want to be near it, or evenly spread."""
+    if not changed.spec.get("nodeName"):
+        return []
+    gone = changed.deleting or ended(changed) or world.find(Pod, *changed.key) is None
+    return [
+        pod.key
+        for pod in world.where(Pod, "status.phase", "Pending")
+        if _ours(pod) and (gone or _minds_others(pod))
+    ]
+
+
+@controller(
+    Pod,
+    also={
+        Pod: beneficiaries,
+        Node: pending,
+        PersistentVolumeClaim: users,
+        PersistentVolume: pending,
+        StorageClass: pending,
+    },
+    reads=Namespace,
+    standalone=True,
+    serial=True,
+)
+def scheduling(pod: Object, world: Snapshot) -> Iterator[Intent]:
+    """A pod without a node gets the best one that it can run on."""
+    if not _ours(pod):
+        return
+    if gates := pod.spec.get("schedulingGates"):
+        names = ", ".join(str(gate.get("name")) for gate in gates)
+        yield Wait(
+            "SchedulingGated", because=f"its scheduling gates hold it back: {names}", remedy="remove them"
+        )
+        return
+    try:
+        yield from _placed(pod, world)
+    except ValueError as problem:
+        yield from _stuck(pod, str(problem), "correct the field", world.now)
+
+
+def _placed(pod: Object, world: Snapshot) -> Iterator[Intent]:
+    storage = PodVolumeBinding(pod, world)
+    found = node_infos(world, pod)
+    if storage.missing is not None:
+        message = f"0/{len(found)} nodes are available: {storage.missing.because}."
+        yield from _stuck(pod, message, storage.missing.remedy, world.now)
+        return
+    near = PodAffinityState(pod, found, {one.name: one.labels for one in world.all(Namespace)})
+    spread = TopologySpread(pod, found)
+    fitting, reasons = [], Counter[str]()
+    for place in found:
+        if against := list(obstacles(pod, place, near, spread, storage)):
+            reasons.update(against)
+        else:
+            fitting.append(place)
+    if not fitting:
+        advice = "; ".join(dict.fromkeys(remedy(one) for one, _ in reasons.most_common()))
+        yield from _stuck(pod, _told(found, reasons), advice or "add a node", world.now)
+        return
+    node = best(pod, fitting, near, spread).name
+    if storage.unbound:
+        yield from _prepared(pod, storage.unbound, node, world.now)
+        return
+    yield Bind(
+        pod,
+        node,
+        because=f"Successfully assigned {pod.namespace}/{pod.name} to {node}",
+        event="Scheduled",
+    )
+
+
+def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> Iterator[Intent]:
+    """Have the pod's volumes be where it will run, and keep its place until they are."""
+    names = " ".join(claim.name for claim in claims)
+    failures = [each for claim in claims if (each := _failure(claim))]
+    first = f"its volumes are to be bound on node {node} first: {names.replace(' ', ', ')}"
+    because = "; ".join(failures) or first
+    # The place is kept before anybody is asked to do something for it.
+    noted = list(_noted(pod, AWAITING, because, now))
+    yield from noted
+    if noted and failures:
+        yield RecordEvent(pod, because=because, event="FailedScheduling", warning=True)
+    for claim in claims:
+        if claim.annotations.get(SELECTED_NODE) != node:
+            fields: Tree = {"metadata": {"annotations": {SELECTED_NODE: node}}}
+            yield Patch(claim, fields, exact=True, because=f"pod {pod.name} is to run on node {node}")
+    yield Wait(
+        AWAITING,
+        because=because,
+        remedy=f"see what they wait for: kubectl describe pvc {names} -n {pod.namespace}",
+    )
+
+
+def _failure(claim: Object) -> str:
+    """Why the node that was chosen can't make its volume, as far as it has said; empty if it has not."""
+    said = claim.condition(PROVISIONED) or {}
+    if said.get("status") != "False":
+        return ""
+    return f'persistentvolumeclaim "{claim.name}" can\'t be provisioned: {said.get("message")}'
+
+
+def _stuck(pod: Object, message: str, advice: str, now: float) -> Iterator[Intent]:
+    noted = list(_noted(pod, UNSCHEDULABLE, message, now))
+    yield from noted
+    if noted:
+        yield RecordEvent(pod, because=message, event="FailedScheduling", warning=True)
+    yield Wait(UNSCHEDULABLE, because=message, remedy=advice)
+
+
+def _noted(pod: Object, reason: str, message: str, now: float) -> Iterator[Intent]:
+    """The condition that says that the pod has no node, if it does not say so yet."""
+    condition = {"type": SCHEDULED, "status": "False", "reason": reason, "message": message}
+    before = pod.status.get("conditions")
+    conditions = with_condition(before, condition, now=format_time(now))
+    if conditions != before:
+        yield SetStatus(pod, {**pod.status, "conditions": conditions}, because=message)
+
+
+def _told(found: Sequence[NodeInfo], reasons: Counter[str]) -> str:
+    if not found:
+        return "no nodes available to schedule pods"
+    counts = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return f"0/{len(found)} nodes are available: {counts}."
+
+
+def _ours(pod: Object) -> bool:
+    """True if the pod is ours to place, and has to be."""
+    return (
+        not pod.spec.get("nodeName")
+        and not pod.deleting
+        and not ended(pod)
+        and (pod.spec.get("schedulerName") or SCHEDULER) == SCHEDULER
+    )
+
+
+def _minds_others(pod: Object) -> bool:
+    affinity = pod.spec.get("affinity") or {}
+    return bool(affinity.get("podAffinity") or pod.spec.get("topologySpreadConstraints"))

@@ -1,0 +1,98 @@
+"""Which pods and revisions belong to a set: those that it controls and that its selector and name fit.
+
+    members = muster(set, wanted, world)
+    members.pods                    # {0: web-0, 1: web-1}
+    members.intents                 # patches that take in orphans and let strangers go
+
+An orphan that fits is adopted, a pod of the set's that no longer fits is released; others' are left alone. A set that is going
+adopts nobody, and since a cache may not know yet that it is, adoption asks the server whether the set is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.api.nouns import ControllerRevision, Noun, Pod, StatefulSet
+from pilothouse.api.objects import Object, owner_reference
+from pilothouse.controllers.stateful_sets.pod_identity import ordinal_of
+from pilothouse.controllers.stateful_sets.set_spec import SetSpec
+from pilothouse.runtime.intents import Intent, ObjectTarget, Patch
+from pilothouse.runtime.snapshot import Snapshot
+
+
+class SetMembers(msgspec.Struct, frozen=True):
+    """What belongs to a set, once the intents are carried out."""
+
+    pods: Mapping[int, Object]
+    revisions: tuple[Object, ...]
+    """From the oldest to the latest."""
+    intents: tuple[Intent, ...]
+
+
+def list_members(stateful_set: Object, wanted: SetSpec, world: Snapshot) -> SetMembers:
+    """The pods and revisions of a set."""
+    intents: list[Intent] = []
+    pods: dict[int, Object] = {}
+    for pod in _candidates(Pod, stateful_set, wanted, world):
+        ordinal = ordinal_of(stateful_set.name, pod.name)
+        if ordinal is not None and wanted.selector.matches(pod.labels):
+            if pod.controller is None:
+                if stateful_set.deleting or pod.deleting:
+                    continue
+                intents.append(_adopt(stateful_set, pod))
+            pods[ordinal] = pod
+        elif pod.owned_by(stateful_set) and not stateful_set.deleting:
+            intents.append(_release(stateful_set, wanted, pod))
+    revisions = []
+    for revision in _candidates(ControllerRevision, stateful_set, wanted, world):
+        if revision.controller is None:
+            if revision.deleting:
+                continue
+            intents.append(_adopt(stateful_set, revision))
+        revisions.append(revision)
+    return SetMembers(pods, tuple(sorted(revisions, key=_age)), tuple(intents))
+
+
+def number(revision: Object) -> int:
+    """The number of a revision; 0 for one that has none."""
+    found = revision.get("revision", 0)
+    return found if isinstance(found, int) else 0
+
+
+def _age(revision: Object) -> tuple[int, str, str]:
+    return number(revision), str(revision.at("metadata", "creationTimestamp", default="")), revision.name
+
+
+def _candidates(noun: Noun, stateful_set: Object, wanted: SetSpec, world: Snapshot) -> list[Object]:
+    """Those that the set controls, and those that it might adopt."""
+    owned = world.owned(noun, stateful_set)
+    orphans = world.orphans(noun, stateful_set.namespace)
+    return [*owned, *(one for one in orphans if wanted.selector.matches(one.labels))]
+
+
+def _adopt(stateful_set: Object, one: Object) -> Patch:
+    others = [owner for owner in one.owners if owner.get("uid") != stateful_set.uid]
+    return Patch(
+        one,
+        {"metadata": {"ownerReferences": [*others, owner_reference(stateful_set)]}},
+        exact=True,
+        provided=ObjectTarget(StatefulSet, stateful_set.namespace, stateful_set.name, stateful_set.uid),
+        because=f"{one.kind} {one.name} has no owner and fits the set, which adopts it",
+    )
+
+
+def _release(stateful_set: Object, wanted: SetSpec, pod: Object) -> Patch:
+    others = [owner for owner in pod.owners if owner.get("uid") != stateful_set.uid]
+    why = (
+        f"its labels do not match {wanted.selector}"
+        if not wanted.selector.matches(pod.labels)
+        else f"its name is not {stateful_set.name} with an ordinal"
+    )
+    return Patch(
+        pod,
+        {"metadata": {"ownerReferences": others or None}},
+        exact=True,
+        because=f"pod {pod.name} is let go, since {why}",
+    )
