@@ -20,11 +20,11 @@ from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authentication.impersonation import impersonate
 from pilothouse.apiserver.authorization.authorizer import Attributes, Chain, Masters
-from pilothouse.apiserver.authorization.rbac.authorizer import Rbac
+from pilothouse.apiserver.authorization.rbac.authorizer import RBACAuthorizer
 from pilothouse.apiserver.authorization.restriction.authorizer import Restriction
 from pilothouse.apiserver.authorization.restriction.identity import POD_NAME
-from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.core import RequestHandler
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.watch_cache import WatchCache
@@ -57,7 +57,7 @@ FOREIGN = Attributes("get", "/p", "", "v1", "secrets", "", "default", "nobodys")
 
 async def main() -> None:
     store = MemoryStore()
-    core = Core(
+    core = RequestHandler(
         store,
         resources(),
         authenticator=Authenticator(),
@@ -71,8 +71,8 @@ async def main() -> None:
     async with core.running():
         await _fill(core)
         await _fill_fleet(core)
-        cache = WatchCache(store, Catalog(resources()), SystemClock(), random.Random(1))
-        rbac = Rbac(cache)
+        cache = WatchCache(store, KindCatalog(resources()), SystemClock(), random.Random(1))
+        rbac = RBACAuthorizer(cache)
         cache.listen(rbac)
         restriction = Restriction(cache)
         following = asyncio.create_task(cache.run())
@@ -82,7 +82,7 @@ async def main() -> None:
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _measure(core: Core, rbac: Rbac, restriction: Restriction) -> None:
+async def _measure(core: RequestHandler, rbac: RBACAuthorizer, restriction: Restriction) -> None:
     chain = Chain([Masters(), restriction, rbac])
     names = itertools.cycle([f"pod-{number}" for number in range(1000)])
     warm = Attributes("get", "/p", "", "v1", "pods", "", "default", "a")
@@ -111,7 +111,7 @@ async def _measure(core: Core, rbac: Rbac, restriction: Restriction) -> None:
         print(f"{name:42} {micros:8.2f} µs")
 
 
-async def _fill(core: Core) -> None:
+async def _fill(core: RequestHandler) -> None:
     """Many bindings of others, a few of Alice's, and an object to get."""
     pods = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "configmaps"]}
     await _post(core, f"{API}/clusterroles", {"metadata": {"name": "reads"}, "rules": [pods]})
@@ -129,7 +129,7 @@ async def _fill(core: Core) -> None:
     )
 
 
-async def _fill_fleet(core: Core) -> None:
+async def _fill_fleet(core: RequestHandler) -> None:
     """Pods on some nodes, each with a Pilot, all of one cluster and with its secret."""
     labels = {LABEL: "demo"}
     for name, given in (("labelled", labels), ("nobodys", {})):
@@ -155,14 +155,14 @@ async def _fill_fleet(core: Core) -> None:
         await _post(core, f"/apis/{version}/namespaces/default/pilots", pilot)
 
 
-async def _post(core: Core, path: str, body: object) -> None:
+async def _post(core: RequestHandler, path: str, body: object) -> None:
     headers = {"Content-Type": "application/json"}
     answer = await core.answer(Request("POST", path, headers=headers, body=codec.dump(body), user=ADMIN))
     if not isinstance(answer, Response) or answer.status != 201:
         raise SystemExit(f"POST {path}: {answer}")
 
 
-async def _timed_get(core: Core, user: User) -> float:
+async def _timed_get(core: RequestHandler, user: User) -> float:
     async def get() -> None:
         path = "/api/v1/namespaces/default/configmaps/c"
         answer = await core.answer(Request("GET", path, headers=HEADERS, user=user))

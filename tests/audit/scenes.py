@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pilothouse.apiserver.audit.log_file import LogFile, Rotation
-from pilothouse.apiserver.audit.policy import COMPLETE, DEFAULT, Level, Policy, Rule
-from pilothouse.apiserver.audit.records import Recorder
-from pilothouse.apiserver.audit.sight import Arrival, Sight
-from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.audit.policy import COMPLETE, DEFAULT, AuditLevel, AuditPolicy, AuditRule
+from pilothouse.apiserver.audit.records import AuditRecorder
+from pilothouse.apiserver.audit.sight import Arrival, RequestStage
+from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.base.clock import Clock, SystemClock
 
 ALICE = User("alice", "u-alice", ("dev", "system:authenticated"))
-EVERYTHING = Policy((Rule(level=Level.REQUEST_RESPONSE),))
+EVERYTHING = AuditPolicy((AuditRule(level=AuditLevel.REQUEST_RESPONSE),))
 T0 = 1_700_000_000.0
 
 
@@ -43,15 +43,15 @@ def sight(
     stage: str = COMPLETE,
     received: float = T0,
     moment: float = T0 + 0.25,
-) -> Sight:
+) -> RequestStage:
     target = f"{request.path}?{request.query}" if request.query else request.path
     code = answer.status if answer is not None else status
-    return Sight(Arrival("id-1", target, received), request, stage, moment, code, answer=answer)
+    return RequestStage(Arrival("id-1", target, received), request, stage, moment, code, answer=answer)
 
 
-def record(policy: Policy, seen: Sight) -> dict[str, Any]:
+def record(policy: AuditPolicy, seen: RequestStage) -> dict[str, Any]:
     """The record of a sight that the policy wants recorded."""
-    line = Recorder(policy, "host-1").line(seen)
+    line = AuditRecorder(policy, "host-1").line(seen)
     assert line is not None
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -60,7 +60,7 @@ def record(policy: Policy, seen: Sight) -> dict[str, Any]:
 
 
 def see(
-    trail: Trail, name: str = "web-0", *, status: int = 200, method: str = "GET", user: User = ALICE
+    trail: AuditTrail, name: str = "web-0", *, status: int = 200, method: str = "GET", user: User = ALICE
 ) -> None:
     """One request, seen by the trail."""
     request = asked(method, f"/api/v1/namespaces/t/pods/{name}", user=user)
@@ -71,14 +71,17 @@ def see(
 async def trail_at(
     path: Path,
     *,
-    policy: Policy = DEFAULT,
+    policy: AuditPolicy = DEFAULT,
     rotation: Rotation | None = None,
     clock: Clock | None = None,
     **limits: Any,
-) -> AsyncIterator[Trail]:
+) -> AsyncIterator[AuditTrail]:
     """A running trail that writes there."""
-    trail = Trail(
-        LogFile(path, rotation or Rotation()), Recorder(policy, "host-1"), clock or SystemClock(), **limits
+    trail = AuditTrail(
+        LogFile(path, rotation or Rotation()),
+        AuditRecorder(policy, "host-1"),
+        clock or SystemClock(),
+        **limits,
     )
     async with trail.running():
         yield trail

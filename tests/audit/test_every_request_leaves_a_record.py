@@ -15,15 +15,22 @@ import pytest
 from tests.audit.scenes import lines_of, trail_at
 from tests.kit.waiting import eventually
 
-from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.server.connection import Handler
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
-from pilothouse.apiserver.server.messages import Answer, Chunk, Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.messages import (
+    Answer,
+    Request,
+    Response,
+    StreamChunk,
+    StreamingResponse,
+    StreamSink,
+)
 from pilothouse.pki.keyring import Keyring
 
 Serve = Callable[..., Awaitable["Served"]]
@@ -33,7 +40,7 @@ POD = "/api/v1/namespaces/t/pods/a"
 class Served:
     """An edge with a handler of the test's own, and what it recorded."""
 
-    def __init__(self, port: int, authority: bytes, trail: Trail, log: Path) -> None:
+    def __init__(self, port: int, authority: bytes, trail: AuditTrail, log: Path) -> None:
         self._port = port
         self._trust = ssl.create_default_context(cadata=authority.decode())
         self.trail = trail
@@ -74,7 +81,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
                 authenticator=Authenticator(read_tokens("s3cret,alice,1\n", "tokens.csv")),
                 health=Health(),
                 shares=shares or FlowController(),
-                requests=Requests(Catalog()),
+                requests=RequestCounters(KindCatalog()),
                 trail=trail,
             )
             port = await edge.listen("127.0.0.1", 0, tls_context(pair.certificate, pair.key))
@@ -164,12 +171,12 @@ async def test_a_handler_that_breaks_is_a_panic(serve: Serve) -> None:
 async def test_a_stream_is_recorded_when_it_starts_and_when_it_ends(serve: Serve) -> None:
     over = asyncio.Event()
 
-    async def run(sink: Sink) -> None:
-        sink.write(Chunk.of(b"{}\n"))
+    async def run(sink: StreamSink) -> None:
+        sink.write(StreamChunk.of(b"{}\n"))
         await over.wait()
 
     async def stream(request: Request) -> Answer:
-        return Streaming(run)
+        return StreamingResponse(run)
 
     server = await serve(stream)
     watching = asyncio.create_task(server.send("GET", "/api/v1/pods?watch=1"))

@@ -1,4 +1,4 @@
-"""Following: the past, then everything that happens, each record once and in order, at any moment one joins."""
+"""AuditFollow: the past, then everything that happens, each record once and in order, at any moment one joins."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from tests.audit.scenes import see, trail_at
 from tests.kit.waiting import eventually
 
-from pilothouse.apiserver.audit.following import Following
-from pilothouse.apiserver.audit.peers import Alone
-from pilothouse.apiserver.audit.question import Question
-from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.server.messages import Chunk
+from pilothouse.apiserver.audit.following import AuditFollow
+from pilothouse.apiserver.audit.peers import NoPeers
+from pilothouse.apiserver.audit.question import AuditQuery
+from pilothouse.apiserver.audit.trail import AuditTrail
+from pilothouse.apiserver.server.messages import StreamChunk
 from pilothouse.base.clock import SystemClock
 
 
@@ -29,7 +29,7 @@ class Pipe:
         self._stuck = stuck
         self._data = b""
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         self._data += chunk.data
 
     def buffered(self) -> int:
@@ -46,9 +46,11 @@ class Pipe:
 
 @asynccontextmanager
 async def followed(
-    trail: Trail, question: Question, pipe: Pipe, **limits: int
+    trail: AuditTrail, question: AuditQuery, pipe: Pipe, **limits: int
 ) -> AsyncIterator[asyncio.Task[None]]:
-    running = asyncio.create_task(Following(trail, Alone(), question, {}, SystemClock(), **limits).run(pipe))
+    running = asyncio.create_task(
+        AuditFollow(trail, NoPeers(), question, {}, SystemClock(), **limits).run(pipe)
+    )
     try:
         yield running
     finally:
@@ -65,7 +67,7 @@ async def test_whoever_joins_while_records_are_made_misses_and_repeats_none(
         for number in range(head_start):
             see(trail, f"web-{number}")
             await asyncio.sleep(0)
-        async with followed(trail, Question(limit=100_000, follow=True), pipe):
+        async with followed(trail, AuditQuery(limit=100_000, follow=True), pipe):
             for number in range(head_start, 300):
                 see(trail, f"web-{number}")
                 await asyncio.sleep(0 if number % 5 else 0.001)
@@ -83,7 +85,7 @@ async def test_the_past_ends_with_a_status(tmp_path: Path) -> None:
     async with trail_at(tmp_path / "audit.log") as trail:
         for number in range(5):
             see(trail, f"web-{number}")
-        async with followed(trail, Question(limit=2, follow=True), pipe):
+        async with followed(trail, AuditQuery(limit=2, follow=True), pipe):
 
             async def told() -> bool:
                 return len(pipe.lines) == 3
@@ -96,7 +98,7 @@ async def test_the_past_ends_with_a_status(tmp_path: Path) -> None:
 
 async def test_only_what_is_asked_for_is_told(tmp_path: Path) -> None:
     pipe = Pipe()
-    question = Question(name="mine", follow=True)
+    question = AuditQuery(name="mine", follow=True)
     async with trail_at(tmp_path / "audit.log") as trail, followed(trail, question, pipe):
         for name in ("mine", "yours", "mine"):
             see(trail, name)
@@ -111,7 +113,7 @@ async def test_only_what_is_asked_for_is_told(tmp_path: Path) -> None:
 
 async def test_one_that_takes_nothing_is_told_that_it_fell_behind(tmp_path: Path) -> None:
     pipe = Pipe(stuck=True)
-    question = Question(follow=True)
+    question = AuditQuery(follow=True)
     async with (
         trail_at(tmp_path / "audit.log") as trail,
         followed(trail, question, pipe, most_waiting=50) as running,

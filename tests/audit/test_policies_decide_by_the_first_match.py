@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.audit.scenes import ALICE
 
-from pilothouse.apiserver.audit.policy import DEFAULT, Level, Policy, Resources, Rule
+from pilothouse.apiserver.audit.policy import DEFAULT, AuditLevel, AuditPolicy, AuditRule, ResourceMatch
 from pilothouse.apiserver.audit.policy_file import read_policy
 from pilothouse.apiserver.endpoints.request_info import locate
 from pilothouse.apiserver.server.messages import User
@@ -15,7 +15,7 @@ SCALE = "/apis/apps/v1/namespaces/t/statefulsets/db/scale"
 NODE = "/api/v1/nodes/n1"
 
 
-def level(policy: Policy, verb: str, path: str, user: User = ALICE) -> Level:
+def level(policy: AuditPolicy, verb: str, path: str, user: User = ALICE) -> AuditLevel:
     return policy.treatment(user, verb, locate(path), path).level
 
 
@@ -59,36 +59,39 @@ def level(policy: Policy, verb: str, path: str, user: User = ALICE) -> Level:
 )
 def test_a_rule_matches_what_all_of_its_parts_match(rule: str, verb: str, path: str, matches: bool) -> None:
     body = rule.strip("{}")
-    text = f"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{{level: Metadata{', ' + body if body else ''}}}]\n"
+    text = f"apiVersion: audit.k8s.io/v1\nkind: AuditPolicy\nrules: [{{level: Metadata{', ' + body if body else ''}}}]\n"
 
     found = level(read_policy(text, "policy.yaml"), verb, path)
 
-    assert found is (Level.METADATA if matches else Level.NONE)
+    assert found is (AuditLevel.METADATA if matches else AuditLevel.NONE)
 
 
 def test_the_first_rule_that_matches_decides() -> None:
-    pods = (Resources("", frozenset({"pods"})),)
-    policy = Policy(
+    pods = (ResourceMatch("", frozenset({"pods"})),)
+    policy = AuditPolicy(
         (
-            Rule(level=Level.NONE, users=frozenset({"robot"})),
-            Rule(level=Level.REQUEST, resources=pods),
-            Rule(level=Level.METADATA),
+            AuditRule(level=AuditLevel.NONE, users=frozenset({"robot"})),
+            AuditRule(level=AuditLevel.REQUEST, resources=pods),
+            AuditRule(level=AuditLevel.METADATA),
         )
     )
 
-    assert level(policy, "get", POD, User("robot")) is Level.NONE
-    assert level(policy, "get", POD) is Level.REQUEST
-    assert level(policy, "get", NODE) is Level.METADATA
+    assert level(policy, "get", POD, User("robot")) is AuditLevel.NONE
+    assert level(policy, "get", POD) is AuditLevel.REQUEST
+    assert level(policy, "get", NODE) is AuditLevel.METADATA
 
 
 def test_what_no_rule_matches_is_not_recorded() -> None:
-    assert level(Policy((Rule(level=Level.METADATA, verbs=frozenset({"delete"})),)), "get", POD) is Level.NONE
+    assert (
+        level(AuditPolicy((AuditRule(level=AuditLevel.METADATA, verbs=frozenset({"delete"})),)), "get", POD)
+        is AuditLevel.NONE
+    )
 
 
 def test_a_rule_adds_to_the_stages_and_overrides_the_fields_that_the_policy_omits() -> None:
     text = """
 apiVersion: audit.k8s.io/v1
-kind: Policy
+kind: AuditPolicy
 omitStages: [RequestReceived]
 omitManagedFields: true
 rules:
@@ -109,18 +112,18 @@ rules:
 @pytest.mark.parametrize(
     ("verb", "path", "wanted"),
     [
-        ("get", POD, Level.METADATA),
-        ("create", "/api/v1/namespaces/t/secrets", Level.METADATA),
-        ("get", "/readyz", Level.NONE),
-        ("get", "/livez/ping", Level.NONE),
-        ("get", "/version", Level.NONE),
-        ("get", "/apis", Level.METADATA),
-        ("update", "/apis/coordination.k8s.io/v1/namespaces/t/leases/l", Level.NONE),
-        ("delete", "/apis/coordination.k8s.io/v1/namespaces/t/leases/l", Level.METADATA),
-        ("create", "/apis/coordination.k8s.io/v1/namespaces/t/leases", Level.METADATA),
+        ("get", POD, AuditLevel.METADATA),
+        ("create", "/api/v1/namespaces/t/secrets", AuditLevel.METADATA),
+        ("get", "/readyz", AuditLevel.NONE),
+        ("get", "/livez/ping", AuditLevel.NONE),
+        ("get", "/version", AuditLevel.NONE),
+        ("get", "/apis", AuditLevel.METADATA),
+        ("update", "/apis/coordination.k8s.io/v1/namespaces/t/leases/l", AuditLevel.NONE),
+        ("delete", "/apis/coordination.k8s.io/v1/namespaces/t/leases/l", AuditLevel.METADATA),
+        ("create", "/apis/coordination.k8s.io/v1/namespaces/t/leases", AuditLevel.METADATA),
     ],
 )
 def test_without_a_policy_all_is_told_but_health_and_the_renewing_of_leases(
-    verb: str, path: str, wanted: Level
+    verb: str, path: str, wanted: AuditLevel
 ) -> None:
     assert level(DEFAULT, verb, path) is wanted

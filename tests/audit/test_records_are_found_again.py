@@ -13,19 +13,19 @@ from tests.audit.scenes import ALICE, EVERYTHING, T0, asked, record, see, sight,
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.audit.log_file import LogFile, Rotation
 from pilothouse.apiserver.audit.page import resolver
-from pilothouse.apiserver.audit.question import Question
+from pilothouse.apiserver.audit.question import AuditQuery
 from pilothouse.apiserver.audit.searching import backwards, search
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.server.messages import User
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.errors import StatusError
 
 BOB = User("bob")
-RESOLVE = resolver(Catalog(resources()))
+RESOLVE = resolver(KindCatalog(resources()))
 
 
-def ask(**params: str) -> Question:
-    return Question.parse(params, RESOLVE, T0)
+def ask(**params: str) -> AuditQuery:
+    return AuditQuery.parse(params, RESOLVE, T0)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_the_newest_are_found_across_rotated_files(tmp_path: Path) -> None
 
         last = await trail.told(ask(limit="3"))
         alices = await trail.told(ask(user="alice"))
-        recent = await trail.told(Question.parse({"since": "10s"}, RESOLVE, clock.now()))
+        recent = await trail.told(AuditQuery.parse({"since": "10s"}, RESOLVE, clock.now()))
 
     assert [_name(line) for line in last] == ["web-37", "web-38", "web-39"]
     assert [_name(line) for line in alices] == [f"web-{number}" for number in range(1, 40, 2)]

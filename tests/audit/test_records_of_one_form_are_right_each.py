@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.audit.scenes import EVERYTHING, T0, asked
 
 from pilothouse.apiserver.audit.policy import DEFAULT
-from pilothouse.apiserver.audit.records import Recorder
-from pilothouse.apiserver.audit.sight import Arrival, Sight
-from pilothouse.apiserver.authorization.authorizer import Decision
+from pilothouse.apiserver.audit.records import AuditRecorder
+from pilothouse.apiserver.audit.sight import Arrival, RequestStage
+from pilothouse.apiserver.authorization.authorizer import AuthorizationDecision
 from pilothouse.apiserver.server.messages import User
 
 NASTY = st.sampled_from(
@@ -24,14 +24,18 @@ USERS = st.builds(
 
 
 @st.composite
-def sights(draw: st.DrawFn) -> Sight:
+def sights(draw: st.DrawFn) -> RequestStage:
     headers = {name: draw(NASTY) for name in ("User-Agent", "X-Forwarded-For", "Pilothouse-Fence")}
     path = "/api/v1/namespaces/t/pods/" + draw(st.sampled_from(["a", "b", 'c"d']))
     request = asked("GET", path, user=draw(USERS), headers=headers)
-    request.verdict = draw(st.sampled_from([None, Decision(True, "rule 1"), Decision(True, 'rule "2"')]))
+    request.verdict = draw(
+        st.sampled_from(
+            [None, AuthorizationDecision(True, "rule 1"), AuthorizationDecision(True, 'rule "2"')]
+        )
+    )
     number = draw(st.sampled_from(["id-1", "0b7a-9", 'x"y', "\\", ""]))
     moment = T0 + draw(st.floats(0, 5))
-    return Sight(
+    return RequestStage(
         Arrival(number, path, moment),
         request,
         "ResponseComplete",
@@ -42,13 +46,13 @@ def sights(draw: st.DrawFn) -> Sight:
 
 @given(st.lists(sights(), min_size=1, max_size=8), st.sampled_from([DEFAULT, EVERYTHING]))
 @settings(max_examples=150, deadline=None)
-def test_a_record_does_not_depend_on_those_before(seen: list[Sight], policy: object) -> None:
-    kept = Recorder(policy, "host-1")  # type: ignore[arg-type]
+def test_a_record_does_not_depend_on_those_before(seen: list[RequestStage], policy: object) -> None:
+    kept = AuditRecorder(policy, "host-1")  # type: ignore[arg-type]
     for sight in [*seen, *seen]:
         line = kept.line(sight)
         # A number that has to be escaped fits into no form, so that this record is written out.
         odd = msgspec.structs.replace(sight, arrival=msgspec.structs.replace(sight.arrival, audit_id='"'))
-        whole = Recorder(policy, "host-1").line(odd)  # type: ignore[arg-type]
+        whole = AuditRecorder(policy, "host-1").line(odd)  # type: ignore[arg-type]
         if line is None or whole is None:
             assert line == whole
         else:

@@ -8,9 +8,9 @@ import json
 import pytest
 from tests.audit.scenes import ALICE, EVERYTHING, asked, record, sight
 
-from pilothouse.apiserver.audit.policy import DEFAULT, PANIC, STARTED, Level, Policy, Rule
-from pilothouse.apiserver.audit.records import Recorder
-from pilothouse.apiserver.authorization.authorizer import Decision
+from pilothouse.apiserver.audit.policy import DEFAULT, PANIC, STARTED, AuditLevel, AuditPolicy, AuditRule
+from pilothouse.apiserver.audit.records import AuditRecorder
+from pilothouse.apiserver.authorization.authorizer import AuthorizationDecision
 from pilothouse.apiserver.server.messages import ANONYMOUS, Response, User
 
 POD = {
@@ -22,7 +22,7 @@ BODY = json.dumps(POD, indent=1).encode()
 
 
 def test_a_write_under_a_lease_names_it() -> None:
-    recorder = Recorder(DEFAULT, "host-1")
+    recorder = AuditRecorder(DEFAULT, "host-1")
     for fence in ("kube-system/m/1", "kube-system/m/2"):
         line = recorder.line(sight(asked("DELETE", headers={"Pilothouse-Fence": fence})))
         assert line is not None
@@ -33,7 +33,7 @@ def test_a_write_under_a_lease_names_it() -> None:
 
 
 def test_what_admission_has_to_say_is_in_the_record_of_its_request_alone() -> None:
-    recorder = Recorder(DEFAULT, "host-1")
+    recorder = AuditRecorder(DEFAULT, "host-1")
     notes = []
     for more in (
         {"pod-security.kubernetes.io/exempt": "user"},
@@ -41,7 +41,7 @@ def test_what_admission_has_to_say_is_in_the_record_of_its_request_alone() -> No
         {"pod-security.kubernetes.io/exempt": "namespace"},
     ):
         request = asked("POST", "/api/v1/namespaces/t/pods")
-        request.verdict = Decision(True, "because")
+        request.verdict = AuthorizationDecision(True, "because")
         request.annotations.update(more)
         line = recorder.line(sight(request, status=201))
         assert line is not None
@@ -57,7 +57,7 @@ def test_what_admission_has_to_say_is_in_the_record_of_its_request_alone() -> No
 
 def test_a_read_is_told_in_full_but_for_its_content() -> None:
     request = asked(target="/api/v1/namespaces/t/pods/web-0/log?tail=3", headers={"User-Agent": "kubectl/1"})
-    request.verdict = Decision(True, "because")
+    request.verdict = AuthorizationDecision(True, "because")
 
     assert record(DEFAULT, sight(request, Response(200, b"secret text"))) == {
         "kind": "Event",
@@ -151,7 +151,7 @@ def test_an_update_says_which_version_it_was_made_against() -> None:
 
 def test_a_refusal_says_why_and_by_which_decision() -> None:
     request = asked()
-    request.verdict = Decision(False, "no role")
+    request.verdict = AuthorizationDecision(False, "no role")
     status = {"kind": "Status", "reason": "Forbidden", "message": "no", "details": {"kind": "pods"}}
 
     told = record(DEFAULT, sight(request, Response(403, json.dumps(status).encode())))
@@ -176,7 +176,7 @@ def test_a_failed_authentication_is_nobody_s() -> None:
 def test_who_impersonates_whom_is_told_and_rules_look_at_the_one_who_does() -> None:
     request = asked(user=User("robot", groups=("bots",), extra={"scopes": ("a", "b")}))
     request.impersonator = ALICE
-    policy = Policy((Rule(level=Level.METADATA, users=frozenset({"alice"})),))
+    policy = AuditPolicy((AuditRule(level=AuditLevel.METADATA, users=frozenset({"alice"})),))
 
     told = record(policy, sight(request))
 
@@ -199,7 +199,7 @@ def test_levels_tell_bodies_on_one_line() -> None:
     seen = sight(request, Response(200, BODY))
 
     metadata = record(DEFAULT, seen)
-    sent = record(Policy((Rule(level=Level.REQUEST),)), seen)
+    sent = record(AuditPolicy((AuditRule(level=AuditLevel.REQUEST),)), seen)
     both = record(EVERYTHING, seen)
 
     assert "requestObject" not in metadata
@@ -229,7 +229,7 @@ def test_a_body_that_can_not_be_read_is_left_out() -> None:
 
 
 def test_managed_fields_can_be_left_out_of_objects_and_lists() -> None:
-    policy = Policy((Rule(level=Level.REQUEST_RESPONSE),), omit_managed_fields=True)
+    policy = AuditPolicy((AuditRule(level=AuditLevel.REQUEST_RESPONSE),), omit_managed_fields=True)
     listed = json.dumps({"kind": "PodList", "items": [POD, POD]}).encode()
 
     told = record(policy, sight(asked(target="/api/v1/pods"), Response(200, listed)))
@@ -240,8 +240,8 @@ def test_managed_fields_can_be_left_out_of_objects_and_lists() -> None:
 
 
 def test_stages_that_the_policy_omits_are_not_told() -> None:
-    policy = Policy((Rule(level=Level.METADATA),), omit_stages=frozenset({STARTED}))
-    recorder = Recorder(policy, "host-1")
+    policy = AuditPolicy((AuditRule(level=AuditLevel.METADATA),), omit_stages=frozenset({STARTED}))
+    recorder = AuditRecorder(policy, "host-1")
 
     assert recorder.line(sight(asked(target="/api/v1/pods?watch=1"), stage=STARTED)) is None
     assert recorder.line(sight(asked(target="/api/v1/pods?watch=1"))) is not None

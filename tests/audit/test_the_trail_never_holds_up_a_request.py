@@ -14,9 +14,9 @@ from tests.kit.waiting import eventually
 
 from pilothouse.apiserver.audit.log_file import LogFile, Rotation
 from pilothouse.apiserver.audit.policy import DEFAULT
-from pilothouse.apiserver.audit.records import Recorder
+from pilothouse.apiserver.audit.records import AuditRecorder
 from pilothouse.apiserver.audit.sight import Arrival
-from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import SystemClock
 
@@ -164,8 +164,11 @@ async def test_what_the_policy_does_not_want_costs_no_line(tmp_path: Path) -> No
 async def test_a_file_that_can_not_be_made_yet_is_made_when_it_can(tmp_path: Path) -> None:
     blocker = tmp_path / "folder"
     blocker.write_text("in the way")
-    trail = Trail(
-        LogFile(blocker / "audit.log", Rotation()), Recorder(DEFAULT, "host-1"), SystemClock(), retry=0.01
+    trail = AuditTrail(
+        LogFile(blocker / "audit.log", Rotation()),
+        AuditRecorder(DEFAULT, "host-1"),
+        SystemClock(),
+        retry=0.01,
     )
     async with trail.running():
         see(trail)

@@ -15,7 +15,7 @@ from pilothouse.api.nouns import ConfigMap, Lease
 from pilothouse.api.objects import Object
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
-from pilothouse.client.fence import FENCED, Fence, always
+from pilothouse.client.fence import FENCED, LeadershipFence, always
 from pilothouse.client.leader_election import LeaseTiming
 from pilothouse.client.leader_lease import Leadership, unique_identity
 from pilothouse.client.transport import (
@@ -54,11 +54,11 @@ class Candidate:
         self.leadership = Leadership(
             self.api, space, "leader", unique_identity(), SystemClock(), Random(seed), TIMING
         )
-        self.told: list[Fence | None] = []
+        self.told: list[LeadershipFence | None] = []
         self.changed = asyncio.Event()
         self.leadership.subscribe(self._tell, lambda: self._tell(None))
 
-    def _tell(self, fence: Fence | None) -> None:
+    def _tell(self, fence: LeadershipFence | None) -> None:
         self.told.append(fence)
         self.changed.set()
 
@@ -83,7 +83,7 @@ class Candidate:
             await asyncio.gather(task, return_exceptions=True)
 
 
-def endless(fence: Fence | None) -> Fence:
+def endless(fence: LeadershipFence | None) -> LeadershipFence:
     """As the server sees it: it knows nothing of its holder's clock."""
     assert fence is not None
     return replace(fence, left=always)

@@ -15,7 +15,7 @@ from pilothouse.api.nouns import ConfigMap, Pod
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.access import Access
 from pilothouse.client.api import Api
-from pilothouse.client.fence import Fence
+from pilothouse.client.fence import LeadershipFence
 from pilothouse.client.http_transport import HttpTransport
 from pilothouse.client.retries import DeadlineExceeded, OutcomeUnknown
 from pilothouse.client.subresources import evict
@@ -27,7 +27,7 @@ from pilothouse.client.transport import (
     ResponseStreamReader,
 )
 from pilothouse.meta import errors
-from pilothouse.meta.errors import Cause, StatusError
+from pilothouse.meta.errors import StatusCauseDetail, StatusError
 
 BODY = {"metadata": {"name": "a", "namespace": "n"}}
 OBJECT = b'{"metadata":{"name":"a","namespace":"n","resourceVersion":"7"}}'
@@ -45,7 +45,7 @@ async def api(server: Scripted) -> AsyncIterator[Api]:
         yield Api(transport, Random(1), manager="test")
 
 
-def refusal(code: int, *, retry_after: int = 0, causes: tuple[Cause, ...] = ()) -> Reply:
+def refusal(code: int, *, retry_after: int = 0, causes: tuple[StatusCauseDetail, ...] = ()) -> Reply:
     status = StatusError(code, "", "not now", retry_after=retry_after, causes=causes)
     headers = {"Retry-After": str(retry_after)} if retry_after else {}
     return Reply(code, json.dumps(status.to_dict()).encode(), headers)
@@ -66,7 +66,9 @@ async def test_a_wait_beyond_the_deadline_is_not_begun(api: Api, server: Scripte
 
 
 async def test_an_eviction_that_a_budget_forbids_is_not_tried_again(api: Api, server: Scripted) -> None:
-    server.answers += [refusal(429, retry_after=1, causes=(Cause("DisruptionBudget", "one must stay"),))]
+    server.answers += [
+        refusal(429, retry_after=1, causes=(StatusCauseDetail("DisruptionBudget", "one must stay"),))
+    ]
     with pytest.raises(StatusError, match="not now"):
         await evict(api, "a", "n")
     assert len(server.asked) == 1
@@ -145,10 +147,10 @@ async def test_every_request_has_a_deadline() -> None:
     assert loop.time() == pytest.approx(35)
 
 
-def leading(*left: float) -> Fence:
+def leading(*left: float) -> LeadershipFence:
     """A term that has so much left when it is asked, and asked again."""
     told = iter(left)
-    return Fence("n", "leader", 7, left=lambda: next(told))
+    return LeadershipFence("n", "leader", 7, left=lambda: next(told))
 
 
 async def test_nothing_is_sent_once_the_term_is_over(api: Api, server: Scripted) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pilothouse.api.nouns import ConfigMap, Lease, Noun, Pod, ServiceAccount, StatefulSet
 from pilothouse.client.api import Api, Patch
 from pilothouse.client.discovery import NoSuchKind, discover
-from pilothouse.client.fence import FENCED, Fence
+from pilothouse.client.fence import FENCED, LeadershipFence
 from pilothouse.client.subresources import bind, evict, mint_token, scale
 from pilothouse.meta.errors import StatusError
 
@@ -210,8 +210,8 @@ async def test_a_write_under_a_lease_that_moved_on_is_refused_by_ours(
 ) -> None:
     spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 3}
     await api.create(Lease, {"metadata": {"name": "leader", "namespace": space}, "spec": spec})
-    await api.create(ConfigMap, config_map(space), fence=Fence(space, "leader", 3))
-    late = Fence(space, "leader", 2)
+    await api.create(ConfigMap, config_map(space), fence=LeadershipFence(space, "leader", 3))
+    late = LeadershipFence(space, "leader", 2)
     if server_kind == "kube":
         assert (await api.patch(ConfigMap, "a", space, {"data": {}}, fence=late)).name == "a"
         return

@@ -22,15 +22,15 @@ from pilothouse.client.watch_machine import (
     Applied,
     Change,
     Deleted,
-    Listing,
+    ListingState,
     Marked,
     OpenWatch,
     Pause,
     ReadPage,
     Restarted,
-    Streaming,
-    Waiting,
-    Watching,
+    StreamingState,
+    WaitingState,
+    WatchingState,
     WatchMachine,
 )
 from pilothouse.meta import errors
@@ -235,7 +235,7 @@ def test_a_relist_is_handed_on_at_once_and_only_when_whole() -> None:
     (restarted,) = watch.page([Object(Pod, tree("b", 2))], 5, "")
     assert isinstance(restarted, Restarted)
     assert [each.name for each in restarted.objects] == ["a", "b"]
-    assert watch.state == Watching(5)
+    assert watch.state == WatchingState(5)
 
 
 def test_pages_that_cannot_be_continued_are_begun_anew() -> None:
@@ -256,10 +256,10 @@ def test_a_forgotten_place_means_reading_anew_at_once_but_not_over_and_over() ->
     watch.ended()
     watch.next()
     watch.refused(StatusError(410, "Expired", "too old"))
-    assert watch.state == Streaming()
+    assert watch.state == StreamingState()
     complete(watch)
     watch.took([line("ERROR", StatusError(410, "Expired", "too old").to_dict())])
-    assert isinstance(watch.state, Waiting)
+    assert isinstance(watch.state, WaitingState)
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
@@ -284,15 +284,15 @@ def test_a_server_that_knows_no_streaming_is_listed_from_then_on() -> None:
     watch = WatchMachine(Pod, Random(1), Trees())
     watch.next()
     watch.refused(StatusError(422, "Invalid", "sendInitialEvents: Forbidden"))
-    assert watch.state == Listing()
+    assert watch.state == ListingState()
     ignoring = WatchMachine(Pod, Random(1), Trees())
     ignoring.next()
     ignoring.took([line("ADDED", tree("a", 1)), bookmark(3)])
-    assert ignoring.state == Listing()
+    assert ignoring.state == ListingState()
     silent = WatchMachine(Pod, Random(1), Trees())
     silent.next()
     silent.silent()
-    assert silent.state == Waiting(seconds=pytest.approx(0.6, abs=0.2), then=Listing())
+    assert silent.state == WaitingState(seconds=pytest.approx(0.6, abs=0.2), then=ListingState())
 
 
 def test_pauses_grow_until_something_is_heard() -> None:
@@ -301,7 +301,7 @@ def test_pauses_grow_until_something_is_heard() -> None:
     for _ in range(10):
         watch.next()
         watch.broke("connection refused")
-        assert isinstance(watch.state, Waiting)
+        assert isinstance(watch.state, WaitingState)
         pauses.append(watch.state.seconds)
         watch.rested()
     assert pauses[0] <= 0.8
@@ -309,5 +309,5 @@ def test_pauses_grow_until_something_is_heard() -> None:
     complete(watch)
     watch.took([bookmark(6)])
     watch.broke("connection reset")
-    assert isinstance(watch.state, Waiting)
+    assert isinstance(watch.state, WaitingState)
     assert watch.state.seconds <= 0.8

@@ -11,7 +11,7 @@ from pilothouse.api.objects import Tree
 from pilothouse.controllers.storage.claim_binder import claims
 from pilothouse.controllers.storage.protection import claim_protection, volume_protection
 from pilothouse.controllers.storage.volume_lifecycle import volumes
-from pilothouse.runtime.intents import Intent, Patch, RecordEvent, SetStatus, Wait
+from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, SetStatus, Wait
 
 SELECTED = "volume.kubernetes.io/selected-node"
 
@@ -24,7 +24,7 @@ def outcome(*trees: Tree) -> str:
         (wait,) = (one for one in intents if isinstance(one, Wait))
         assert wait.remedy
         return waits[0]
-    patches = [one for one in intents if isinstance(one, Patch)]
+    patches = [one for one in intents if isinstance(one, PatchObject)]
     assert [one.seen.kind for one in patches] == ["PersistentVolume", "PersistentVolumeClaim"]
     assert isinstance(intents[-1], SetStatus)
     assert intents[-1].status["phase"] == "Bound"
@@ -83,7 +83,7 @@ def test_a_claim_gets_a_volume_or_says_what_it_waits_for(asked: Tree, there: lis
 
 def test_a_volume_is_asked_for_where_there_is_a_provisioner() -> None:
     asked, wait = seen(claims, claim(storageClassName="made"), MADE)
-    assert isinstance(asked, Patch)
+    assert isinstance(asked, PatchObject)
     assert (
         asked.fields["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"]
         == "example.com/disks"
@@ -120,7 +120,7 @@ def test_a_claim_for_storage_of_nodes_needs_a_class_that_waits_for_a_node() -> N
 def test_a_claim_without_a_class_gets_the_default_one_and_one_with_an_empty_class_none() -> None:
     default = annotated(storage_class("std"), **{"storageclass.kubernetes.io/is-default-class": "true"})
     (patch,) = seen(claims, claim(), default, MADE)
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert patch.fields == {"spec": {"storageClassName": "std"}}
     assert outcome(claim(storageClassName=""), default) == "NoVolume"
 
@@ -128,7 +128,7 @@ def test_a_claim_without_a_class_gets_the_default_one_and_one_with_an_empty_clas
 @pytest.mark.parametrize("there", [[node("n1")], []], ids=["no volume left there", "the node is gone"])
 def test_another_node_is_chosen_when_the_first_will_not_do(there: list[Tree]) -> None:
     patch = seen(claims, sent_to("n1", claim(storageClassName="local")), LOCAL, *there)[0]
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert patch.fields == {"metadata": {"annotations": {SELECTED: None}}}
 
 
@@ -153,7 +153,7 @@ def test_a_claim_whose_volume_is_gone_is_lost(there: list[Tree]) -> None:
 
 
 def phase(intents: list[Intent]) -> str:
-    (patch,) = (one for one in intents if isinstance(one, Patch))
+    (patch,) = (one for one in intents if isinstance(one, PatchObject))
     assert patch.subresource == "status"
     return str(patch.fields["status"]["phase"])
 
@@ -173,7 +173,7 @@ def test_a_volume_says_whether_it_is_free() -> None:
 def test_a_volume_that_its_claim_left_behind_is_kept_or_handed_to_who_made_it() -> None:
     kept = seen(volumes, volume("v", phase="Bound", **OURS))
     assert phase(kept) == "Released"
-    assert [one.unless[0].uid for one in kept if isinstance(one, Patch)] == ["uid-data"]
+    assert [one.unless[0].uid for one in kept if isinstance(one, PatchObject)] == ["uid-data"]
     handed = annotated(
         volume("v", phase="Bound", persistentVolumeReclaimPolicy="Delete", **OURS),
         **{"pv.kubernetes.io/provisioned-by": "example.com/disks"},
@@ -189,10 +189,10 @@ def test_a_volume_that_its_claim_did_not_take_is_free_again() -> None:
     other = claim(volumeName="w")
     by_us = annotated(volume("v", **OURS), **{"pv.kubernetes.io/bound-by-controller": "yes"})
     (patch,) = seen(volumes, by_us, other)
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert patch.fields["spec"] == {"claimRef": None}
     (patch,) = seen(volumes, volume("v", **OURS), other)
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert patch.fields["spec"] == {"claimRef": {"uid": None}}
 
 
@@ -203,7 +203,7 @@ def going(tree: Tree, *finalizers: str) -> Tree:
 
 def finalizers(intents: list[Intent]) -> Any:
     (patch,) = intents
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert patch.exact
     return patch.fields["metadata"]["finalizers"]
 
@@ -228,7 +228,7 @@ def test_a_volume_goes_when_no_claim_has_it() -> None:
     assert isinstance(wait, Wait)
     freed = seen(volume_protection, doomed)
     assert finalizers(freed) is None
-    assert isinstance(freed[0], Patch)
+    assert isinstance(freed[0], PatchObject)
     assert freed[0].unless[0].uid == "uid-data"
 
 

@@ -9,7 +9,7 @@ from tests.kit.placing import NOW, pod, seen
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.node_lifecycle import GRACE, NOT_READY, UNREACHABLE, node_lifecycle
-from pilothouse.runtime.intents import Delete, Intent, Patch, RequeueAfter, SetStatus, Wait
+from pilothouse.runtime.intents import Delete, Intent, PatchObject, RequeueAfter, SetStatus, Wait
 
 
 def a_node(name: str = "n1", *, ready: str = "True", taints: list[Tree] | None = None, **spec: Any) -> Object:
@@ -57,7 +57,7 @@ def tainted(key: str, *, ago: float, effects: tuple[str, ...] = ("NoSchedule", "
 
 def taints(intents: list[Intent]) -> list[tuple[str, str]] | None:
     """What the node's taints become; None if they are left alone."""
-    patch = next((one for one in intents if isinstance(one, Patch)), None)
+    patch = next((one for one in intents if isinstance(one, PatchObject)), None)
     if patch is None:
         return None
     return [(one["key"], one["effect"]) for one in patch.fields["spec"]["taints"] or ()]
@@ -158,7 +158,7 @@ def test_a_taint_of_somebody_elses_has_pods_go() -> None:
     pods = [a_pod("p"), a_pod("q", tolerations=[bears])]
     intents = seen(node_lifecycle, a_node(taints=[taint]), a_lease(), *pods)
     assert deleted(intents) == ["p"]
-    patch = next(one for one in intents if isinstance(one, Patch))
+    patch = next(one for one in intents if isinstance(one, PatchObject))
     assert patch.fields["spec"]["taints"] == [{**taint, "timeAdded": format_time(NOW)}]
     later = seen(
         node_lifecycle, a_node(taints=[{**taint, "timeAdded": format_time(NOW - 61)}]), a_lease(), *pods

@@ -9,7 +9,7 @@ from tests.kit.workloads import stateful_set
 from pilothouse.api.nouns import PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
-from pilothouse.runtime.intents import Delete, Patch, RecordEvent
+from pilothouse.runtime.intents import Delete, PatchObject, RecordEvent
 
 KEPT = ("Retain", "Retain")
 
@@ -69,7 +69,7 @@ def test_the_owner_is_written_before_the_pod_is_deleted() -> None:
     yard.edit(web, replicas=2)
     intents = yard.decide(stateful_sets, web)
     [deletion] = [intent for intent in intents if isinstance(intent, Delete)]
-    owners = [intent for intent in intents if isinstance(intent, Patch)]
+    owners = [intent for intent in intents if isinstance(intent, PatchObject)]
     assert [intent.seen.name for intent in owners] == ["data-web-2", "log-web-2"]
     assert max(map(intents.index, owners)) < intents.index(deletion)
 

@@ -9,7 +9,7 @@ from tests.kit.placing import namespace, seen
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.root_certificates import root_certificates
 from pilothouse.controllers.service_accounts import service_accounts
-from pilothouse.runtime.intents import Create, Patch
+from pilothouse.runtime.intents import Create, PatchObject
 
 PEM = "-----BEGIN CERTIFICATE-----\n"
 certificates = root_certificates(PEM)
@@ -47,5 +47,5 @@ def test_certificates_that_were_changed_are_put_right() -> None:
         "ConfigMap", "kube-root-ca.crt", data={"ca.crt": "forged", "more": "x"}, binaryData={"b": "eA=="}
     )
     (patch,) = seen(certificates, namespace("shop"), wrong)
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert patch.fields == {"data": {"ca.crt": PEM, "more": None}, "binaryData": None}

@@ -21,7 +21,7 @@ from pilothouse.pki.request_signing import RequestError, read_request
 from pilothouse.pki.signers import NODE_CLIENT as CLIENT_SIGNER
 from pilothouse.pki.signers import NODE_SERVING as SERVING_SIGNER
 from pilothouse.pki.signers import why_refused
-from pilothouse.runtime.intents import Patch, Wait
+from pilothouse.runtime.intents import PatchObject, Wait
 
 NODE = "system:node:a"
 JOINING = {
@@ -50,7 +50,7 @@ def request(pem: bytes | None = None, *, status: Tree | None = None, **spec: Any
 @pytest.mark.parametrize("who", [JOINING, RENEWING], ids=["joining", "renewing"])
 def test_a_node_is_approved(who: Tree) -> None:
     (patch,) = seen(node_requests, request(**who))
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert (patch.subresource, patch.exact) == ("approval", True)
     (verdict,) = patch.fields["status"]["conditions"]
     assert (verdict["type"], verdict["status"], verdict["reason"]) == ("Approved", "True", "AutoApproved")
@@ -83,7 +83,7 @@ def test_a_token_is_not_enough_to_take_the_place_of_a_node_that_is_there() -> No
     assert isinstance(wait, Wait)
     assert "there is a node a already" in wait.because
     (patch,) = seen(node_requests, request(**RENEWING), node("a"))
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
 
 
 BAD_NAMES = [
@@ -199,13 +199,13 @@ def test_a_second_token_does_not_take_the_name_of_a_machine_that_is_about_to_reg
     assert isinstance(wait, Wait)
     assert "pilothouse token create --node a" in wait.because
     (patch,) = seen(node_requests, request(**JOINING), signed_before(old))
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
 
 
 def test_a_token_for_that_node_replaces_the_machine() -> None:
     meant = {**JOINING, "extra": {"pilothouse.io/node-name": ["a"]}}
     (patch,) = seen(node_requests, request(**meant), signed_before(format_time(NOW - 600)))
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     (wait,) = seen(node_requests, request(**meant), node("a"))
     assert "there is a node a already" in wait.because
     elsewhere = {**JOINING, "extra": {"pilothouse.io/node-name": ["b"]}}
@@ -222,7 +222,7 @@ def serving(*organizations: str, **names: list[str]) -> Tree:
 
 def test_a_nodes_server_may_have_its_own_name() -> None:
     (patch,) = seen(node_requests, serving(dns=["a.node.pilothouse.internal"]))
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert "serving certificate" in patch.because
 
 

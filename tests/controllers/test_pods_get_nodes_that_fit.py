@@ -9,7 +9,7 @@ from tests.kit.placing import claim, namespace, node, pod, seen, storage_class, 
 
 from pilothouse.api.objects import Tree
 from pilothouse.controllers.scheduling.scheduler import scheduling
-from pilothouse.runtime.intents import Bind, Patch, RecordEvent, SetStatus, Wait
+from pilothouse.runtime.intents import Bind, PatchObject, RecordEvent, SetStatus, Wait
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -278,10 +278,10 @@ def test_a_claim_that_waits_for_its_pod_is_told_the_node_which_keeps_the_place()
     classes = storage_class("slow", waits=True)
     asked = pod("p", cpu="3", claims=["data"])
     intents = seen(scheduling, asked, node("n1"), waiting, classes)
-    assert [type(one) for one in intents] == [SetStatus, Patch, Wait]
+    assert [type(one) for one in intents] == [SetStatus, PatchObject, Wait]
     noted, told, _ = intents
     assert isinstance(noted, SetStatus)
-    assert isinstance(told, Patch)
+    assert isinstance(told, PatchObject)
     assert told.fields == {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}
 
     waiting["metadata"] |= told.fields["metadata"]
@@ -299,7 +299,7 @@ def test_a_claim_that_is_yet_to_get_the_default_class_is_nothing_to_warn_of() ->
     default = storage_class("slow", waits=True)
     default["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
     intents = seen(scheduling, pod("p", claims=["data"]), node("n1"), claim(), default)
-    assert [type(one) for one in intents] == [SetStatus, Patch, Wait]
+    assert [type(one) for one in intents] == [SetStatus, PatchObject, Wait]
     emptied = claim(storageClassName="")
     assert "unbound immediate" in placed(pod("p", claims=["data"]), node("n1"), emptied, default)
 

@@ -12,7 +12,7 @@ from pilothouse.api.nouns import PersistentVolumeClaim, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.runtime.controller import Names
-from pilothouse.runtime.intents import Patch
+from pilothouse.runtime.intents import PatchObject
 
 
 def orphan(name: str = "web-1", **metadata: Any) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_an_orphan_is_not_adopted_by_a_set_that_has_gone_meanwhile() -> None:
     web = yard.add(stateful_set())
     intents = yard.decide(stateful_sets, web)
     yard.delete(web)
-    [adoption] = [intent for intent in intents if isinstance(intent, Patch)]
+    [adoption] = [intent for intent in intents if isinstance(intent, PatchObject)]
     with pytest.raises(Refused):
         yard.carry_out(adoption)
     assert yard.pod("web-1").controller is None

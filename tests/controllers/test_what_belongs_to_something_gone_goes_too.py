@@ -10,7 +10,7 @@ from pilothouse.api.nouns import ConfigMap, Node, Noun, Pod, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.controllers.garbage_collector import garbage, relatives
 from pilothouse.runtime.controller import ReconcileKey
-from pilothouse.runtime.intents import Delete, ObjectTarget, Patch, RecordEvent, Wait
+from pilothouse.runtime.intents import Delete, ObjectTarget, PatchObject, RecordEvent, Wait
 from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 NOW = 1_700_000_000.0
@@ -80,7 +80,7 @@ def test_an_owner_that_goes_without_waiting_still_counts_until_it_is_gone() -> N
 def test_one_living_owner_is_enough_and_the_gone_one_is_forgotten() -> None:
     pod = an_object(Pod, "web-0", owners=(owner(StatefulSet, "web"), owner(StatefulSet, "other")))
     (patch,) = garbage(pod, a_world(pod, an_object(StatefulSet, "web")))
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert patch.exact
     assert patch.fields == {"metadata": {"ownerReferences": [owner(StatefulSet, "web")]}}
     assert patch.unless == (ObjectTarget(StatefulSet, "default", "other", "uid-other"),)
@@ -110,7 +110,7 @@ def test_an_owner_is_released_when_no_dependent_blocks_it() -> None:
     going = an_object(StatefulSet, "web", finalizers=["foregroundDeletion", "a/b"], **DELETED)
     pod = an_object(Pod, "web-0", owners=(owner(StatefulSet, "web"),))
     (patch,) = garbage(going, a_world(going, pod))
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     assert patch.fields == {"metadata": {"finalizers": ["a/b"]}}
 
 
@@ -128,10 +128,10 @@ def test_orphaned_dependents_stay_and_forget_their_owner_before_it_goes() -> Non
     going = an_object(StatefulSet, "web", finalizers=["orphan"], **DELETED)
     pod = an_object(Pod, "web-0", owners=(owner(StatefulSet, "web"),))
     forgotten, released = garbage(going, a_world(going, pod))
-    assert isinstance(forgotten, Patch)
+    assert isinstance(forgotten, PatchObject)
     assert forgotten.seen == pod
     assert forgotten.fields == {"metadata": {"ownerReferences": None}}
-    assert isinstance(released, Patch)
+    assert isinstance(released, PatchObject)
     assert released.seen == going
     assert released.fields == {"metadata": {"finalizers": None}}
 
@@ -169,7 +169,7 @@ def foreground(name: str, *above: str) -> Object:
 def test_objects_that_own_each_other_stop_blocking_each_other() -> None:
     ring = [foreground("a", "c"), foreground("b", "a", "outside"), foreground("c", "b")]
     (patch,) = garbage(ring[1], a_world(*ring, foreground("outside")))
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchObject)
     blocking = {
         each["name"]: each["blockOwnerDeletion"] for each in patch.fields["metadata"]["ownerReferences"]
     }
@@ -194,7 +194,7 @@ def test_an_object_of_another_namespace_holds_no_owner_back() -> None:
         }
     )
     (released,) = garbage(parent, a_world(parent, foreign))
-    assert isinstance(released, Patch)
+    assert isinstance(released, PatchObject)
     assert a_world(parent, foreign).owned(ConfigMap, parent) == []
 
 

@@ -17,11 +17,11 @@ from tests.kit.core import ADMIN
 
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
 from pilothouse.apiserver.server.messages import Answer, Request
@@ -39,13 +39,13 @@ MAP = f"{MAPS}/a"
 class Server:
     """A core behind an edge. ``asked`` is what came to the core itself."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: RequestHandler) -> None:
         self.core = core
-        self.requests = Requests(core.catalog)
+        self.requests = RequestCounters(core.catalog)
         self.shares = FlowController()
         self.asked: list[str] = []
         self.place: Place
-        self.trail: Trail
+        self.trail: AuditTrail
 
     async def handle(self, request: Request) -> Answer:
         self.asked.append(request.path)
@@ -67,7 +67,7 @@ async def serving(keyring: Keyring, folder: Path) -> AsyncIterator[Server]:
     pair = keyring.serving(authority, ["localhost", "127.0.0.1"], now)
     authenticator = Authenticator(read_tokens(TOKENS, "tokens.csv"))
     store = MemoryStore()
-    core = Core(
+    core = RequestHandler(
         store,
         resources(),
         authenticator=authenticator,

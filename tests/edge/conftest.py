@@ -12,13 +12,13 @@ from tests.edge.behind_an_edge import Server, serving
 from tests.edge.wire import Place, Wire
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.server.connection import Handler
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
-from pilothouse.apiserver.server.limits import Patience
+from pilothouse.apiserver.server.limits import ClientTimeouts
 from pilothouse.pki.keyring import Keyring
 
 TOKENS = 's3cret,alice,42,"dev,ops"\n'
@@ -44,7 +44,7 @@ async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
             *,
             shares: FlowController | None = None,
             tokens: str = TOKENS,
-            patience: Patience = Patience(),
+            patience: ClientTimeouts = ClientTimeouts(),
         ) -> Place:
             health = Health()
             edge = HTTPSServer(
@@ -52,7 +52,7 @@ async def serve(keyring: Keyring) -> AsyncIterator[Serve]:
                 authenticator=Authenticator(read_tokens(tokens, "tokens.csv")),
                 health=health,
                 shares=shares or FlowController(),
-                requests=Requests(Catalog()),
+                requests=RequestCounters(KindCatalog()),
                 patience=patience,
             )
             port = await edge.listen(

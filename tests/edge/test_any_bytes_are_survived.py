@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
 from pilothouse.apiserver.server.messages import Request, Response
@@ -55,7 +55,7 @@ class Served:
             authenticator=Authenticator(),
             health=Health(),
             shares=FlowController(),
-            requests=Requests(Catalog()),
+            requests=RequestCounters(KindCatalog()),
         )
         self.port = await edge.listen("127.0.0.1", 0, tls_context(pair.certificate, pair.key))
         self._loop = asyncio.get_running_loop()

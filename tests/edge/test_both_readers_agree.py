@@ -21,7 +21,7 @@ from tests.edge.wire import Place, Wire
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator, read_tokens
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer, tls_context
 from pilothouse.pki.keyring import Keyring
@@ -186,7 +186,7 @@ class Pair:
                 authenticator=Authenticator(read_tokens(TOKENS, "tokens.csv")),
                 health=health,
                 shares=FlowController(),
-                requests=Requests(server.core.catalog),
+                requests=RequestCounters(server.core.catalog),
             )
             now = datetime.datetime.now(datetime.UTC)
             pair = self._keyring.serving(self._keyring.authority(now), ["localhost", "127.0.0.1"], now)

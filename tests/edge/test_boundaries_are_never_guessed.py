@@ -9,7 +9,7 @@ from aiohttp.http import HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.apiserver.server.request_boundaries import Boundary
+from pilothouse.apiserver.server.request_boundaries import RequestBoundary
 
 BODIES = st.binary(max_size=40) | st.just(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
 
@@ -42,7 +42,7 @@ def test_clear_means_between_two_requests(sent, data):
     cuts = data.draw(st.sets(st.sampled_from(sorted(ends)) | st.integers(0, len(stream)), max_size=12))
     loop = asyncio.new_event_loop()
     try:
-        read, boundary, at = parser(loop), Boundary(), 0
+        read, boundary, at = parser(loop), RequestBoundary(), 0
         for cut in [*sorted(cuts - {0}), len(stream)]:
             if cut > at:
                 piece, at = stream[at:cut], cut
@@ -56,7 +56,7 @@ def test_clear_means_between_two_requests(sent, data):
 def test_a_client_that_sends_request_by_request_is_followed(sent):
     loop = asyncio.new_event_loop()
     try:
-        read, boundary = parser(loop), Boundary()
+        read, boundary = parser(loop), RequestBoundary()
         for request in sent:
             boundary.follow(request, [message for message, _ in read.feed_data(request)[0]])
             assert boundary.clear
@@ -65,12 +65,12 @@ def test_a_client_that_sends_request_by_request_is_followed(sent):
 
 
 def test_a_head_in_pieces_is_not_followed():
-    boundary = Boundary()
+    boundary = RequestBoundary()
     boundary.follow(b"GET /a HTTP/1.1\r\nX: ", [])
     assert not boundary.clear
 
 
 def test_what_is_no_request_is_not_followed():
-    boundary = Boundary()
+    boundary = RequestBoundary()
     boundary.follow(b"GARBAGE\r\n\r\n", [None])
     assert not boundary.clear

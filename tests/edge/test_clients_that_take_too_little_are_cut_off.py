@@ -13,13 +13,21 @@ import pytest
 from tests.edge.wire import PATIENCE, Place, Wire
 
 from pilothouse.apiserver.flowcontrol.fair_queuing import BYTES_PER_PLACE, FlowController
-from pilothouse.apiserver.server.limits import Patience
-from pilothouse.apiserver.server.messages import Answer, Chunk, Pieces, Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.limits import ClientTimeouts
+from pilothouse.apiserver.server.messages import (
+    Answer,
+    ChunkedBody,
+    Request,
+    Response,
+    StreamChunk,
+    StreamingResponse,
+    StreamSink,
+)
 from pilothouse.apiserver.server.response_writer import PART
 from pilothouse.apiserver.server.websockets import EventFrames, over_websocket, upgrade_of
 
 LARGE = 32 * 1024 * 1024
-SOON = Patience(head=0.5, taking=0.5)
+SOON = ClientTimeouts(head=0.5, taking=0.5)
 GET = b"GET /%b HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer s3cret\r\n\r\n"
 TOKENS = 's3cret,alice,42,"dev,ops"\nother,bob,43,\n'
 
@@ -39,16 +47,16 @@ class Lists:
         if request.path == "/whole":
             return Response(200, b"x" * LARGE)
         if request.path == "/pieces":
-            return Response(200, Pieces(self._pieces, LARGE))
+            return Response(200, ChunkedBody(self._pieces, LARGE))
         if request.path in ("/stream", "/patient"):
-            return Streaming(self._run, patient=request.path == "/patient")
+            return StreamingResponse(self._run, patient=request.path == "/patient")
         if request.path == "/websocket" and (upgrade := upgrade_of(request)):
-            return over_websocket(Streaming(self._run), upgrade, EventFrames())
+            return over_websocket(StreamingResponse(self._run), upgrade, EventFrames())
         return Response(200, b"{}")
 
-    async def _run(self, sink: Sink) -> None:
+    async def _run(self, sink: StreamSink) -> None:
         while not sink.closed:
-            sink.write(Chunk.of(b"x" * PART))
+            sink.write(StreamChunk.of(b"x" * PART))
             while sink.buffered() > PART:  # noqa: ASYNC110 - a sink is looked at, not waited for
                 await asyncio.sleep(0.01)
         await asyncio.Event().wait()
@@ -127,7 +135,7 @@ async def test_what_is_not_taken_is_not_made(serve):
 
 
 async def test_a_client_that_takes_its_time_gets_all_of_it(serve):
-    wire = await narrow(await serve(Lists(), patience=Patience(taking=5)))
+    wire = await narrow(await serve(Lists(), patience=ClientTimeouts(taking=5)))
     wire.writer.write(GET % b"whole")
     assert (await wire.head()).status == 200
     received = 0
@@ -204,7 +212,7 @@ async def _trickle(wire: Wire) -> None:
 
 
 async def test_a_connection_that_never_asks(serve, dial):
-    place = await serve(Lists(), patience=Patience(idle=0.3))
+    place = await serve(Lists(), patience=ClientTimeouts(idle=0.3))
     silent, asking = await dial(place), await dial(place)
     assert (await asking.get("/small")).status == 200
     assert await silent.rest() == await asking.rest() == b""
@@ -224,7 +232,7 @@ async def test_pieces_that_break(serve, dial):
         raise ValueError("no more")
 
     async def handler(request: Request) -> Response:
-        return Response(200, Pieces(broken, 10)) if request.path == "/broken" else Response(200, b"{}")
+        return Response(200, ChunkedBody(broken, 10)) if request.path == "/broken" else Response(200, b"{}")
 
     place = await serve(handler)
     wire = await dial(place)

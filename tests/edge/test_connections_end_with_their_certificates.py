@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.edge.wire import PATIENCE, Wire
 from tests.kit.requests import key_pem
 
-from pilothouse.apiserver.server.messages import Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.messages import Request, Response, StreamingResponse, StreamSink
 
 LIFETIME = datetime.timedelta(seconds=4)
 """Long enough to get in with."""
@@ -25,16 +25,16 @@ class Door:
         self.begun = asyncio.Event()
         self.open = asyncio.Event()
 
-    async def handler(self, request: Request) -> Response | Streaming:
+    async def handler(self, request: Request) -> Response | StreamingResponse:
         match request.path:
             case "/slow":
                 self.begun.set()
                 await self.open.wait()
             case "/watch":
-                return Streaming(self._run)
+                return StreamingResponse(self._run)
         return Response(200, request.user.name.encode())
 
-    async def _run(self, sink: Sink) -> None:
+    async def _run(self, sink: StreamSink) -> None:
         self.begun.set()
         await self.open.wait()
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.server.messages import Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.messages import Request, Response, StreamingResponse, StreamSink
 
 POST = b"POST /a HTTP/1.1\r\nHost: x\r\n\r\n"
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -52,11 +52,11 @@ async def test_health_is_answered_all_the_same(serve, dial):
 
 
 async def test_a_stream_counts_only_until_it_has_started(serve, dial):
-    async def endless(sink: Sink) -> None:
+    async def endless(sink: StreamSink) -> None:
         await asyncio.Event().wait()
 
-    async def handler(request: Request) -> Streaming | Response:
-        return Streaming(endless) if request.path == "/watch" else Response(200, b"{}")
+    async def handler(request: Request) -> StreamingResponse | Response:
+        return StreamingResponse(endless) if request.path == "/watch" else Response(200, b"{}")
 
     place = await serve(handler, shares=FlowController(reads=1))
     for _ in range(5):
@@ -69,11 +69,11 @@ async def test_a_stream_counts_only_until_it_has_started(serve, dial):
 async def test_a_stream_that_begins_with_a_list_counts_until_that_is_written(serve, dial):
     begun = asyncio.get_running_loop().create_future()
 
-    async def endless(sink: Sink) -> None:
+    async def endless(sink: StreamSink) -> None:
         await asyncio.Event().wait()
 
-    async def handler(request: Request) -> Streaming | Response:
-        return Streaming(endless, begun=begun) if request.path == "/watch" else Response(200, b"{}")
+    async def handler(request: Request) -> StreamingResponse | Response:
+        return StreamingResponse(endless, begun=begun) if request.path == "/watch" else Response(200, b"{}")
 
     shares = FlowController(reads=1)
     place = await serve(handler, shares=shares)

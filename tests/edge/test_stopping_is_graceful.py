@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pilothouse.apiserver.server.messages import Chunk, Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.messages import Request, Response, StreamChunk, StreamingResponse, StreamSink
 
 
 async def ok(request: Request) -> Response:
@@ -32,11 +32,11 @@ async def test_what_is_in_flight_gets_its_answer(serve, dial):
 
 
 async def test_streams_end_properly(serve, dial):
-    async def endless(sink: Sink) -> None:
+    async def endless(sink: StreamSink) -> None:
         await asyncio.Event().wait()
 
-    async def handler(request: Request) -> Streaming:
-        return Streaming(endless)
+    async def handler(request: Request) -> StreamingResponse:
+        return StreamingResponse(endless)
 
     place = await serve(handler)
     wire = await dial(place)
@@ -49,12 +49,12 @@ async def test_streams_end_properly(serve, dial):
 async def test_streams_with_an_end_of_their_own_reach_it(serve, dial):
     go = asyncio.Event()
 
-    async def backup(sink: Sink) -> None:
+    async def backup(sink: StreamSink) -> None:
         await go.wait()
-        sink.write(Chunk.of(b"all"))
+        sink.write(StreamChunk.of(b"all"))
 
-    async def handler(request: Request) -> Streaming:
-        return Streaming(backup, ends=True)
+    async def handler(request: Request) -> StreamingResponse:
+        return StreamingResponse(backup, ends=True)
 
     place = await serve(handler)
     wire = await dial(place)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pilothouse.apiserver.server.messages import Chunk, Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.messages import Request, Response, StreamChunk, StreamingResponse, StreamSink
 
 
 async def ok(request: Request) -> Response:
@@ -16,14 +16,14 @@ class Stream:
         self.started = asyncio.Event()
         self.ending = asyncio.Event()
         self.cancelled = asyncio.Event()
-        self.sink: Sink
+        self.sink: StreamSink
 
-    async def handler(self, request: Request) -> Streaming | Response:
+    async def handler(self, request: Request) -> StreamingResponse | Response:
         if request.path != "/watch":
             return Response(200, b"{}")
-        return Streaming(self._run, headers=(("X-Kind", "watch"),))
+        return StreamingResponse(self._run, headers=(("X-Kind", "watch"),))
 
-    async def _run(self, sink: Sink) -> None:
+    async def _run(self, sink: StreamSink) -> None:
         self.sink = sink
         self.started.set()
         try:
@@ -51,7 +51,7 @@ async def test_chunks_go_out_as_they_are_written_and_the_connection_lives_on(ser
     await wire.head()
     await stream.started.wait()
     for text in (b'{"type":"ADDED"}\n', b'{"type":"DELETED"}\n'):
-        stream.sink.write(Chunk.of(text))
+        stream.sink.write(StreamChunk.of(text))
         assert await wire.chunk() == text
     stream.ending.set()
     assert await wire.chunk() == b""
@@ -67,7 +67,7 @@ async def test_a_client_that_leaves_cancels_the_stream(serve, dial):
     async with asyncio.timeout(20):
         await stream.cancelled.wait()
     assert stream.sink.closed
-    stream.sink.write(Chunk.of(b"into the void"))
+    stream.sink.write(StreamChunk.of(b"into the void"))
 
 
 async def test_what_the_client_does_not_take_is_counted(serve, dial):
@@ -76,7 +76,7 @@ async def test_what_the_client_does_not_take_is_counted(serve, dial):
     wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
     await stream.started.wait()
     assert stream.sink.buffered() < 1024
-    big = Chunk.of(bytes(1024 * 1024))
+    big = StreamChunk.of(bytes(1024 * 1024))
     for _ in range(64):
         stream.sink.write(big)
     assert stream.sink.buffered() > 1024 * 1024
@@ -88,7 +88,7 @@ async def test_http_1_0_gets_the_bytes_without_framing(serve, dial):
     wire.writer.write(b"GET /watch HTTP/1.0\r\n\r\n")
     assert (await wire.head()).header("Transfer-Encoding") is None
     await stream.started.wait()
-    stream.sink.write(Chunk.of(b"one\n"))
+    stream.sink.write(StreamChunk.of(b"one\n"))
     stream.ending.set()
     assert await wire.rest() == b"one\n"
 
@@ -102,12 +102,12 @@ async def test_head_of_a_stream_is_only_its_head(serve, dial):
 
 
 async def test_a_stream_that_breaks_cuts_the_connection(serve, dial, caplog):
-    async def broken(sink: Sink) -> None:
-        sink.write(Chunk.of(b"one\n"))
+    async def broken(sink: StreamSink) -> None:
+        sink.write(StreamChunk.of(b"one\n"))
         raise ZeroDivisionError
 
-    async def handler(request: Request) -> Streaming:
-        return Streaming(broken)
+    async def handler(request: Request) -> StreamingResponse:
+        return StreamingResponse(broken)
 
     wire = await dial(await serve(handler))
     wire.writer.write(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -27,7 +27,7 @@ from pilothouse.api.nouns import (
 from pilothouse.api.objects import Object
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters, those_with_volumes
-from pilothouse.runtime.intents import Create, Intent, Patch, RecordEvent, SetStatus, Update, subject
+from pilothouse.runtime.intents import Create, Intent, PatchObject, RecordEvent, SetStatus, Update, subject
 
 
 def one_cluster(**spec: Any) -> tuple[Sea, Object]:
@@ -108,7 +108,7 @@ class TestSupportingObjects:
         sea, test = one_cluster()
         sea.add({"apiVersion": noun.api_version, "kind": noun.kind, "metadata": {"name": "es-test"}})
         intents = sea.step(elasticsearch_clusters, test)
-        assert not [intent for intent in intents if isinstance(intent, (Create, Update, Patch))]
+        assert not [intent for intent in intents if isinstance(intent, (Create, Update, PatchObject))]
         assert [intent.event for intent in intents if isinstance(intent, RecordEvent)] == ["ErrSync"]
         assert sea.condition(test, "Degraded") == ("True", "ObjectTaken")
 

@@ -14,7 +14,7 @@ from pilothouse.api.navigator.labels import CONFIGURATION
 from pilothouse.api.nouns import Pilot
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
-from pilothouse.runtime.intents import Intent, Patch
+from pilothouse.runtime.intents import Intent, PatchObject
 
 EDITED, OTHER = "es-test-data-0", "es-test-data-2"
 MINE = {"cluster.name": "mine"}
@@ -28,7 +28,7 @@ def edit(sea: Sea, name: str = EDITED) -> Object:
 
 
 def patched(intents: list[Intent]) -> list[str]:
-    return [each.seen.name for each in intents if isinstance(each, Patch)]
+    return [each.seen.name for each in intents if isinstance(each, PatchObject)]
 
 
 def started(sea: Sea, name: str = EDITED) -> str:
@@ -64,7 +64,9 @@ def test_nobody_waits_for_one_that_is_edited_before_its_turn() -> None:
     sea, test = three_nodes()
     sea.edit(test, config={"a.b": 1})
     edit(sea)
-    assert [each.seen.name for each in sea.decided(test) if isinstance(each, Patch) and each.event] == [OTHER]
+    assert [each.seen.name for each in sea.decided(test) if isinstance(each, PatchObject) and each.event] == [
+        OTHER
+    ]
     sea.sail(test)
     assert all(settings(sea, name)["a.b"] == 1 for name in sea.names(Pilot))
     assert settings(sea)["cluster.name"] == "test"

@@ -16,7 +16,7 @@ from pilothouse.api.navigator.labels import CERTIFICATES, CLUSTER_NAME
 from pilothouse.api.nouns import Pilot, Pod, Secret, StatefulSet
 from pilothouse.api.objects import Object
 from pilothouse.api.registry import own_resources
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters, its_secrets
 from pilothouse.controllers.elasticsearch.secrets import RandomSecrets, elasticsearch_secrets
 from pilothouse.controllers.elasticsearch.security import content, node_names
@@ -276,7 +276,7 @@ def test_secrets_of_an_earlier_cluster_of_the_name_are_not_taken_over() -> None:
 
 
 def elastic_kind() -> Kind:
-    served = Catalog(own_resources()).of_kind("navigator.jetstack.io/v1beta1", "ElasticsearchCluster")
+    served = KindCatalog(own_resources()).of_kind("navigator.jetstack.io/v1beta1", "ElasticsearchCluster")
     assert served is not None
     return served.kind
 

@@ -15,7 +15,7 @@ from pilothouse.api.nouns import ElasticsearchCluster, Lease, Pilot, Pod
 from pilothouse.api.objects import Object
 from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearch_clusters
 from pilothouse.controllers.elasticsearch.cluster_health import SHUT_OUT_FOR
-from pilothouse.runtime.intents import Intent, Patch, RecordEvent, Update, Wait
+from pilothouse.runtime.intents import Intent, PatchObject, RecordEvent, Update, Wait
 
 
 def test_nav_U01_the_first_step_is_the_highest_pod_and_the_image() -> None:
@@ -243,7 +243,10 @@ def test_the_second_of_two_masters_waits_until_the_first_has_its_vote_back(chang
     sea.edit(test, **change)
 
     def give_vote_away(intent: Intent) -> None:
-        if isinstance(intent, (Patch, Update)) and intent.seen.name in ("es-test-master", "es-test-master-1"):
+        if isinstance(intent, (PatchObject, Update)) and intent.seen.name in (
+            "es-test-master",
+            "es-test-master-1",
+        ):
             sea.without_vote = ["es-test-master-1"]
 
     # It has no shards, so that the cluster is green whatever becomes of it.

@@ -13,7 +13,7 @@ from tests.kit.manifests import load
 from pilothouse.api.pod_security.evaluation import evaluate
 from pilothouse.api.pod_security.policy import RESTRICTED, LevelVersion
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 
 FOLDER = Path(__file__).parent.parent.parent / "examples"
 FILES = sorted(FOLDER.rglob("*.yaml"))
@@ -21,7 +21,7 @@ FILES = sorted(FOLDER.rglob("*.yaml"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_it_is_accepted_whole(path: Path) -> None:
-    catalog = Catalog(resources())
+    catalog = KindCatalog(resources())
     objects = load(path)
     assert objects
     for obj in objects:

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from tests.kit import manifests
 from tests.kit.core import CoreServer
 
-from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.discovery.catalog import ServedVersion
 from pilothouse.apiserver.storage import codec
 
 Object = dict[str, Any]
@@ -42,7 +42,7 @@ class Samples:
         """A copy of one's own."""
         return copy.deepcopy(self._found[kind])
 
-    def served(self, kind: tuple[str, str]) -> Served:
+    def served(self, kind: tuple[str, str]) -> ServedVersion:
         found = self._server.core.catalog.of_kind(*kind)
         assert found is not None, kind
         return found

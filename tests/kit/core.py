@@ -31,9 +31,9 @@ from pilothouse.apiserver.admission.pod_security.configuration import (
 )
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authorization.authorizer import MASTERS
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE
-from pilothouse.apiserver.server.messages import Chunk, Request, Response, Streaming, User
+from pilothouse.apiserver.server.messages import Request, Response, StreamChunk, StreamingResponse, User
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.uids import Uids
 from pilothouse.pki.authority import Authority
@@ -180,7 +180,7 @@ class CoreServer:
         """A watch that stays open, though it gets on only while something else is waited for."""
         request = Request("GET", path, query=f"watch=1&{query}", user=user)
         answer = self._runner.run(self.core.answer(request))
-        assert isinstance(answer, Streaming), answer
+        assert isinstance(answer, StreamingResponse), answer
         watch = self._runner.run(self._open_watch(answer))
         try:
             yield watch
@@ -188,7 +188,7 @@ class CoreServer:
             watch.task.cancel()
             self.settle()
 
-    async def _open_watch(self, answer: Streaming) -> OpenWatch:
+    async def _open_watch(self, answer: StreamingResponse) -> OpenWatch:
         sink = _Kept()
         watch = OpenWatch(sink, asyncio.ensure_future(answer.run(sink)))
         await self._turn()
@@ -222,8 +222,8 @@ class CoreServer:
         """Let what follows from earlier requests happen."""
         self._runner.run(self._turn())
 
-    async def _start(self) -> Core:
-        core = Core(
+    async def _start(self) -> RequestHandler:
+        core = RequestHandler(
             self._store,
             resources(),
             authenticator=self.authenticator,
@@ -251,7 +251,7 @@ class CoreServer:
         body = answer.body if isinstance(answer, Response) else await self._beginning(answer)
         return Answered(answer.status, body, answer.content_type, request.warnings, request.annotations)
 
-    async def _beginning(self, answer: Streaming) -> bytes:
+    async def _beginning(self, answer: StreamingResponse) -> bytes:
         sink = _Kept()
         stream = asyncio.ensure_future(answer.run(sink))
         await self._turn()
@@ -274,7 +274,7 @@ class _Kept:
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         self.chunks.append(chunk.data)
 
     def buffered(self) -> int:

@@ -28,7 +28,7 @@ from pilothouse.controllers.elasticsearch.cluster_controller import elasticsearc
 from pilothouse.controllers.pilots.pilot_creation import pilots
 from pilothouse.controllers.stateful_sets.stateful_set_controller import stateful_sets
 from pilothouse.meta.conditions import with_condition
-from pilothouse.runtime.intents import Intent, Patch, Update
+from pilothouse.runtime.intents import Intent, PatchObject, Update
 
 _MOST_ROUNDS = 300
 
@@ -220,7 +220,7 @@ class Sea(Yard):
 
 def writes(intents: list[Intent], kind: str) -> list[Intent]:
     """Those that change objects of a kind."""
-    found = (intent for intent in intents if isinstance(intent, (Patch, Update)))
+    found = (intent for intent in intents if isinstance(intent, (PatchObject, Update)))
     return [intent for intent in found if intent.seen.kind == kind]
 
 
@@ -229,7 +229,7 @@ def replicas_set(intents: list[Intent]) -> list[int]:
     return [
         intent.fields["spec"]["replicas"]
         for intent in intents
-        if isinstance(intent, Patch) and "replicas" in intent.fields.get("spec", {})
+        if isinstance(intent, PatchObject) and "replicas" in intent.fields.get("spec", {})
     ]
 
 
@@ -247,7 +247,7 @@ def marked(intents: list[Intent]) -> list[str]:
     return [
         intent.seen.name
         for intent in intents
-        if isinstance(intent, Patch) and intent.fields.get("spec", {}).get("decommission") is True
+        if isinstance(intent, PatchObject) and intent.fields.get("spec", {}).get("decommission") is True
     ]
 
 

@@ -17,7 +17,7 @@ from tests.kit.core import ADMIN
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication.authenticator import Authenticator
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.base.clock import Clock, SystemClock
 from pilothouse.base.uids import Uids
@@ -33,7 +33,7 @@ async def loopback(clock: Clock | None = None) -> AsyncIterator[InProcessTranspo
     store = MemoryStore()
     clock = clock or SystemClock()
     authority = Authority.make("kit", datetime.datetime.fromtimestamp(clock.now(), datetime.UTC))
-    core = Core(
+    core = RequestHandler(
         store,
         resources(),
         authenticator=Authenticator(),

@@ -24,7 +24,16 @@ from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition
 from pilothouse.meta.patches import merge_patch
 from pilothouse.runtime.controller import Controller
-from pilothouse.runtime.intents import Create, Delete, Intent, Patch, RequeueAfter, SetStatus, Update, Wait
+from pilothouse.runtime.intents import (
+    Create,
+    Delete,
+    Intent,
+    PatchObject,
+    RequeueAfter,
+    SetStatus,
+    Update,
+    Wait,
+)
 from pilothouse.runtime.snapshot import Snapshot, StaticView
 
 NOUNS = {
@@ -49,7 +58,7 @@ NOUNS = {
         nouns.RoleBinding,
     )
 }
-WRITES = (Create, Update, Patch, SetStatus, Delete)
+WRITES = (Create, Update, PatchObject, SetStatus, Delete)
 _MOST_ROUNDS = 400
 
 
@@ -167,7 +176,7 @@ class Yard:
             case Update():
                 self._still(intent.seen, exact=True)
                 self.change(intent.seen, lambda tree: _become(tree, copy.deepcopy(intent.object)))
-            case Patch():
+            case PatchObject():
                 seen = self._still(intent.seen, exact=intent.exact)
                 wanted = intent.provided
                 if wanted is not None:

@@ -26,7 +26,7 @@ from pilothouse.base.clock import SystemClock
 from pilothouse.client import kubeconfig
 from pilothouse.client.api import Api
 from pilothouse.client.http_transport import HttpTransport
-from pilothouse.node.container_index import LOG, ContainerIndex, Instances
+from pilothouse.node.container_index import LOG, ContainerIndex, InstanceSource
 from pilothouse.node.server.caller_authorization import CallerAuthorizer
 from pilothouse.node.server.container_programs import ContainerPrograms
 from pilothouse.node.server.exec_sessions import ExecSessions
@@ -135,14 +135,16 @@ class StreamNode:
         container = await containers.start(folder, launch)
         self._running.append(container)
         before = self.folder / pod / str(instance - 1) if instance else None
-        self.whereabouts.put(found, "main", Instances(folder=folder, container=container, previous=before))
+        self.whereabouts.put(
+            found, "main", InstanceSource(folder=folder, container=container, previous=before)
+        )
         return container
 
     async def ended(self, pod: str, container: Container) -> None:
         """What a worker notes when a container has ended."""
         await container.exited()
         found = await self.api.get(Pod, pod, SPACE)
-        self.whereabouts.put(found, "main", Instances(folder=container.folder))
+        self.whereabouts.put(found, "main", InstanceSource(folder=container.folder))
 
 
 def manifest(name: str, **how: Any) -> dict[str, Any]:

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.discovery.catalog import Catalog
-from pilothouse.apiserver.metrics.request_metrics import Requests, Series
+from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters, RequestSeries
 from pilothouse.apiserver.server.messages import Request
 
-CATALOG = Catalog(resources())
+CATALOG = KindCatalog(resources())
 
 
-def seen(request: Request, *, streaming: bool = False) -> Series:
-    requests = Requests(CATALOG)
+def seen(request: Request, *, streaming: bool = False) -> RequestSeries:
+    requests = RequestCounters(CATALOG)
     requests.saw(request, 200, streaming, 0.001)
     (series,) = requests.series()
     return series
@@ -64,7 +64,7 @@ def test_the_length_of_a_watch_is_not_the_time_of_a_request():
 
 
 def test_statuses_and_times_add_up():
-    requests = Requests(CATALOG)
+    requests = RequestCounters(CATALOG)
     for status, seconds in ((200, 0.002), (200, 0.3), (404, 0.002)):
         requests.saw(Request("GET", "/api/v1/namespaces/t/pods/a"), status, False, seconds)
     (series,) = requests.series()
@@ -73,7 +73,7 @@ def test_statuses_and_times_add_up():
     assert sum(series.seconds.counts) == 3
 
 
-ASKED = Requests(CATALOG)
+ASKED = RequestCounters(CATALOG)
 """One for all examples, so that what they leave behind adds up."""
 VERBS = {
     *("GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION", "OPTIONS"),

@@ -6,7 +6,7 @@ from tests.kit.core import CoreServer
 from tests.metrics.scraped import Scraped
 
 from pilothouse.apiserver.metrics.server_metrics import watch_families
-from pilothouse.apiserver.server.messages import Chunk, Request, Response, Streaming, User
+from pilothouse.apiserver.server.messages import Request, Response, StreamChunk, StreamingResponse, User
 
 ADMIN = User("admin", groups=("system:masters",))
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -20,7 +20,7 @@ class Sink:
     def __init__(self) -> None:
         self.lines: asyncio.Queue[bytes] = asyncio.Queue()
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         for line in chunk.data.splitlines():
             self.lines.put_nowait(line)
 
@@ -36,7 +36,7 @@ def test_open_watches_and_what_they_were_sent():
             core, sinks, tasks = server.core, [Sink(), Sink()], []
             for sink in sinks:
                 answer = await core.answer(Request("GET", MAPS, "watch=1", user=ADMIN))
-                assert isinstance(answer, Streaming)
+                assert isinstance(answer, StreamingResponse)
                 tasks.append(asyncio.ensure_future(answer.run(sink)))
                 for _ in range(2):
                     await sink.lines.get()

@@ -21,7 +21,7 @@ from tests.kit.servers import Target
 
 from pilothouse.api.nouns import StatefulSet
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parent / "manifests"
@@ -238,7 +238,7 @@ class TestWhatIsTaken:
     def test_is_stored_as_it_was_written(self, original: Original, core: CoreServer) -> None:
         taken = 0
         for obj in original.objects:
-            served = Catalog(resources()).of_kind(obj["apiVersion"], obj["kind"])
+            served = KindCatalog(resources()).of_kind(obj["apiVersion"], obj["kind"])
             if served is None:
                 continue
             path = collection_of(served, obj)
@@ -292,7 +292,7 @@ class TestWhatIsTaken:
             assert sizes == ([size] if size else [])
 
 
-def collection_of(served: Served, obj: Json) -> str:
+def collection_of(served: ServedVersion, obj: Json) -> str:
     kind = served.kind
     root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
     if not kind.namespaced:

@@ -17,8 +17,8 @@ from tests.kit.rights import GROUP
 
 from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.apiserver.authorization.authorizer import Attributes
-from pilothouse.apiserver.authorization.rbac.authorizer import Rbac
-from pilothouse.apiserver.discovery.catalog import ROOT, Catalog
+from pilothouse.apiserver.authorization.rbac.authorizer import RBACAuthorizer
+from pilothouse.apiserver.discovery.catalog import ROOT, KindCatalog
 from pilothouse.apiserver.server.messages import User
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
@@ -34,7 +34,7 @@ class Following:
 
     def __init__(self) -> None:
         self.objects: dict[Key, Json] = {}
-        self.rbac = Rbac(WatchCache(MemoryStore(), Catalog(), SystemClock(), Random(1)))
+        self.rbac = RBACAuthorizer(WatchCache(MemoryStore(), KindCatalog(), SystemClock(), Random(1)))
         self._collections: dict[str, Collection] = {}
         self._revision = 0
 

@@ -37,8 +37,8 @@ from pilothouse.api.registry import resources
 from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.authorization.rbac import policy
 from pilothouse.apiserver.authorization.rbac.coverage import atoms, describe, missing
-from pilothouse.apiserver.authorization.rbac.rules import Rule, read_rules
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule, read_rules
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.server.messages import User
 
 pytestmark = pytest.mark.long
@@ -210,10 +210,10 @@ def _is_ours(rule: dict[str, Any]) -> bool:
 
 def _served() -> set[tuple[str, str]]:
     """Group and plural of what is served here."""
-    return {(resource.group, resource.plural) for resource in Catalog(resources())}
+    return {(resource.group, resource.plural) for resource in KindCatalog(resources())}
 
 
-def _concerns(atom: Rule, served: set[tuple[str, str]]) -> bool:
+def _concerns(atom: PolicyRule, served: set[tuple[str, str]]) -> bool:
     """Whether a part of a rule is about something that is served, or about everything, or about a path."""
     if atom.urls:
         return True

@@ -6,7 +6,7 @@ from tests.kit.rights import API, bind, cluster_role, rule
 from tests.rbac.conftest import Rights, person
 
 from pilothouse.apiserver.authorization.rbac.aggregation import aggregated
-from pilothouse.apiserver.authorization.rbac.rules import Rule
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 
 ROLES = f"{API}/clusterroles"
 TO_VIEW = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
@@ -87,7 +87,7 @@ def test_a_long_row_of_aggregates_is_followed_to_its_end() -> None:
         for number in range(length)
     }
     roles[str(length)] = cluster_role(str(length), rule("get", "pods"), labels={"n": str(length)})
-    assert aggregated("0", roles) == [Rule.read(rule("get", "pods"))]
+    assert aggregated("0", roles) == [PolicyRule.read(rule("get", "pods"))]
 
 
 def test_nothing_is_written_when_nothing_changed(rights: Rights) -> None:

@@ -14,8 +14,8 @@ from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authorization.rbac import policy
-from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.core import RequestHandler
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import SystemClock
 from pilothouse.base.uids import Uids
@@ -31,7 +31,7 @@ Ask = Callable[..., Awaitable[Any]]
 
 async def during(store: MemoryStore, work: Callable[[Ask], Awaitable[None]]) -> None:
     """Run a server on the store for as long as the work takes."""
-    core = Core(
+    core = RequestHandler(
         store,
         resources(),
         authenticator=Authenticator(),
@@ -165,7 +165,7 @@ UNSERVED = {
 
 def test_roles_name_only_what_is_served() -> None:
     served = {("*", "*"), ("*", "*/scale"), *UNSERVED}
-    for resource in Catalog(resources()):
+    for resource in KindCatalog(resources()):
         kind = resource.kinds[0]
         names = [kind.plural, *(f"{kind.plural}/{each.name}" for each in kind.subresources)]
         names += [f"{kind.plural}/status"] if kind.status else []

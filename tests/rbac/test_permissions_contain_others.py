@@ -10,10 +10,10 @@ from tests.rbac.following import plainly_allowed
 from tests.rbac.generating import World
 
 from pilothouse.apiserver.authorization.rbac.coverage import atoms, describe, missing
-from pilothouse.apiserver.authorization.rbac.rules import Rule
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.apiserver.server.messages import User
 
-READ = Rule.read(rule("get list", "pods pods/status"))
+READ = PolicyRule.read(rule("get list", "pods pods/status"))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ READ = Rule.read(rule("get list", "pods pods/status"))
     ],
 )
 def test_what_is_lacking_is_told(held, wanted, lacking) -> None:  # type: ignore[no-untyped-def]
-    found = missing([Rule.read(each) for each in held], [Rule.read(each) for each in wanted])
+    found = missing([PolicyRule.read(each) for each in held], [PolicyRule.read(each) for each in wanted])
     assert describe(found) == lacking
 
 
@@ -68,8 +68,8 @@ def test_a_rule_is_the_sum_of_its_atoms() -> None:
 @given(st.integers(0, 2**32))
 def test_whoever_holds_all_of_it_may_do_all_of_it(seed: int) -> None:
     world = World(random.Random(seed), ["t"])
-    held = [Rule.read(each) for each in world.rules(paths=True)]
-    pieces = [atom for each in world.rules(paths=True) for atom in atoms(Rule.read(each))]
+    held = [PolicyRule.read(each) for each in world.rules(paths=True)]
+    pieces = [atom for each in world.rules(paths=True) for atom in atoms(PolicyRule.read(each))]
     lacking = missing(held, pieces)
     covered = [atom.write() for atom in pieces if atom not in lacking]
     user = User("alice")

@@ -12,7 +12,7 @@ from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import Node, Pod
 from pilothouse.client.api import Api
-from pilothouse.client.fence import Fence
+from pilothouse.client.fence import LeadershipFence
 from pilothouse.client.leader_lease import Leadership
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.controllers.scheduling.scheduler import scheduling
@@ -60,7 +60,7 @@ class Wedged:
 
     since = 0.0
 
-    def fence(self) -> Fence | None:
+    def fence(self) -> LeadershipFence | None:
         return None
 
     async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:

@@ -11,7 +11,7 @@ from tests.runtime.conftest import Bench
 from pilothouse.api.nouns import ConfigMap, CoreEvent, Decision, Namespace, Pod, Secret
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.runtime.controller import controller
-from pilothouse.runtime.intents import Create, Delete, Intent, Patch, RecordEvent, RequeueAfter, Wait
+from pilothouse.runtime.intents import Create, Delete, Intent, PatchObject, RecordEvent, RequeueAfter, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 
@@ -119,7 +119,7 @@ def test_one_that_breaks_is_recorded_and_tried_again_and_stops_no_other(bench: B
         if one.at("data", "bad"):
             raise ValueError("what is this?")
         if not one.labels.get("seen"):
-            yield Patch(one, {"metadata": {"labels": {"seen": "yes"}}}, because="it was seen")
+            yield PatchObject(one, {"metadata": {"labels": {"seen": "yes"}}}, because="it was seen")
 
     async def scenario(bench: Bench) -> None:
         bench.manage([fragile])

@@ -16,7 +16,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.client.api import Api
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
 from pilothouse.runtime.controller import controller
-from pilothouse.runtime.intents import Create, Delete, Intent, Patch, RequeueAfter, Wait
+from pilothouse.runtime.intents import Create, Delete, Intent, PatchObject, RequeueAfter, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 
@@ -106,7 +106,7 @@ def test_who_is_concerned_is_asked_again_after_a_mapper_broke(bench: Bench) -> N
     def following(one: Object, world: Snapshot) -> Iterator[Intent]:
         """Shows whether there is a secret."""
         if one.name == "c" and world.find(Secret, "default", "s") and not one.labels.get("seen"):
-            yield Patch(one, {"metadata": {"labels": {"seen": "yes"}}}, because="there is a secret")
+            yield PatchObject(one, {"metadata": {"labels": {"seen": "yes"}}}, because="there is a secret")
 
     async def scenario(bench: Bench) -> None:
         manager = bench.manage([following])
@@ -156,7 +156,7 @@ def test_an_intent_that_is_nonsense_fails_alone(bench: Bench) -> None:
         if one.name == "bad":
             yield Create({"kind": "ConfigMap"}, because="why not")
         elif one.name == "good" and not one.labels.get("seen"):
-            yield Patch(one, {"metadata": {"labels": {"seen": "yes"}}}, because="it was seen")
+            yield PatchObject(one, {"metadata": {"labels": {"seen": "yes"}}}, because="it was seen")
 
     async def scenario(bench: Bench) -> None:
         bench.manage([silly])

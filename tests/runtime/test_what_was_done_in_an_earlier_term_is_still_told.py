@@ -6,17 +6,17 @@ import pytest
 from tests.runtime.conftest import Bench
 
 from pilothouse.api.nouns import ConfigMap, CoreEvent
-from pilothouse.client.fence import Fence
+from pilothouse.client.fence import LeadershipFence
 from pilothouse.runtime.decision_log import DecisionLog
 from pilothouse.runtime.decision_record import RecordAuthor
 from pilothouse.runtime.leader_fence import LeadershipLost
 
 
-def deposed() -> Fence | None:
+def deposed() -> LeadershipFence | None:
     raise LeadershipLost("another leads")
 
 
-def free() -> Fence | None:
+def free() -> LeadershipFence | None:
     return None
 
 

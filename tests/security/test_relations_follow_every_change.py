@@ -9,7 +9,7 @@ import pytest
 from tests.kit.shop import LABEL, PILOT, Shop
 
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
-from pilothouse.apiserver.authorization.restriction.clusters import Pilots
+from pilothouse.apiserver.authorization.restriction.clusters import PilotIndex
 
 NODES, PODS = ("n1", "n2"), ("p0", "p1", "p2")
 SECRETS, CLAIMS = ("s0", "s1"), ("c0", "c1")
@@ -76,7 +76,7 @@ class Story:
         self._shop.send(method, self._shop.at(plural, name, sub=sub), body, type=type, query=query)
 
 
-def told(pods: BoundPods, pilots: Pilots) -> list[object]:
+def told(pods: BoundPods, pilots: PilotIndex) -> list[object]:
     """Every answer about the objects of the story."""
     return [
         *(pods.find("shop", pod) for pod in PODS),
@@ -91,7 +91,7 @@ def told(pods: BoundPods, pilots: Pilots) -> list[object]:
 def test_counting_along_gives_what_counting_anew_gives(seed: int) -> None:
     with Shop() as shop:
         story = Story(shop, seed)
-        along = BoundPods(shop.core.cache), Pilots(shop.core.cache)
+        along = BoundPods(shop.core.cache), PilotIndex(shop.core.cache)
         for index in along:
             index.broken()
             shop.core.cache.listen(index)
@@ -99,7 +99,7 @@ def test_counting_along_gives_what_counting_anew_gives(seed: int) -> None:
         for _ in range(150):
             story.step()
             shop.settle()
-            anew = BoundPods(shop.core.cache), Pilots(shop.core.cache)
+            anew = BoundPods(shop.core.cache), PilotIndex(shop.core.cache)
             for index in anew:
                 index.broken()
             assert told(*along) == told(*anew)

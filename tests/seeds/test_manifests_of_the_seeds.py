@@ -12,14 +12,14 @@ from tests.kit.admission import admit
 from tests.kit.seeds import FOLDER, SEEDS, Seed
 
 from pilothouse.api.registry import own_resources
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.meta.kind import Kind
 
 AS_THEY_STAND = pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.file)
 
 
 def kind_of(obj: dict[str, Any]) -> Kind | None:
-    served = Catalog(own_resources()).of_kind(obj["apiVersion"], obj["kind"])
+    served = KindCatalog(own_resources()).of_kind(obj["apiVersion"], obj["kind"])
     return served.kind if served else None
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.kit.waiting import eventually
 
-from pilothouse.apiserver.flowcontrol.fair_queuing import Class, FlowController
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController, PriorityLevel
 from pilothouse.apiserver.server.messages import Request, Response
 
 ACCOUNTS = 40
@@ -148,6 +148,6 @@ async def test_a_body_that_is_here_goes_by_the_places_of_its_lane(serve, dial):
     place = await serve(gate, shares=shares, tokens=TOKENS)
     crowd = Crowd(dial, place, gate)
     assert (await crowd.flood("POST", "/api/v1/namespaces/t/pods")).status == 429
-    assert shares.mutations.bands[Class.PEOPLE].running == len(crowd.waiting)
-    assert not shares.bodies.bands[Class.PEOPLE].running
+    assert shares.mutations.bands[PriorityLevel.PEOPLE].running == len(crowd.waiting)
+    assert not shares.bodies.bands[PriorityLevel.PEOPLE].running
     gate.open.set()

@@ -7,7 +7,7 @@ from tests.edge.conftest import server
 from tests.kit.core import CoreServer
 from tests.kit.waiting import eventually
 
-from pilothouse.apiserver.flowcontrol.fair_queuing import Class, FlowController, class_of
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController, PriorityLevel, class_of
 from pilothouse.apiserver.server.messages import Request, User
 from pilothouse.meta.errors import StatusError
 
@@ -64,10 +64,10 @@ def identities():
 @pytest.mark.parametrize(
     ("what", "expected"),
     [
-        ("accounts", Class.WORKLOADS),
-        ("waiting", Class.WORKLOADS),
-        ("nowhere", Class.WORKLOADS),
-        ("running", Class.AGENTS),
+        ("accounts", PriorityLevel.WORKLOADS),
+        ("waiting", PriorityLevel.WORKLOADS),
+        ("nowhere", PriorityLevel.WORKLOADS),
+        ("running", PriorityLevel.AGENTS),
     ],
 )
 def test_none_of_them_is_a_controller_or_a_node(identities, what, expected):
@@ -103,7 +103,7 @@ async def test_an_impersonator_is_judged_before_its_body_comes_and_after(server,
     body = b'{"metadata":{"name":"made"}}'
 
     async def awaits_a_body() -> bool:
-        return server.shares.bodies.bands[Class.SYSTEM].running == 1
+        return server.shares.bodies.bands[PriorityLevel.SYSTEM].running == 1
 
     for who, whom, expected in (("bob", "alice", 403), ("admin", "alice", 403), ("admin", "root", 201)):
         wire = await dial(server.place)

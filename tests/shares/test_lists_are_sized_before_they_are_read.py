@@ -6,20 +6,20 @@ import pytest
 from tests.kit.core import CoreServer
 
 from pilothouse.apiserver.endpoints.request_info import locate
-from pilothouse.apiserver.flowcontrol.list_estimate import FEW, Sizing
+from pilothouse.apiserver.flowcontrol.list_estimate import FEW, ListEstimate
 
 MANY = FEW + 100
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
-def sizing() -> Iterator[Sizing]:
+def sizing() -> Iterator[ListEstimate]:
     """Of a server with many config maps in one namespace."""
     with CoreServer() as server:
         for number in range(MANY):
             server.send("POST", MAPS, {"metadata": {"name": f"m-{number}"}}).expect(201)
         server.settle()
-        yield Sizing(server.core.catalog, server.core.cache)
+        yield ListEstimate(server.core.catalog, server.core.cache)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.apiserver.flowcontrol.fair_queuing import ASSURED, Class, Flow, Lane
+from pilothouse.apiserver.flowcontrol.fair_queuing import ASSURED, PriorityLevel, SeatPool, UserFlow
 from pilothouse.apiserver.server.messages import User
 
 
@@ -26,24 +26,24 @@ def account(namespace: str, name: str, pod: str = "") -> User:
     )
 
 
-def another(kind: Class, number: int) -> User:
+def another(kind: PriorityLevel, number: int) -> User:
     """One more user of a class; for all that is known, somebody else's."""
-    if kind in (Class.AGENTS, Class.WORKLOADS):
-        return account(f"n-{number}", "db", pod="db-0" if kind is Class.AGENTS else "")
+    if kind in (PriorityLevel.AGENTS, PriorityLevel.WORKLOADS):
+        return account(f"n-{number}", "db", pod="db-0" if kind is PriorityLevel.AGENTS else "")
     return User(f"{MEMBERS[kind].name}-{number}", groups=MEMBERS[kind].groups)
 
 
 MEMBERS = {
-    Class.SYSTEM: User("root", groups=("system:masters",)),
-    Class.CONTROLLERS: User("pilothouse:controller-manager"),
-    Class.NODES: User("system:node:a", groups=("system:nodes",)),
-    Class.AGENTS: account("t", "db", pod="db-0"),
-    Class.WORKLOADS: account("u", "robot"),
-    Class.PEOPLE: person("alice"),
+    PriorityLevel.SYSTEM: User("root", groups=("system:masters",)),
+    PriorityLevel.CONTROLLERS: User("pilothouse:controller-manager"),
+    PriorityLevel.NODES: User("system:node:a", groups=("system:nodes",)),
+    PriorityLevel.AGENTS: account("t", "db", pod="db-0"),
+    PriorityLevel.WORKLOADS: account("u", "robot"),
+    PriorityLevel.PEOPLE: person("alice"),
 }
 
 
-def fill(lane: Lane, user: User) -> list[Flow]:
+def fill(lane: SeatPool, user: User) -> list[UserFlow]:
     """Take places until there are no more."""
     taken = []
     while (flow := lane.enter(user)) is not None:
@@ -52,14 +52,14 @@ def fill(lane: Lane, user: User) -> list[Flow]:
 
 
 def test_a_busy_user_leaves_a_third():
-    lane = Lane("reads", 400)
-    reach = lane.open + lane.bands[Class.PEOPLE].assured
+    lane = SeatPool("reads", 400)
+    reach = lane.open + lane.bands[PriorityLevel.PEOPLE].assured
     assert len(fill(lane, person("alice"))) == pytest.approx(reach * 2 / 3, abs=1)
 
 
 @pytest.mark.parametrize("busy", [2, 5, 20])
 def test_as_requests_end_shares_become_equal_and_the_next_one_finds_a_place(busy):
-    lane = Lane("reads", 400)
+    lane = SeatPool("reads", 400)
     random = Random(busy)
     users = [person(f"busy-{number}") for number in range(busy)]
     held = [flow for user in users for flow in fill(lane, user)]
@@ -76,7 +76,7 @@ def test_as_requests_end_shares_become_equal_and_the_next_one_finds_a_place(busy
 
 
 def test_two_who_come_in_turn_get_the_same():
-    lane = Lane("reads", 400)
+    lane = SeatPool("reads", 400)
     alice, bob = person("alice"), person("bob")
     held = {"alice": 0, "bob": 0}
     for _ in range(400):
@@ -86,13 +86,13 @@ def test_two_who_come_in_turn_get_the_same():
     assert abs(held["alice"] - held["bob"]) <= 1
 
 
-@pytest.mark.parametrize("flooding", Class)
+@pytest.mark.parametrize("flooding", PriorityLevel)
 def test_a_flood_in_one_class_leaves_the_others_what_is_theirs(flooding):
-    lane = Lane("mutations", 200)
+    lane = SeatPool("mutations", 200)
     flooders = [MEMBERS[flooding]] + [another(flooding, number) for number in range(50)]
     for user in flooders:
         fill(lane, user)
-    for kind in set(Class) - {flooding}:
+    for kind in set(PriorityLevel) - {flooding}:
         assert lane.bands[kind].assured == 200 * ASSURED[kind] // 100
         assert lane.enter(MEMBERS[kind]) is not None
         others = [another(kind, 100 + number) for number in range(100)]
@@ -100,12 +100,12 @@ def test_a_flood_in_one_class_leaves_the_others_what_is_theirs(flooding):
 
 
 def test_a_quiet_server_lends_what_nobody_needs():
-    lane = Lane("reads", 400)
-    assert len(fill(lane, person("alice"))) > 400 * ASSURED[Class.PEOPLE] // 100
+    lane = SeatPool("reads", 400)
+    assert len(fill(lane, person("alice"))) > 400 * ASSURED[PriorityLevel.PEOPLE] // 100
 
 
 def test_places_given_back_can_be_taken_again():
-    lane = Lane("reads", 50)
+    lane = SeatPool("reads", 50)
     first = fill(lane, person("alice"))
     for flow in first:
         flow.leave(1)
@@ -115,7 +115,7 @@ def test_places_given_back_can_be_taken_again():
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_small_limits_are_used_up_to_the_last_place_by_several(limit):
-    lane = Lane("reads", limit)
+    lane = SeatPool("reads", limit)
     assert [lane.enter(person(f"user-{number}")) is not None for number in range(limit + 1)] == [
         *[True] * limit,
         False,
@@ -123,34 +123,34 @@ def test_small_limits_are_used_up_to_the_last_place_by_several(limit):
 
 
 def test_who_was_turned_away_is_counted_and_why():
-    lane = Lane("reads", 2)
+    lane = SeatPool("reads", 2)
     alice, bob = person("alice"), person("bob")
     assert lane.enter(alice) is not None
     assert lane.enter(bob) is not None
     assert lane.enter(alice) is None
-    band = lane.bands[Class.PEOPLE]
+    band = lane.bands[PriorityLevel.PEOPLE]
     assert (band.crowded, band.unfair) == (1, 0)
-    wide = Lane("reads", 400)
+    wide = SeatPool("reads", 400)
     fill(wide, alice)
-    assert (wide.bands[Class.PEOPLE].crowded, wide.bands[Class.PEOPLE].unfair) == (0, 1)
+    assert (wide.bands[PriorityLevel.PEOPLE].crowded, wide.bands[PriorityLevel.PEOPLE].unfair) == (0, 1)
 
 
 def test_pods_that_share_a_service_account_have_shares_of_their_own():
-    lane = Lane("reads", 100)
+    lane = SeatPool("reads", 100)
     fill(lane, account("t", "db", pod="db-0"))
     assert lane.enter(account("t", "db", pod="db-1")) is not None
-    assert lane.bands[Class.CONTROLLERS].running == 0
+    assert lane.bands[PriorityLevel.CONTROLLERS].running == 0
 
 
 @pytest.mark.parametrize("pod", ["", "db"], ids=["accounts", "pods"])
 def test_the_identities_of_a_namespace_have_one_share_together(pod):
     """They are free to make, so that a thousand of them must be worth no more than one."""
-    one, many = Lane("reads", 400), Lane("reads", 400)
+    one, many = SeatPool("reads", 400), SeatPool("reads", 400)
     alone = len(fill(one, account("a", "u", pod=pod)))
     together = sum(
         len(fill(many, account("a", f"u-{number}", pod=pod and f"{pod}-{number}"))) for number in range(1000)
     )
-    kind = Class.AGENTS if pod else Class.WORKLOADS
+    kind = PriorityLevel.AGENTS if pod else PriorityLevel.WORKLOADS
     assert together == pytest.approx((many.open + many.bands[kind].assured) * 2 / 3, abs=1)
     assert alone == pytest.approx(together * 2 / 3, abs=2)
     victim = account("b", "u", pod=pod)
@@ -158,7 +158,7 @@ def test_the_identities_of_a_namespace_have_one_share_together(pod):
 
 
 def test_a_namespace_has_one_share_whatever_its_identities_are():
-    lane = Lane("reads", 400)
+    lane = SeatPool("reads", 400)
     for number in range(100):
         fill(lane, account("a", f"u-{number}"))
         fill(lane, account("a", f"u-{number}", pod=f"p-{number}"))
@@ -166,7 +166,7 @@ def test_a_namespace_has_one_share_whatever_its_identities_are():
 
 
 def test_users_who_have_left_are_forgotten():
-    lane = Lane("reads", 400)
+    lane = SeatPool("reads", 400)
     stayer = lane.enter(person("stayer"))
     for number in range(20_000):
         flow = lane.enter(person(f"passer-by-{number}"))
@@ -191,8 +191,8 @@ steps = st.lists(
 @given(st.integers(1, 60), steps, st.randoms(use_true_random=False))
 def test_the_books_balance(limit, steps, random):
     """Never more taken than there is; what is lent is what goes beyond the classes' own; at the end all is back."""
-    lane = Lane("reads", limit)
-    held: list[tuple[Flow, int]] = []
+    lane = SeatPool("reads", limit)
+    held: list[tuple[UserFlow, int]] = []
     for user, weight in steps:
         weight = min(weight, lane.heaviest)
         flow = lane.enter(user, weight)

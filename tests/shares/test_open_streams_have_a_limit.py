@@ -10,7 +10,7 @@ from tests.kit.core import CoreServer
 from tests.kit.rights import bind, cluster_role, place, rule
 
 from pilothouse.apiserver.flowcontrol.stream_limits import WATCHES_OF_USER, StreamLimit
-from pilothouse.apiserver.server.messages import Request, Sink, Streaming, User
+from pilothouse.apiserver.server.messages import Request, StreamingResponse, StreamSink, User
 from pilothouse.meta.errors import StatusError
 
 ALICE, BOB = User("alice", groups=("system:authenticated",)), User("bob", groups=("system:authenticated",))
@@ -23,7 +23,7 @@ def account(namespace: str, name: str, pod: str = "") -> User:
     return User(f"system:serviceaccount:{namespace}:{name}", groups=groups, extra=extra)
 
 
-async def endless(sink: Sink) -> None:
+async def endless(sink: StreamSink) -> None:
     await asyncio.Event().wait()
 
 
@@ -37,8 +37,8 @@ class Opened:
     async def add(self, user: User, impersonated: User | None = None) -> None:
         request = Request("GET", "/", user=impersonated or user, impersonator=user if impersonated else None)
         self._limit.check(request)
-        answer = self._limit.counted(request, Streaming(endless))
-        assert isinstance(answer, Streaming)
+        answer = self._limit.counted(request, StreamingResponse(endless))
+        assert isinstance(answer, StreamingResponse)
         self._running.append(asyncio.ensure_future(answer.run(None)))  # type: ignore[arg-type]
         await asyncio.sleep(0)
 

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from pilothouse.api.objects import Object
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.base.clock import Clock
 from pilothouse.client.fence import HEADER
 from pilothouse.client.transport import ClientRequest, ClientResponse, ResponseStreamReader, Transport
@@ -28,7 +28,7 @@ from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluste
 from pilothouse.meta.versions import Version
 from pilothouse.runtime.controller import Controller
 from pilothouse.runtime.expectations import Expectations
-from pilothouse.runtime.intents import Delete, Intent, Patch, SetStatus, Update
+from pilothouse.runtime.intents import Delete, Intent, PatchObject, SetStatus, Update
 from pilothouse.runtime.snapshot import Snapshot
 from pilothouse.sim import simulated_server
 from pilothouse.sim.fleet import Scenario
@@ -107,7 +107,7 @@ def _intents(change: Callable[[Intent], Intent]) -> Callable[[Controller], Contr
 
 def _unasked(intent: Intent) -> Intent:
     """What a cache shows is taken for the truth."""
-    if isinstance(intent, (Delete, Update, Patch)):
+    if isinstance(intent, (Delete, Update, PatchObject)):
         return msgspec.structs.replace(intent, unless=())
     return intent
 
@@ -173,7 +173,7 @@ def _by_health_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cluster_status, "_closed", lambda scene: "")
 
 
-async def _take_the_stores_word(core: Core, node: str, clock: Clock) -> None:
+async def _take_the_stores_word(core: RequestHandler, node: str, clock: Clock) -> None:
     """What was so before the power went is so."""
 
 

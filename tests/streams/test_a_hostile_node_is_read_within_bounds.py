@@ -17,9 +17,9 @@ from tests.kit.stream_node import NAME, Plane, StreamNode
 from tests.kit.waiting import eventually
 
 from pilothouse.api.nouns import Node
-from pilothouse.apiserver.registry.node_addresses import Endpoint
-from pilothouse.apiserver.registry.node_client import NodeCalls
-from pilothouse.apiserver.server.messages import Chunk, Response, Streaming, Tunnel
+from pilothouse.apiserver.registry.node_addresses import NodeEndpoint
+from pilothouse.apiserver.registry.node_client import HTTPSNodeClient
+from pilothouse.apiserver.server.messages import Response, StreamChunk, StreamingResponse, UpgradedResponse
 from pilothouse.base.clock import SystemClock
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.server.serving_certificate import ServingCertificate
@@ -38,12 +38,12 @@ class HostileNode:
         self._server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issuer.issue_cert(serving_name("evil")).configure_cert(self._server)
         self._client = ssl.create_default_context(cafile=str(authority.cert))
-        self.calls = NodeCalls(lambda: self._client)
+        self.calls = HTTPSNodeClient(lambda: self._client)
         self.sent = 0
         self.gone = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def answering(self, first: bytes, then: bytes = b"") -> AsyncIterator[Endpoint]:
+    async def answering(self, first: bytes, then: bytes = b"") -> AsyncIterator[NodeEndpoint]:
         self.sent = 0
         self.gone.clear()
 
@@ -61,7 +61,7 @@ class HostileNode:
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=self._server)
         async with server, asyncio.timeout(ENOUGH):
-            yield Endpoint("evil", "127.0.0.1", server.sockets[0].getsockname()[1])
+            yield NodeEndpoint("evil", "127.0.0.1", server.sockets[0].getsockname()[1])
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ class Taker:
         self._most = most
         self.closed = False
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         self.data += chunk.data
 
     def buffered(self) -> int:
@@ -127,7 +127,7 @@ async def test_no_more_is_read_than_the_client_takes(evil: HostileNode, coding: 
 
     async with evil.answering(b"HTTP/1.1 200 OK\r\n" + coding + b"\r\n", then) as node:
         answer = await evil.calls.read(node, "/metrics", [], ends=True)
-        assert isinstance(answer, Streaming)
+        assert isinstance(answer, StreamingResponse)
         taker = Taker(2**16)
         pouring = asyncio.ensure_future(answer.run(taker))
         await eventually(stands_still)
@@ -145,7 +145,7 @@ async def test_connections_are_closed_by_who_opened_them(
     with caplog.at_level(logging.WARNING, logger="asyncio"):
         async with evil.answering(b"HTTP/1.1 200 OK\r\n\r\n", b"x") as node:
             answer = await evil.calls.read(node, "/metrics", [], ends=True)
-            assert isinstance(answer, Streaming)
+            assert isinstance(answer, StreamingResponse)
             await answer.close()
             await evil.gone.wait()
         async with evil.answering(b"HTTP/1.1 500 Error\r\nContent-Length: 5\r\n\r\nhello") as node:
@@ -182,7 +182,7 @@ async def test_what_comes_behind_an_upgrade_is_passed_on(evil: HostileNode) -> N
     upgraded = b"HTTP/1.1 101 Switching\r\nSec-WebSocket-Accept: yes\r\n\r\n\x82\x01x"
     async with evil.answering(upgraded) as node:
         answer = await evil.calls.connect(node, "/exec/t/p/c", [], {})
-        assert isinstance(answer, Tunnel)
+        assert isinstance(answer, UpgradedResponse)
         assert answer.headers == (("sec-websocket-accept", "yes"),)
         client = Client()
         await answer.run(client)

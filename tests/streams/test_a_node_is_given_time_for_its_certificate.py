@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.apiserver.registry.node_addresses import Endpoint
-from pilothouse.apiserver.registry.node_client import NodeCalls
+from pilothouse.apiserver.registry.node_addresses import NodeEndpoint
+from pilothouse.apiserver.registry.node_client import HTTPSNodeClient
 from pilothouse.meta.errors import StatusError
 from pilothouse.pki.authority import Authority
 
 NOW = datetime.datetime.now(datetime.UTC)
 OURS, ITS_OWN = Authority.make("ours", NOW), Authority.make("its own", NOW)
-NAME = Endpoint("n1", "", 0).certified
+NAME = NodeEndpoint("n1", "", 0).certified
 
 
 @contextlib.asynccontextmanager
@@ -49,20 +49,20 @@ async def answering(folder: Path, tries: Callable[[int], Authority]) -> AsyncIte
         yield server.sockets[0].getsockname()[1], seen
 
 
-def calls() -> NodeCalls:
-    return NodeCalls(lambda: ssl.create_default_context(cadata=OURS.certificate.decode()))
+def calls() -> HTTPSNodeClient:
+    return HTTPSNodeClient(lambda: ssl.create_default_context(cadata=OURS.certificate.decode()))
 
 
 async def test_one_that_is_not_ready_is_tried_until_it_has_it(tmp_path: Path) -> None:
     async with answering(tmp_path, lambda tries: ITS_OWN if tries < 2 else OURS) as (port, seen):
-        await calls().check(Endpoint("n1", "127.0.0.1", port, is_ready=False))
+        await calls().check(NodeEndpoint("n1", "127.0.0.1", port, is_ready=False))
     assert len(seen) >= 2
 
 
 async def test_one_that_is_ready_is_tried_once(tmp_path: Path) -> None:
     async with answering(tmp_path, lambda _: ITS_OWN) as (port, seen):
         with pytest.raises(StatusError) as refused:
-            await calls().check(Endpoint("n1", "127.0.0.1", port, is_ready=True))
+            await calls().check(NodeEndpoint("n1", "127.0.0.1", port, is_ready=True))
     assert refused.value.code == 503
     assert "CERTIFICATE_VERIFY_FAILED" in refused.value.message
     assert len(seen) == 1

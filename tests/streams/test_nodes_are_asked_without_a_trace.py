@@ -12,8 +12,8 @@ import trustme
 from tests.kit.http import Http
 from tests.kit.stream_node import NAME, Plane, StreamNode
 
-from pilothouse.apiserver.registry.node_addresses import Endpoint
-from pilothouse.apiserver.registry.node_client import NodeCalls
+from pilothouse.apiserver.registry.node_addresses import NodeEndpoint
+from pilothouse.apiserver.registry.node_client import HTTPSNodeClient
 from pilothouse.meta.errors import StatusError
 from pilothouse.pki.signers import serving_name
 
@@ -31,7 +31,7 @@ async def test_a_page_that_a_node_has_not_is_not_found(http: Http, node: StreamN
 
 
 @pytest.fixture
-async def endless() -> AsyncIterator[tuple[NodeCalls, Endpoint]]:
+async def endless() -> AsyncIterator[tuple[HTTPSNodeClient, NodeEndpoint]]:
     """A node whose answers have no end, and how it is asked."""
     issuer = trustme.CA()
     serving, asking = (
@@ -51,14 +51,16 @@ async def endless() -> AsyncIterator[tuple[NodeCalls, Endpoint]]:
     server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=serving)
     port = server.sockets[0].getsockname()[1]
     try:
-        yield NodeCalls(lambda: asking), Endpoint("n", "127.0.0.1", port)
+        yield HTTPSNodeClient(lambda: asking), NodeEndpoint("n", "127.0.0.1", port)
     finally:
         server.close()
         await server.wait_closed()
 
 
 @pytest.mark.parametrize("path", ["/good", "/bad"])
-async def test_no_connection_to_a_node_is_left_open(endless: tuple[NodeCalls, Endpoint], path: str) -> None:
+async def test_no_connection_to_a_node_is_left_open(
+    endless: tuple[HTTPSNodeClient, NodeEndpoint], path: str
+) -> None:
     calls, endpoint = endless
     complaints: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))

@@ -12,14 +12,7 @@ import sys
 
 import pytest
 
-from pilothouse.supervise.seccomp import (
-    ALLOW,
-    Profile,
-    ProfileError,
-    compiled,
-    instructions,
-    parsed,
-)
+from pilothouse.supervise.seccomp import ALLOW, ProfileError, SeccompProfile, compiled, instructions, parsed
 from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT, SHARED_USER_DEFAULT
 from pilothouse.supervise.syscalls import AUDIT_ARCHITECTURES, TABLES
 
@@ -239,7 +232,7 @@ def test_profiles_compare_all_64_bits(op: str, allowed: list[int], refused: list
         assert called(program, "x86_64", "close", 0, 0, 0, value) == REFUSED, value
 
 
-def profile(rules: list[dict[str, object]], **more: object) -> Profile:
+def profile(rules: list[dict[str, object]], **more: object) -> SeccompProfile:
     return parsed(json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules, **more}).encode())
 
 

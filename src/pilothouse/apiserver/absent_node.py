@@ -38,7 +38,7 @@ from pilothouse.api.nouns import (
 )
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import NODE_NOT_READY, ended, ready
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.loopback_client import LoopbackClient, Refused
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -66,7 +66,7 @@ _MESSAGE: Final = "Nothing has been reported since the control plane was started
 log = logging.getLogger(__name__)
 
 
-async def withdraw_reports(core: Core, node: str, clock: Clock) -> None:
+async def withdraw_reports(core: RequestHandler, node: str, clock: Clock) -> None:
     """Nobody else may write meanwhile. What can't be written is logged: it does not keep the server from starting."""
     await _Withdrawal(core, node, clock).run()
 
@@ -74,7 +74,7 @@ async def withdraw_reports(core: Core, node: str, clock: Clock) -> None:
 class _Withdrawal:
     """One pass over what depends on a node."""
 
-    def __init__(self, core: Core, node: str, clock: Clock) -> None:
+    def __init__(self, core: RequestHandler, node: str, clock: Clock) -> None:
         self._client = LoopbackClient(core)
         self._node = node
         self._now = format_time(clock.now())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pilothouse.apiserver.admission.namespace_lifecycle import PERMANENT_NAMESPACES
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import Uids
 from pilothouse.meta.kind import Object
@@ -14,7 +14,7 @@ from pilothouse.store.interface import Conflict
 NAMESPACES = (*PERMANENT_NAMESPACES, "kube-node-lease")
 
 
-async def make_namespaces(catalog: Catalog, objects: Objects, clock: Clock, uids: Uids) -> None:
+async def make_namespaces(catalog: KindCatalog, objects: ObjectStorage, clock: Clock, uids: Uids) -> None:
     """Create the namespaces that are missing; another instance may do the same at the same time."""
     served = catalog.find("", "v1", "namespaces")
     if served is None:
@@ -28,7 +28,7 @@ async def make_namespaces(catalog: Catalog, objects: Objects, clock: Clock, uids
                 continue
 
 
-def _namespace(served: Served, name: str, uid: str, now: float) -> Object:
+def _namespace(served: ServedVersion, name: str, uid: str, now: float) -> Object:
     obj: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     strict_decoding.conform(served.kind, obj, "Strict", [])
     object_metadata.begin(served.kind, obj, namespace="", uid=uid, now=now)

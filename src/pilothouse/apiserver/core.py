@@ -1,6 +1,6 @@
 """The API server without its sockets: a request in, an answer out.
 
-    core = Core.build(store, resources, ...)
+    core = RequestHandler.build(store, resources, ...)
     async with core.running():
         answer = await core.answer(Request("GET", "/api/v1/namespaces/default", user=admin))
 
@@ -23,7 +23,7 @@ from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.node_claims import Network
-from pilothouse.apiserver.admission.namespace_lifecycle import Admission, Refusals, WriteCheck
+from pilothouse.apiserver.admission.namespace_lifecycle import AdmissionChain, Refusals, WriteCheck
 from pilothouse.apiserver.admission.pod_security.admission import PodSecurity
 from pilothouse.apiserver.admission.pod_security.configuration import (
     DEFAULT_CONFIGURATION,
@@ -36,57 +36,61 @@ from pilothouse.apiserver.apiextensions.definitions import Definitions
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from pilothouse.apiserver.authentication.impersonation import impersonate
-from pilothouse.apiserver.authentication.service_account_tokens import Tokens
+from pilothouse.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from pilothouse.apiserver.authorization.authorizer import Attributes, Chain, Masters
 from pilothouse.apiserver.authorization.permission_check import PermissionCheck, attributes_of
 from pilothouse.apiserver.authorization.rbac.aggregation import Aggregation
-from pilothouse.apiserver.authorization.rbac.authorizer import Rbac
+from pilothouse.apiserver.authorization.rbac.authorizer import RBACAuthorizer
 from pilothouse.apiserver.authorization.rbac.escalation import Escalation
 from pilothouse.apiserver.authorization.rbac.grants import GROUP as RBAC_GROUP
 from pilothouse.apiserver.authorization.rbac.reconciling import make_roles
 from pilothouse.apiserver.authorization.restriction.authorizer import Restriction
-from pilothouse.apiserver.authorization.restriction.node_claims import NewClaims, NodeClaims, Territory
+from pilothouse.apiserver.authorization.restriction.node_claims import (
+    ControlPlaneNetwork,
+    NewClaims,
+    NodeClaims,
+)
 from pilothouse.apiserver.bootstrap import make_namespaces
 from pilothouse.apiserver.discovery import tables, version
-from pilothouse.apiserver.discovery.catalog import Catalog
-from pilothouse.apiserver.discovery.documents import Discovery
-from pilothouse.apiserver.discovery.openapi import OpenApi
+from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.discovery.documents import DiscoveryDocuments
+from pilothouse.apiserver.discovery.openapi import OpenAPIDocuments
 from pilothouse.apiserver.endpoints import decoding, scale
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.error_responses import refusal
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.negotiation import TABLE, Endpoint, negotiate
-from pilothouse.apiserver.endpoints.patches import Patcher
-from pilothouse.apiserver.endpoints.reads import Reader
+from pilothouse.apiserver.endpoints.negotiation import TABLE, AnswerEndpoint, negotiate
+from pilothouse.apiserver.endpoints.patches import PatchEndpoints
+from pilothouse.apiserver.endpoints.reads import ReadEndpoints
 from pilothouse.apiserver.endpoints.request_info import fits, locate, subresource_verbs, verb_of
-from pilothouse.apiserver.endpoints.writes import Writer
+from pilothouse.apiserver.endpoints.writes import WriteEndpoints
 from pilothouse.apiserver.flowcontrol.stream_limits import (
     SESSIONS_OF_USER,
     WATCHES_OF_NAMESPACE,
     WATCHES_OF_USER,
     StreamLimit,
 )
-from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.registry import namespaces
-from pilothouse.apiserver.registry.access_reviews import Reviews
+from pilothouse.apiserver.registry.access_reviews import AccessReviews
 from pilothouse.apiserver.registry.address_allocation import AddressAllocator
 from pilothouse.apiserver.registry.certificate_requests import RequestRights
-from pilothouse.apiserver.registry.certificate_signing import Signing
-from pilothouse.apiserver.registry.node_client import Nodes, NoNodes
+from pilothouse.apiserver.registry.certificate_signing import CertificateSigner
+from pilothouse.apiserver.registry.node_client import NodeClient, NoNodeClient
 from pilothouse.apiserver.registry.node_proxy import NodeProxy
 from pilothouse.apiserver.registry.pod_streams import NAMES_OF_STREAMS, PodStreams
-from pilothouse.apiserver.registry.pods import Pods
+from pilothouse.apiserver.registry.pods import PodSubresources
 from pilothouse.apiserver.registry.service_addresses import SERVICES, ServiceAddresses
 from pilothouse.apiserver.registry.service_ranges import CLUSTER_RANGE, NODE_MASK_SIZE, SERVICE_RANGE
-from pilothouse.apiserver.registry.strategies import adopt
+from pilothouse.apiserver.registry.strategies import register_strategy
 from pilothouse.apiserver.registry.token_requests import TokenRequests
-from pilothouse.apiserver.server.messages import TEXT, Answer, Request, Response, Streaming
+from pilothouse.apiserver.server.messages import TEXT, Answer, Request, Response, StreamingResponse
 from pilothouse.apiserver.server.websockets import EventFrames, over_websocket, upgrade_of
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.compaction import Compactor
-from pilothouse.apiserver.storage.consistency_check import Auditor
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.consistency_check import ConsistencyChecker
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import Uids
@@ -109,7 +113,7 @@ Page = Callable[[Request], Awaitable[Answer]]
 log = logging.getLogger(__name__)
 
 
-class Core:
+class RequestHandler:
     """Everything between a request and the store."""
 
     def __init__(
@@ -124,7 +128,7 @@ class Core:
         refusals: Refusals,
         signing_key: SigningKey,
         authority: Callable[[], Authority],
-        nodes: Nodes = NoNodes(),
+        nodes: NodeClient = NoNodeClient(),
         service_addresses: IPv4Network = SERVICE_RANGE,
         cluster_ranges: Sequence[Network] = (CLUSTER_RANGE,),
         node_mask_size: int = NODE_MASK_SIZE,
@@ -136,14 +140,14 @@ class Core:
     ) -> None:
         self._clock = clock
         self._uids = uids
-        self.catalog = Catalog(resources)
+        self.catalog = KindCatalog(resources)
         self.cache = WatchCache(store, self.catalog, clock, random, bounds=Bounds(age=history))
         book = AddressAllocator(store, random)
         large = large_writes or LargeWrites()
         self._large = large
-        self._objects = Objects(book.guarding(store), self.cache, large)
-        self._rbac = Rbac(self.cache)
-        territory = Territory(
+        self._objects = ObjectStorage(book.guarding(store), self.cache, large)
+        self._rbac = RBACAuthorizer(self.cache)
+        territory = ControlPlaneNetwork(
             services=service_addresses,
             server_names=frozenset(server_names),
             cluster=tuple(cluster_ranges),
@@ -160,15 +164,15 @@ class Core:
         self._aggregation = Aggregation(self.catalog, self.cache, self._objects, clock)
         self._definitions = Definitions(self.catalog, self.cache, self._objects, clock)
         self._addresses = ServiceAddresses(self.cache, book, service_addresses, random)
-        adopt(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
-        adopt(self.catalog, "", "services", self._addresses)
+        register_strategy(self.catalog, DEFINITIONS_GROUP, DEFINITIONS, self._definitions)
+        register_strategy(self.catalog, "", "services", self._addresses)
         bootstrap = BootstrapTokens(self.catalog, self.cache, self._objects, clock)
-        self._signing = Signing(
+        self._signing = CertificateSigner(
             self.catalog, self.cache, self._objects, authority, clock, bootstrap.spend, claims.serving_problem
         )
         for listener in (self._rbac, self._aggregation, self._definitions, self._addresses, self._signing):
             self.cache.listen(listener)
-        self.reader = Reader(self.catalog, self.cache, clock, random)
+        self.reader = ReadEndpoints(self.catalog, self.cache, clock, random)
         escalation = Escalation(self._authorizer, self._rbac)
         requests = RequestRights(self._authorizer)
         checks: list[WriteCheck] = [
@@ -178,18 +182,20 @@ class Core:
         ]
         accounts = ServiceAccounts(self.catalog, self._objects, clock, random, uids)
         self.pod_security = PodSecurity(pod_security, self.cache, clock)
-        admission = Admission(self._objects, refusals, accounts.complete, checks, self.pod_security)
-        self._writer = Writer(self._objects, admission, clock, random, uids, self._may_create, large)
-        self._patcher = Patcher(self._writer, clock, self._may_create, large)
-        self._pods = Pods(self.catalog, self.cache, self._objects, clock, large)
+        admission = AdmissionChain(self._objects, refusals, accounts.complete, checks, self.pod_security)
+        self._writer = WriteEndpoints(self._objects, admission, clock, random, uids, self._may_create, large)
+        self._patcher = PatchEndpoints(self._writer, clock, self._may_create, large)
+        self._pods = PodSubresources(self.catalog, self.cache, self._objects, clock, large)
         self._node_proxy = NodeProxy(self._objects, nodes)
         self._pod_streams = PodStreams(self.catalog, self._objects, nodes, clock)
         self._minting = TokenRequests(signing_key, self._objects, clock, uids)
-        authenticator.trust(Tokens(signing_key, self.cache, clock).review, self.cache.fresh)
+        authenticator.trust(ServiceAccountTokens(signing_key, self.cache, clock).review, self.cache.fresh)
         authenticator.trust(bootstrap.review, self.cache.fresh)
-        self._reviews = Reviews(authenticator, self._authorizer, self._rbac, self._restriction, clock, large)
-        self._discovery = Discovery(self.catalog)
-        self._openapi = OpenApi(self.catalog)
+        self._reviews = AccessReviews(
+            authenticator, self._authorizer, self._rbac, self._restriction, clock, large
+        )
+        self._discovery = DiscoveryDocuments(self.catalog)
+        self._openapi = OpenAPIDocuments(self.catalog)
         self._parts = BackgroundTasks(
             {
                 "the cache": self.cache.run,
@@ -197,7 +203,7 @@ class Core:
                 "aggregating roles": self._aggregation.run,
                 "signing certificates": self._signing.run,
                 "compacting": Compactor(store, history).run,
-                "auditing the cache": Auditor(self.cache).run,
+                "auditing the cache": ConsistencyChecker(self.cache).run,
             }
         )
         self._pages: dict[str, Page] = {}
@@ -210,7 +216,7 @@ class Core:
         """Have a path answered that is no resource's. Who may ask is settled before, as for every path."""
         self._pages[path] = page
 
-    def prompt(self, requests: Requests) -> CachedReads:
+    def prompt(self, requests: RequestCounters) -> CachedReads:
         """Who answers what needs no waiting, and counts it in ``requests``."""
         return CachedReads(self.catalog, self.cache, self._authorizer, requests)
 
@@ -281,7 +287,7 @@ class Core:
             request.warnings.append(served.kind.deprecation)
         namespace = place.namespace if served.kind.namespaced else ""
         fence = self._permits.fence(request) if request.method not in _READ_VERBS else None
-        call = Call(request, served, verb, namespace, place.name, place.subresource, params, fence)
+        call = ResourceRequest(request, served, verb, namespace, place.name, place.subresource, params, fence)
         if verb in _WRITE_VERBS:
             _check_answerable(call)
             if served.kind.group == RBAC_GROUP:
@@ -294,7 +300,7 @@ class Core:
                 return await self._write_own_node(call)
         return await self._dispatch(call)
 
-    async def _write_services(self, call: Call) -> Answer:
+    async def _write_services(self, call: ResourceRequest) -> Answer:
         """A write to services, which may give out addresses, and may have to begin again."""
         warnings = call.request.warnings
         before = len(warnings)
@@ -305,7 +311,7 @@ class Core:
 
         return await self._addresses.settle(write)
 
-    async def _write_own_node(self, call: Call) -> Answer:
+    async def _write_own_node(self, call: ResourceRequest) -> Answer:
         """A node's write about itself. If it claims anything, that is judged by what other nodes have: one at a time, and all that
         came before in view. A node waits for its own such writes before it waits for those of others."""
         request = call.request
@@ -323,7 +329,7 @@ class Core:
             await self.cache.fresh()
             return answer
 
-    async def _write_rights(self, call: Call) -> Answer:
+    async def _write_rights(self, call: ResourceRequest) -> Answer:
         """A write to roles or bindings is judged by what counts now, and counts itself once it is answered."""
         if not await self.cache.fresh():
             raise errors.unavailable("who holds which rights is not known for certain; please try again")
@@ -331,7 +337,7 @@ class Core:
         await self.cache.fresh()
         return answer
 
-    async def _write_namespace(self, call: Call) -> Answer:
+    async def _write_namespace(self, call: ResourceRequest) -> Answer:
         """A namespace that was told to end takes nothing new, once that is answered."""
         if call.verb == "delete" and not call.subresource:
             await namespaces.check_deletion(call, self.catalog, self.cache)
@@ -341,7 +347,7 @@ class Core:
             call.request.warnings += await call.request.late_warnings()
         return answer
 
-    async def _dispatch(self, call: Call) -> Answer:
+    async def _dispatch(self, call: ResourceRequest) -> Answer:
         kind = call.served.kind
         if call.subresource:
             return await self._subresource(call)
@@ -372,7 +378,7 @@ class Core:
             raise errors.bad_request("name must be provided")
         return await (self._writer.update(call) if call.verb == "update" else self._patcher.patch(call))
 
-    async def _watch(self, call: Call) -> Answer:
+    async def _watch(self, call: ResourceRequest) -> Answer:
         request = call.request
         upgrade = upgrade_of(request)
         self._watch_limit.check(request)
@@ -380,11 +386,11 @@ class Core:
             request, call.served, call.namespace, call.name, self._still_allowed(call)
         )
         answer = self._watch_limit.counted(request, streaming)
-        if upgrade is None or not isinstance(answer, Streaming):
+        if upgrade is None or not isinstance(answer, StreamingResponse):
             return answer
         return over_websocket(answer, upgrade, EventFrames())
 
-    def _still_allowed(self, call: Call) -> Callable[[], bool] | None:
+    def _still_allowed(self, call: ResourceRequest) -> Callable[[], bool] | None:
         """Whether a watch may go on, for those that outlast the right to them otherwise."""
         user = call.request.user
         if call.served.resource.path not in _JUDGED_AGAIN or not self._restriction.confines(user):
@@ -392,7 +398,7 @@ class Core:
         asked = attributes_of(call.request, call.verb, locate(call.request.path), call.params)
         return lambda: self._restriction.remains(user) and self._authorizer.decide(user, asked).allowed
 
-    async def _subresource(self, call: Call) -> Answer:
+    async def _subresource(self, call: ResourceRequest) -> Answer:
         kind = call.served.kind
         allowed = subresource_verbs(kind, call.subresource)
         if not allowed:
@@ -431,11 +437,11 @@ class Core:
                 return await self._patcher.patch(call)
         raise errors.method_not_allowed(call.verb, kind.plural, kind.group)
 
-    async def _stream_of_pod(self, call: Call) -> Answer:
+    async def _stream_of_pod(self, call: ResourceRequest) -> Answer:
         self._stream_limit.check(call.request)
         return self._stream_limit.counted(call.request, await self._pod_streams.answer(call))
 
-    async def _get_scale(self, call: Call) -> Response:
+    async def _get_scale(self, call: ResourceRequest) -> Response:
         found = await self._objects.find(call.key)
         kind = call.served.kind
         if found is None:
@@ -475,7 +481,7 @@ class Core:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{each}" for each in versions)]
         return sorted(paths)
 
-    def _may_create(self, call: Call) -> None:
+    def _may_create(self, call: ResourceRequest) -> None:
         """An apply or an update that creates needs the right to create as well."""
         kind = call.served.kind
         attributes = Attributes(
@@ -490,7 +496,7 @@ class Core:
         self._permits.demand(call.request, attributes)
         self._definitions.check_create(kind)
 
-    async def _delete_collection(self, call: Call) -> Answer:
+    async def _delete_collection(self, call: ResourceRequest) -> Answer:
         listed = await self.reader.select(call.request, call.served, call.namespace)
         await self._writer.delete_each(call, [item.key for item in listed.items])
         return await self.reader.render_list(call.request, call.served, listed)
@@ -504,9 +510,9 @@ def _page_not_found() -> Response:
     return Response(404, b"404 page not found\n", TEXT)
 
 
-def _check_answerable(call: Call) -> None:
+def _check_answerable(call: ResourceRequest) -> None:
     """Refuse, before anything is written, an answer that could not be given after."""
-    endpoint = Endpoint.LIST if call.verb == "deletecollection" else Endpoint.OBJECT
-    form = negotiate(call.request, Endpoint.REVIEW if call.served.kind.virtual else endpoint)
+    endpoint = AnswerEndpoint.LIST if call.verb == "deletecollection" else AnswerEndpoint.OBJECT
+    form = negotiate(call.request, AnswerEndpoint.REVIEW if call.served.kind.virtual else endpoint)
     if form.transform == TABLE:
         tables.included(call.params)

@@ -1,6 +1,6 @@
 """The instances that share a store, known to each other.
 
-    instances = Instances(store, lambda: Instance("host-1-5f3a", "https://10.0.0.7:6443", authority))
+    instances = ServerInstances(store, lambda: ServerInstance("host-1-5f3a", "https://10.0.0.7:6443", authority))
     async with instances.announced():
         await instances.others()        # who else runs
         await instances.absent()        # who has run, and does not
@@ -35,7 +35,7 @@ _RENEWALS_A_DAY = round(86_400 / RENEWAL)
 log = logging.getLogger(__name__)
 
 
-class Instance(msgspec.Struct, frozen=True):
+class ServerInstance(msgspec.Struct, frozen=True):
     """One server: its name, where the others reach it, and the certificate that its own is checked against (PEM)."""
 
     id: str
@@ -43,25 +43,25 @@ class Instance(msgspec.Struct, frozen=True):
     authority: str
 
 
-async def running(store: Store) -> list[Instance]:
+async def running(store: Store) -> list[ServerInstance]:
     """All that run, by name. Raises ``StoreError``."""
     return await _listed(store, RUNNING)
 
 
-async def _listed(store: Store, prefix: str) -> list[Instance]:
-    found: list[Instance] = []
+async def _listed(store: Store, prefix: str) -> list[ServerInstance]:
+    found: list[ServerInstance] = []
     for entry in (await store.list(prefix)).entries:
         try:
-            found.append(msgspec.json.decode(entry.value, type=Instance))
+            found.append(msgspec.json.decode(entry.value, type=ServerInstance))
         except msgspec.DecodeError as problem:
             log.warning("%s is not what an instance writes: %s", entry.key, problem)
     return found
 
 
-class Instances:
+class ServerInstances:
     """This instance among the others."""
 
-    def __init__(self, store: Store, me: Callable[[], Instance]) -> None:
+    def __init__(self, store: Store, me: Callable[[], ServerInstance]) -> None:
         """``me`` is asked each time: its authorities may change."""
         self._store = store
         self._me = me
@@ -81,11 +81,11 @@ class Instances:
             with contextlib.suppress(StoreError):
                 await self._running.remove()
 
-    async def others(self) -> list[Instance]:
+    async def others(self) -> list[ServerInstance]:
         """The other instances that run, by name. Raises ``StoreError``."""
         return [each for each in await running(self._store) if each.id != self._id]
 
-    async def absent(self) -> list[Instance]:
+    async def absent(self) -> list[ServerInstance]:
         """Those that have run within a month and do not, by name, as they were last. Raises ``StoreError``."""
         up = {each.id for each in await running(self._store)}
         return [each for each in await _listed(self._store, KNOWN) if each.id not in up | {self._id}]

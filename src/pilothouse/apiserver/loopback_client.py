@@ -17,7 +17,7 @@ import msgspec
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree
 from pilothouse.apiserver.authorization.authorizer import MASTERS
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.server.messages import Request, Response, User
 from pilothouse.meta.errors import StatusError
 
@@ -37,7 +37,7 @@ class Refused(Exception):
 class LoopbackClient:
     """Asks one server."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: RequestHandler) -> None:
         self._core = core
 
     async def find(self, noun: Noun, namespace: str, name: str) -> Object | None:

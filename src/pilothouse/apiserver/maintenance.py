@@ -18,7 +18,14 @@ from contextlib import aclosing
 import msgspec
 
 from pilothouse.apiserver.discovery import version
-from pilothouse.apiserver.server.messages import Answer, Chunk, Request, Response, Sink, Streaming
+from pilothouse.apiserver.server.messages import (
+    Answer,
+    Request,
+    Response,
+    StreamChunk,
+    StreamingResponse,
+    StreamSink,
+)
 from pilothouse.apiserver.storage import codec
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -82,11 +89,11 @@ class Maintenance:
         besides = {key: self._store.seal(key, value) for key, value in self._besides().items()}
         log.info("%s takes a backup of everything, at revision %d", request.user.name, revision)
 
-        async def run(sink: Sink) -> None:
+        async def run(sink: StreamSink) -> None:
             pieces = written(kept, header, self._prefixes, besides=besides, without=self._without)
             await _pour(pieces, sink)
 
-        return Streaming(run, "application/octet-stream", ends=True)
+        return StreamingResponse(run, "application/octet-stream", ends=True)
 
     async def encryption(self, request: Request) -> Answer:
         """Which keys there are, and how many values are kept under each."""
@@ -117,10 +124,10 @@ class Maintenance:
                 return
             yield codec.dump({"done": True, **msgspec.to_builtins(done)}) + b"\n"
 
-        return Streaming(lambda sink: _pour(lines(), sink), ends=True)
+        return StreamingResponse(lambda sink: _pour(lines(), sink), ends=True)
 
 
-async def _pour(pieces: AsyncIterator[bytes], sink: Sink) -> None:
+async def _pour(pieces: AsyncIterator[bytes], sink: StreamSink) -> None:
     """Write as fast as the client takes it, letting others have their turn after each piece."""
     async for piece in pieces:
         await asyncio.sleep(0)
@@ -128,7 +135,7 @@ async def _pour(pieces: AsyncIterator[bytes], sink: Sink) -> None:
             await asyncio.sleep(_PAUSE)
         if sink.closed:
             return
-        sink.write(Chunk.of(piece))
+        sink.write(StreamChunk.of(piece))
 
 
 def _allow(request: Request, method: str) -> None:

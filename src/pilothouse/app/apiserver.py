@@ -23,21 +23,21 @@ from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE, NetworkPage
 from pilothouse.api.kubernetes.pod_fields import refused_fields
 from pilothouse.api.registry import resources
 from pilothouse.apiserver.absent_node import withdraw_reports
-from pilothouse.apiserver.audit.peers import Asking
+from pilothouse.apiserver.audit.peers import PeerTrails
 from pilothouse.apiserver.authentication.authenticator import (
     Authenticator,
     TokenFileError,
     Tokens,
     read_tokens,
 )
-from pilothouse.apiserver.core import Core, Page
-from pilothouse.apiserver.instances import Instance, running
+from pilothouse.apiserver.core import Page, RequestHandler
+from pilothouse.apiserver.instances import ServerInstance, running
 from pilothouse.apiserver.kubernetes_service import KubernetesService, Member, Members
 from pilothouse.apiserver.loopback_client import LoopbackClient
-from pilothouse.apiserver.registry.node_client import NodeCalls
+from pilothouse.apiserver.registry.node_client import HTTPSNodeClient
 from pilothouse.apiserver.server.health import Health
 from pilothouse.apiserver.server.https_server import HTTPSServer
-from pilothouse.apiserver.server.limits import Patience
+from pilothouse.apiserver.server.limits import ClientTimeouts
 from pilothouse.apiserver.server.messages import Answer, Request, Response
 from pilothouse.apiserver.server.reloadable_tls import ReloadableContext
 from pilothouse.app import addresses, admission_control, audit_setup, memory_tuning
@@ -82,7 +82,7 @@ class ApiServer:
 
     url: str
     folder: DataFolder
-    core: Core
+    core: RequestHandler
     edge: HTTPSServer
 
     def leave(self) -> None:
@@ -116,7 +116,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
             name = folder.instance()
             trail = audit_setup.open_trail(options.audit, name, clock)
             timed = TimedStore(store)
-            core = Core(
+            core = RequestHandler(
                 timed,
                 resources(),
                 authenticator=authenticator,
@@ -126,7 +126,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                 refusals=refused_fields,
                 signing_key=await keys.signing(),
                 authority=lambda: identity.authority,
-                nodes=NodeCalls(identity.towards_nodes),
+                nodes=HTTPSNodeClient(identity.towards_nodes),
                 service_addresses=options.service_addresses,
                 cluster_ranges=options.cluster_ranges,
                 node_mask_size=options.node_mask_size,
@@ -154,7 +154,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                     check_head=core.check_head,
                     prompt=core.prompt(watched.requests),
                     trail=trail,
-                    patience=Patience(head=options.client_timeout, taking=options.client_timeout),
+                    patience=ClientTimeouts(head=options.client_timeout, taking=options.client_timeout),
                 )
                 if options.local_node_absent:
                     await withdraw_reports(core, options.local_node, clock)
@@ -175,7 +175,7 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
                         _peers(
                             options,
                             store,
-                            lambda: Instance(name, advertised, identity.trusted.decode()),
+                            lambda: ServerInstance(name, advertised, identity.trusted.decode()),
                             identity,
                         ) as peers,
                         asyncio.TaskGroup() as group,
@@ -193,8 +193,8 @@ async def serving(options: ApiServerOptions) -> AsyncIterator[ApiServer]:
 
 
 def _peers(
-    options: ApiServerOptions, store: Store, me: Callable[[], Instance], identity: ServerIdentity
-) -> AbstractAsyncContextManager[Asking]:
+    options: ApiServerOptions, store: Store, me: Callable[[], ServerInstance], identity: ServerIdentity
+) -> AbstractAsyncContextManager[PeerTrails]:
     """The other instances, where the store can have any."""
     if options.store == "etcd":
         return audit_setup.known_to_peers(store, me, identity.peer)
@@ -252,7 +252,7 @@ def _network_page(options: ApiServerOptions) -> Page:
     return page
 
 
-def _watch_over(health: Health, store: Store, core: Core) -> None:
+def _watch_over(health: Health, store: Store, core: RequestHandler) -> None:
     """The checks that say more than that the process runs."""
 
     async def store_answers() -> str:

@@ -13,21 +13,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from pilothouse.apiserver.audit.log_file import DAY, MEGABYTE, LogFile, Rotation
-from pilothouse.apiserver.audit.page import Page, resolver
-from pilothouse.apiserver.audit.peers import PATH, Alone, Asking, Peers
-from pilothouse.apiserver.audit.policy import DEFAULT, Policy
+from pilothouse.apiserver.audit.page import AuditPage, resolver
+from pilothouse.apiserver.audit.peers import PATH, AuditPeers, NoPeers, PeerTrails
+from pilothouse.apiserver.audit.policy import DEFAULT, AuditPolicy
 from pilothouse.apiserver.audit.policy_file import PolicyFileError, read_policy
-from pilothouse.apiserver.audit.records import Recorder
-from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.instances import Instance, Instances
+from pilothouse.apiserver.audit.records import AuditRecorder
+from pilothouse.apiserver.audit.trail import AuditTrail
+from pilothouse.apiserver.core import RequestHandler
+from pilothouse.apiserver.instances import ServerInstance, ServerInstances
 from pilothouse.app.options import AuditOptions, StartError, explain, read_file
 from pilothouse.base.clock import Clock
 from pilothouse.pki.keyring import Pair
 from pilothouse.store.interface import Store
 
 
-def open_trail(options: AuditOptions, instance: str, clock: Clock) -> Trail | None:
+def open_trail(options: AuditOptions, instance: str, clock: Clock) -> AuditTrail | None:
     """The trail that the options ask for, if they do.
 
     A path that can't be right keeps the server from starting. A disk that is full does not: it may have room again.
@@ -42,10 +42,10 @@ def open_trail(options: AuditOptions, instance: str, clock: Clock) -> Trail | No
         raise StartError(f"--audit-log-path {options.log_path} can't be used: {explain(problem)}") from None
     except OSError:
         pass  # The trail tries again, and its health check says what is wrong.
-    return Trail(file, Recorder(_policy(options), instance), clock)
+    return AuditTrail(file, AuditRecorder(_policy(options), instance), clock)
 
 
-def _policy(options: AuditOptions) -> Policy:
+def _policy(options: AuditOptions) -> AuditPolicy:
     if options.policy_file is None:
         return DEFAULT
     try:
@@ -57,7 +57,7 @@ def _policy(options: AuditOptions) -> Policy:
 
 
 @asynccontextmanager
-async def recording(trail: Trail | None) -> AsyncIterator[None]:
+async def recording(trail: AuditTrail | None) -> AsyncIterator[None]:
     """What is seen is written, while the context is open."""
     if trail is None:
         yield
@@ -68,23 +68,23 @@ async def recording(trail: Trail | None) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def known_to_peers(
-    store: Store, me: Callable[[], Instance], credential: Callable[[], Pair]
-) -> AsyncIterator[Asking]:
+    store: Store, me: Callable[[], ServerInstance], credential: Callable[[], Pair]
+) -> AsyncIterator[PeerTrails]:
     """The other instances on a store that several share; they know of this one while the context is open."""
-    instances = Instances(store, me)
+    instances = ServerInstances(store, me)
     async with (
         instances.announced(),
-        Peers.open(instances, credential) as peers,
+        AuditPeers.open(instances, credential) as peers,
     ):
         yield peers
 
 
 @asynccontextmanager
-async def without_peers() -> AsyncIterator[Asking]:
+async def without_peers() -> AsyncIterator[PeerTrails]:
     """A store of one's own."""
-    yield Alone()
+    yield NoPeers()
 
 
-def serve_page(core: Core, trail: Trail | None, peers: Asking, clock: Clock) -> None:
+def serve_page(core: RequestHandler, trail: AuditTrail | None, peers: PeerTrails, clock: Clock) -> None:
     """Have the trail answered for."""
-    core.serve(PATH, Page(trail, peers, resolver(core.catalog), clock).answer)
+    core.serve(PATH, AuditPage(trail, peers, resolver(core.catalog), clock).answer)

@@ -51,7 +51,7 @@ from pilothouse.node.server.caller_authorization import CallerAuthorizer
 from pilothouse.node.server.container_programs import ContainerPrograms
 from pilothouse.node.server.exec_sessions import ExecSessions
 from pilothouse.node.server.http_server import ServerBackends, listening, serving
-from pilothouse.node.server.listener import Listener
+from pilothouse.node.server.listener import NodeListener
 from pilothouse.node.server.pod_pages import PodPages
 from pilothouse.node.server.serving_certificate import ServingCertificate
 from pilothouse.node.services.socket_store import SocketStore
@@ -94,7 +94,7 @@ async def run(options: NodeOptions, *, announce: Callable[[str], None]) -> None:
     memory_tuning.settle_later(loop)
     stop = ShutdownRequest.on_signals(loop)
     ends_pods = options.settings.stop_pods
-    listeners: list[Listener] = []
+    listeners: list[NodeListener] = []
 
     def leave_pods() -> None:
         nonlocal ends_pods

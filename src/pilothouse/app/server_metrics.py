@@ -11,10 +11,10 @@ from functools import partial
 
 from pilothouse.api.registry import resources
 from pilothouse.apiserver import instances
-from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.audit.trail import AuditTrail
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.flowcontrol.list_estimate import Sizing
+from pilothouse.apiserver.flowcontrol.list_estimate import ListEstimate
 from pilothouse.apiserver.metrics import (
     node_targets,
     object_metrics,
@@ -25,8 +25,8 @@ from pilothouse.apiserver.metrics import (
 from pilothouse.apiserver.metrics.node_targets import NodeTargets
 from pilothouse.apiserver.metrics.object_metrics import ObjectMetrics
 from pilothouse.apiserver.metrics.pilot_targets import PilotTargets
-from pilothouse.apiserver.metrics.request_metrics import Requests
-from pilothouse.apiserver.metrics.server_metrics import Metrics, audit_families
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
+from pilothouse.apiserver.metrics.server_metrics import ServerMetrics, audit_families
 from pilothouse.apiserver.metrics.server_targets import ServerTargets
 from pilothouse.app.options import ApiServerOptions
 from pilothouse.store.timed_store import TimedStore
@@ -35,20 +35,20 @@ from pilothouse.store.timed_store import TimedStore
 class Monitoring:
     """A server's shares and figures. ``store`` is the one that its core works on."""
 
-    def __init__(self, options: ApiServerOptions, core: Core, store: TimedStore) -> None:
+    def __init__(self, options: ApiServerOptions, core: RequestHandler, store: TimedStore) -> None:
         self._core = core
         self._store = store
-        self.requests = Requests(core.catalog)
+        self.requests = RequestCounters(core.catalog)
         self.shares = FlowController(
             options.max_requests_in_flight,
             options.max_mutating_requests_in_flight,
-            Sizing(core.catalog, core.cache).size_of,
+            ListEstimate(core.catalog, core.cache).size_of,
         )
 
-    def serve_pages(self, trail: Trail | None) -> None:
+    def serve_pages(self, trail: AuditTrail | None) -> None:
         """Have ``/metrics``, ``/metrics/objects`` and the lists of servers, nodes and pilots answered."""
         core = self._core
-        page = Metrics(
+        page = ServerMetrics(
             requests=self.requests,
             shares=self.shares,
             catalog=core.catalog,

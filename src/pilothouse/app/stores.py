@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.instances import PREFIX as INSTANCES
 from pilothouse.apiserver.maintenance import Maintenance
@@ -84,7 +84,7 @@ def key_store(options: ApiServerOptions, keyring: Keyring, store: EncryptedStore
     return KeyStore(keyring, given, shared=store if options.store == "etcd" else None)
 
 
-def serve_maintenance(core: Core, store: EncryptedStore, keys: KeyStore, clock: Clock) -> None:
+def serve_maintenance(core: RequestHandler, store: EncryptedStore, keys: KeyStore, clock: Clock) -> None:
     """Have operators answered."""
     maintenance = Maintenance(
         store,

@@ -12,13 +12,13 @@ import click
 def errors_in_one_line(server: str) -> Iterator[None]:
     """Turn what a client raises into an error of the command."""
     from pilothouse.client.access import AccessError
-    from pilothouse.client.certificate_requests import RequestRefused
+    from pilothouse.client.certificate_requests import CertificateDenied
     from pilothouse.client.transport import TransportError
     from pilothouse.meta.errors import StatusError
 
     try:
         yield
-    except (AccessError, RequestRefused) as problem:
+    except (AccessError, CertificateDenied) as problem:
         raise click.ClickException(str(problem)) from None
     except (TransportError, StatusError) as problem:
         said = str(problem)

@@ -25,7 +25,7 @@ import msgspec
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Tree, Trees
-from pilothouse.client.fence import HEADER, Fence, always
+from pilothouse.client.fence import HEADER, LeadershipFence, always
 from pilothouse.client.retries import RetryingTransport
 from pilothouse.client.status_errors import error_of
 from pilothouse.client.transport import (
@@ -71,14 +71,14 @@ class WriteOptionsSent(TypedDict, total=False):
     """Who the fields are credited to, where it is not the client's own name."""
     validation: Literal["Ignore", "Warn", "Strict"]
     """What happens to fields that nobody knows."""
-    fence: Fence | None
+    fence: LeadershipFence | None
     """The leadership under which it is made."""
     deadline: float
     """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A part of a list. An empty ``token`` means that it was the last."""
 
     objects: list[Object]
@@ -157,7 +157,7 @@ class Api:
         fields: str = "",
         page: int = PAGE,
         deadline: float = DEADLINE,
-    ) -> Page:
+    ) -> ListPage:
         """All of a collection, as it was at one moment. A list that the server can't finish is begun anew."""
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(page)}
         for attempt in range(_RESTARTS):
@@ -169,7 +169,7 @@ class Api:
                     objects += got.objects
                     token = got.token
                     if not token:
-                        return Page(objects, got.revision)
+                        return ListPage(objects, got.revision)
             except StatusError as refusal:
                 if refusal.code != 410 or not token or attempt == _RESTARTS - 1:
                     raise
@@ -184,7 +184,7 @@ class Api:
         *,
         trees: Trees | None = None,
         partial: bool = False,
-    ) -> Page:
+    ) -> ListPage:
         """One part of a list, by the parameters of the protocol; empty ones are left out.
 
         ``trees`` is a cache's; ``partial`` asks for the metadata alone.
@@ -201,7 +201,7 @@ class Api:
         found = decoded(answer, _List)
         try:
             objects = [Object(noun, bytes(item), trees) for item in found.items or ()]
-            return Page(objects, int(found.metadata.resource_version or 0), found.metadata.token)
+            return ListPage(objects, int(found.metadata.resource_version or 0), found.metadata.token)
         except ValueError as problem:
             raise BadAnswer(f"a list of {noun.resource} can't be read: {problem}") from None
 

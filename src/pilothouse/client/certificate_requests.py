@@ -3,7 +3,7 @@
     certificate = await obtain(api, CertificateRequest(NODE_CLIENT, "client auth", request.pem, "node-csr-"), patience=60.0)
 
 Each attempt is a CertificateSigningRequest of its own. Which signer gives what to whom is the server's business and that of
-whoever approves; what they say against it is the message of ``RequestRefused``.
+whoever approves; what they say against it is the message of ``CertificateDenied``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNSEEN = 6
 """Looks at which it may not be there yet."""
 
 
-class RequestRefused(Exception):
+class CertificateDenied(Exception):
     """There will be no certificate; the message says why, and what a person can do."""
 
 
@@ -43,7 +43,7 @@ class CertificateRequest:
 
 
 async def obtain(api: Api, wanted: CertificateRequest, *, patience: float) -> bytes:
-    """The certificate, PEM. Raises ``RequestRefused``; ``StatusError`` and ``TransportError`` if it can't be asked for."""
+    """The certificate, PEM. Raises ``CertificateDenied``; ``StatusError`` and ``TransportError`` if it can't be asked for."""
     spec = {
         "request": b64encode(wanted.request).decode(),
         "signerName": wanted.signer,
@@ -63,7 +63,7 @@ async def obtain(api: Api, wanted: CertificateRequest, *, patience: float) -> by
         async with asyncio.timeout(patience):
             return await _signed(api, made)
     except TimeoutError:
-        raise RequestRefused(
+        raise CertificateDenied(
             f"the certificate request {made.name} was neither approved nor denied in {patience:g} s; is a "
             f"controller-manager running? `pilothouse why csr/{made.name}` says what it waits for"
         ) from None
@@ -76,7 +76,7 @@ async def _signed(api: Api, request: Object) -> bytes:
         for condition in request.status.get("conditions") or ():
             if condition.get("type") in ("Denied", "Failed"):
                 why = condition.get("message") or condition.get("reason") or "no reason is given"
-                raise RequestRefused(
+                raise CertificateDenied(
                     f"the certificate request {request.name} was {condition['type'].lower()}: {why}"
                 )
         if encoded := request.status.get("certificate"):

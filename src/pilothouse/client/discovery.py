@@ -27,7 +27,7 @@ class NoSuchKind(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class DiscoveredKind:
     """A resource and what can be done with its objects."""
 
     noun: Noun
@@ -42,10 +42,10 @@ class Served:
         return name in known and (not group or group == self.noun.group)
 
 
-class Discovery:
+class DiscoveredKinds:
     """What a server served when it was asked; versions in the order in which it prefers them."""
 
-    def __init__(self, served: tuple[Served, ...]) -> None:
+    def __init__(self, served: tuple[DiscoveredKind, ...]) -> None:
         self.served = served
 
     def find(self, name: str, *, group: str | None = None, version: str | None = None) -> Noun:
@@ -72,9 +72,9 @@ def _within(group: str | None, version: str | None) -> str:
     return f" in {'/'.join(part for part in (group, version) if part)}" if group or version else ""
 
 
-async def discover(api: Api) -> Discovery:
+async def discover(api: Api) -> DiscoveredKinds:
     """Ask a server. Raises what ``Api`` raises."""
-    found: list[Served] = []
+    found: list[DiscoveredKind] = []
     for root in ("/api", "/apis"):
         document = msgspec.json.decode(await api.fetch(root, accept=_AGGREGATED))
         if document.get("kind") == "APIGroupDiscoveryList":
@@ -83,10 +83,10 @@ async def discover(api: Api) -> Discovery:
             for group, version in _versions(document):
                 path = f"{root}/{group}/{version}" if group else f"{root}/{version}"
                 found += _legacy(group, version, msgspec.json.decode(await api.fetch(path)))
-    return Discovery(tuple(found))
+    return DiscoveredKinds(tuple(found))
 
 
-def _aggregated(document: dict[str, Any]) -> Iterator[Served]:
+def _aggregated(document: dict[str, Any]) -> Iterator[DiscoveredKind]:
     for group in document.get("items") or ():
         name = group.get("metadata", {}).get("name", "")
         for version in group.get("versions") or ():
@@ -94,7 +94,9 @@ def _aggregated(document: dict[str, Any]) -> Iterator[Served]:
                 kind = each.get("responseKind", {}).get("kind", "")
                 namespaced = each.get("scope") == "Namespaced"
                 noun = Noun(name, version["version"], kind, each["resource"], namespaced)
-                yield Served(noun, frozenset(each.get("verbs") or ()), _nicknames(each, "singularResource"))
+                yield DiscoveredKind(
+                    noun, frozenset(each.get("verbs") or ()), _nicknames(each, "singularResource")
+                )
 
 
 def _nicknames(each: dict[str, Any], singular: str) -> frozenset[str]:
@@ -112,8 +114,8 @@ def _versions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield group["name"], version
 
 
-def _legacy(group: str, version: str, document: dict[str, Any]) -> Iterator[Served]:
+def _legacy(group: str, version: str, document: dict[str, Any]) -> Iterator[DiscoveredKind]:
     for each in document.get("resources") or ():
         if "/" not in each["name"]:  # else a subresource
             noun = Noun(group, version, each["kind"], each["name"], each["namespaced"])
-            yield Served(noun, frozenset(each.get("verbs") or ()), _nicknames(each, "singularName"))
+            yield DiscoveredKind(noun, frozenset(each.get("verbs") or ()), _nicknames(each, "singularName"))

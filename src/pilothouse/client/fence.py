@@ -1,6 +1,6 @@
 """The leadership that a write is made under.
 
-    await api.update(Pod, pod, fence=Fence("kube-system", "controller-manager", 7, lease.uid))
+    await api.update(Pod, pod, fence=LeadershipFence("kube-system", "controller-manager", 7, lease.uid))
 
 Our server refuses the write (409, reason ``Fenced``) once the Lease has moved on to another transition, or is another one. A server that does
 not know the header ignores it; there the leader's own deadline is what keeps it from writing late (see ``leases``): ``left``
@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-HEADER = "Pilothouse-Fence"
+HEADER = "Pilothouse-LeadershipFence"
 FENCED = "Fenced"
 """The reason of the refusal."""
 
@@ -24,7 +24,7 @@ def always() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class LeadershipFence:
     """A Lease in one of its transitions."""
 
     namespace: str

@@ -36,7 +36,7 @@ from pilothouse.client.api import Api
 from pilothouse.client.object_cache import CacheChange, IndexFunction, ObjectCache
 from pilothouse.client.watch_freshness import NOTHING, WatchFreshness
 from pilothouse.client.watch_machine import Applied, Change, Deleted, Marked, Restarted
-from pilothouse.client.watcher import Watcher
+from pilothouse.client.watcher import WatchRunner
 
 Subscriber = Callable[[CacheChange], None]
 
@@ -65,7 +65,7 @@ class Informer:
         it the cache has one of its own."""
         self.noun = noun
         self.cache = ObjectCache(indexes)
-        self._watcher = Watcher(
+        self._watcher = WatchRunner(
             api,
             noun,
             rng,

@@ -27,7 +27,7 @@ from pilothouse.base.clock import Clock
 from pilothouse.base.uids import new_uid
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
-from pilothouse.client.fence import Fence
+from pilothouse.client.fence import LeadershipFence
 from pilothouse.client.leader_election import (
     Election,
     LeaderTerm,
@@ -39,7 +39,7 @@ from pilothouse.client.leader_election import (
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 
-Gained = Callable[[Fence], None]
+Gained = Callable[[LeadershipFence], None]
 Lost = Callable[[], None]
 
 log = logging.getLogger(__name__)
@@ -68,19 +68,21 @@ class Leadership:
         self._clock = clock
         self._election = Election(identity, timing, rng, clock.now)
         self._subscribers: list[tuple[Gained, Lost]] = []
-        self._told: Fence | None = None
+        self._told: LeadershipFence | None = None
         self._begun = asyncio.Event()
         self.problem = ""
         """Why the Lease can't be read or written; empty while it can."""
 
     @property
-    def fence(self) -> Fence | None:
+    def fence(self) -> LeadershipFence | None:
         """The leadership to act under, if it holds at this moment."""
         term = self._election.term(self._clock.monotonic())
         if term is None:
             return None
         begun = term
-        return Fence(self._namespace, self._name, term.transitions, term.uid, left=lambda: self._left(begun))
+        return LeadershipFence(
+            self._namespace, self._name, term.transitions, term.uid, left=lambda: self._left(begun)
+        )
 
     def _left(self, begun: LeaderTerm) -> float:
         now = self._clock.monotonic()

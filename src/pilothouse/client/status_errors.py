@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pilothouse.meta.errors import Cause, StatusError
+from pilothouse.meta.errors import StatusCauseDetail, StatusError
 
 
 class _Cause(msgspec.Struct):
@@ -60,7 +60,9 @@ def error_of(code: int, body: bytes, *, retry_after: str | None = None) -> Statu
         group=details.group,
         kind=details.kind,
         uid=details.uid,
-        causes=[Cause(cause.reason, cause.message, cause.field) for cause in details.causes or ()],
+        causes=[
+            StatusCauseDetail(cause.reason, cause.message, cause.field) for cause in details.causes or ()
+        ],
         retry_after=seconds or details.retry_after_seconds,
         next_page=status.metadata.next if status.metadata else "",
     )

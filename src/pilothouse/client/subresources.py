@@ -34,7 +34,7 @@ class ScaleStatus(msgspec.Struct, frozen=True):
     selector: str = ""
 
 
-class Scale(msgspec.Struct, frozen=True):
+class ScaleObject(msgspec.Struct, frozen=True):
     """How many there should be, and are."""
 
     spec: ScaleSpec = ScaleSpec()
@@ -64,7 +64,7 @@ async def scale(
     namespace: str,
     replicas: int | None = None,
     **options: Unpack[WriteOptionsSent],
-) -> Scale:
+) -> ScaleObject:
     """How many there are; with ``replicas``, after having asked for so many."""
     path = noun.path(namespace, name, "scale")
     if replicas is None:
@@ -72,7 +72,7 @@ async def scale(
     else:
         content = encoded({"spec": {"replicas": replicas}})
         answer = await api.write("PATCH", path, content, Patch.MERGE, options)
-    return decoded(answer, Scale)
+    return decoded(answer, ScaleObject)
 
 
 async def evict(

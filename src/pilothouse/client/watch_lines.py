@@ -21,7 +21,7 @@ class BadLine(ValueError):
     """A line that is no event; the message quotes it."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class WatchEvent(msgspec.Struct, frozen=True):
     """An object is there, in this version; or, if it is ``gone``, was there until this revision."""
 
     object: Object
@@ -35,7 +35,7 @@ class Bookmark(msgspec.Struct, frozen=True):
     complete: bool = False
 
 
-Line = Event | Bookmark | StatusError
+Line = WatchEvent | Bookmark | StatusError
 """A ``StatusError`` is the watch's end: it can't go on."""
 
 
@@ -57,9 +57,9 @@ def decode(lines: Iterable[bytes], noun: Noun, trees: Trees) -> Iterator[Line]:
             body = bytes(decoded.object)
             match decoded.type:
                 case "ADDED" | "MODIFIED":
-                    yield Event(Object(noun, body, trees))
+                    yield WatchEvent(Object(noun, body, trees))
                 case "DELETED":
-                    yield Event(Object(noun, body, trees), gone=True)
+                    yield WatchEvent(Object(noun, body, trees), gone=True)
                 case "BOOKMARK":
                     mark = Object(noun, body)
                     yield Bookmark(mark.revision, mark.annotations.get(_END) == "true")

@@ -8,13 +8,13 @@
 
 It does no I/O and knows no clock; ``watcher`` carries out what it asks. Its states:
 
-* ``Streaming``: one watch brings the objects that there are, a bookmark that ends them, then changes. It is the way that
+* ``StreamingState``: one watch brings the objects that there are, a bookmark that ends them, then changes. It is the way that
   costs the server least. A server that refuses it, or does not know what is meant (an ordinary bookmark, or silence), is
   asked the other way from then on.
-* ``Listing``: the objects come in pages. Pages that can't be continued (410) are thrown away and begun anew.
-* ``Watching``: changes after a revision. Whatever ends a watch (its time, silence, a broken connection), the next goes on
+* ``ListingState``: the objects come in pages. Pages that can't be continued (410) are thrown away and begun anew.
+* ``WatchingState``: changes after a revision. Whatever ends a watch (its time, silence, a broken connection), the next goes on
   where it stopped; only if the server has forgotten that place (410), or refuses, is everything read anew.
-* ``Waiting``: after a failure, before the next request. Pauses double with each failure in a row, and are spread by
+* ``WaitingState``: after a failure, before the next request. Pauses double with each failure in a row, and are spread by
   chance; a failure counts until a watch has brought something.
 
 What is handed on:
@@ -37,7 +37,7 @@ import msgspec
 
 from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object, Trees
-from pilothouse.client.watch_lines import BadLine, Bookmark, Event, decode
+from pilothouse.client.watch_lines import BadLine, Bookmark, WatchEvent, decode
 from pilothouse.meta.errors import StatusError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.8, 30.0
@@ -51,32 +51,32 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
-class Streaming:
-    """Waiting for the bookmark that ends the initial objects."""
+class StreamingState:
+    """WaitingState for the bookmark that ends the initial objects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListingState:
     """The page at ``token`` is next."""
 
     token: str = ""
 
 
-class Watching(msgspec.Struct, frozen=True):
+class WatchingState(msgspec.Struct, frozen=True):
     """Following changes after ``revision``."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingState:
     """For so many seconds, then on with ``then``."""
 
     seconds: float
-    then: Streaming | Listing | Watching
+    then: StreamingState | ListingState | WatchingState
 
 
-State = Streaming | Listing | Watching | Waiting
+State = StreamingState | ListingState | WatchingState | WaitingState
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class WatchMachine:
         self._noun = noun
         self._rng = rng
         self._trees = trees
-        self._begin: Streaming | Listing = Streaming() if streaming else Listing()
+        self._begin: StreamingState | ListingState = StreamingState() if streaming else ListingState()
         self._gathering: dict[tuple[str, str], Object] = {}
         self._failures = 0
         self._heard = False
@@ -165,20 +165,20 @@ class WatchMachine:
     def next(self) -> ReadPage | OpenWatch | Pause:
         """What to do now."""
         self._heard = False
-        self.is_open = isinstance(self.state, Streaming | Watching)
+        self.is_open = isinstance(self.state, StreamingState | WatchingState)
         match self.state:
-            case Streaming():
+            case StreamingState():
                 self.beginnings += 1
                 self._gathering = {}
                 return OpenWatch(self._duration(), initial=True)
-            case Listing(token):
+            case ListingState(token):
                 if not token:
                     self.beginnings += 1
                     self._gathering = {}
                 return ReadPage(token)
-            case Watching(revision):
+            case WatchingState(revision):
                 return OpenWatch(self._duration(), revision)
-            case Waiting(seconds):
+            case WaitingState(seconds):
                 return Pause(seconds)
 
     def page(self, objects: Iterable[Object], revision: int, token: str) -> list[Change]:
@@ -186,13 +186,13 @@ class WatchMachine:
         for each in objects:
             self._gathering[each.key] = each
         if token:
-            self.state = Listing(token)
+            self.state = ListingState(token)
             return []
         return [self._complete(revision)]
 
     def opened(self) -> None:
         """The server has begun to answer. On a collection where nothing happens that is all there is to hear for long."""
-        if isinstance(self.state, Watching):
+        if isinstance(self.state, WatchingState):
             self.problem = ""
 
     def took(self, lines: Iterable[bytes]) -> list[Change]:
@@ -212,15 +212,15 @@ class WatchMachine:
 
     def ended(self) -> None:
         """The server has ended the stream."""
-        if isinstance(self.state, Watching) and self._heard:
+        if isinstance(self.state, WatchingState) and self._heard:
             self.is_open = False  # It has lasted as long as it should.
         else:
             self._fail(self._resumed(), "a watch ended before it had said anything")
 
     def silent(self) -> None:
         """Nothing has come for so long that the stream must be dead."""
-        if isinstance(self.state, Streaming):
-            self._begin = Listing()
+        if isinstance(self.state, StreamingState):
+            self._begin = ListingState()
         self._fail(self._resumed(), "a watch has been silent for too long")
 
     def broke(self, why: str) -> None:
@@ -230,13 +230,13 @@ class WatchMachine:
     def refused(self, refusal: StatusError) -> None:
         """The server said no, to a request or in the middle of a stream."""
         match self.state:
-            case Streaming() if refusal.code in (400, 422):
+            case StreamingState() if refusal.code in (400, 422):
                 self._list_instead()
-            case Watching() | Listing() if refusal.code == 410 and not self._failures:
+            case WatchingState() | ListingState() if refusal.code == 410 and not self._failures:
                 # Once is the price of having been away for long. Again and again is a fault.
                 self._failures = 1
                 self._go_on(self._begin)
-            case Watching() as resumed if refusal.code in _PASSING:
+            case WatchingState() as resumed if refusal.code in _PASSING:
                 self._fail(resumed, refusal.message, at_least=float(refusal.retry_after))
             case _:
                 self._fail(self._begin, refusal.message, at_least=float(refusal.retry_after))
@@ -247,29 +247,29 @@ class WatchMachine:
 
     def rested(self) -> None:
         """The pause is over."""
-        if isinstance(self.state, Waiting):
+        if isinstance(self.state, WaitingState):
             self.beginnings += 1
             self.state = self.state.then
 
-    def _take(self, line: Event | Bookmark, changes: list[Change]) -> None:
+    def _take(self, line: WatchEvent | Bookmark, changes: list[Change]) -> None:
         match self.state, line:
-            case Streaming(), Bookmark(revision, complete=True):
+            case StreamingState(), Bookmark(revision, complete=True):
                 changes.append(self._complete(revision))
                 self._heard = True
-            case Streaming(), Bookmark():
+            case StreamingState(), Bookmark():
                 self._list_instead()
-            case Streaming(), Event(found, gone=True):
+            case StreamingState(), WatchEvent(found, gone=True):
                 self._gathering.pop(found.key, None)
-            case Streaming(), Event(found):
+            case StreamingState(), WatchEvent(found):
                 self._gathering[found.key] = found
-            case Watching(position), _:
+            case WatchingState(position), _:
                 self._heard = True
                 self._failures = 0
                 self.problem = ""
                 revision = line.revision if isinstance(line, Bookmark) else line.object.revision
                 if revision < position:
                     return
-                self.state = Watching(revision)
+                self.state = WatchingState(revision)
                 if isinstance(line, Bookmark):
                     changes.append(Marked(revision))
                 else:
@@ -279,26 +279,28 @@ class WatchMachine:
         objects = list(self._gathering.values())
         self._gathering = {}
         self.problem = ""
-        self.state = Watching(revision)
+        self.state = WatchingState(revision)
         return Restarted(objects, revision)
 
-    def _resumed(self) -> Streaming | Listing | Watching:
+    def _resumed(self) -> StreamingState | ListingState | WatchingState:
         """Where to go on after a failure that says nothing about what is known."""
-        return self.state if isinstance(self.state, Watching) else self._begin
+        return self.state if isinstance(self.state, WatchingState) else self._begin
 
     def _list_instead(self) -> None:
-        self._begin = Listing()
+        self._begin = ListingState()
         self._go_on(self._begin)
 
     def _go_on(self, state: State) -> None:
         self.state = state
         self.is_open = False
 
-    def _fail(self, then: Streaming | Listing | Watching, why: str, *, at_least: float = 0.0) -> None:
+    def _fail(
+        self, then: StreamingState | ListingState | WatchingState, why: str, *, at_least: float = 0.0
+    ) -> None:
         longest: float = min(FIRST_PAUSE * 2 ** min(self._failures, 16), LONGEST_PAUSE)
         self._failures += 1
         self.problem = why
-        self._go_on(Waiting(max(longest * self._rng.uniform(0.5, 1.0), at_least), then))
+        self._go_on(WaitingState(max(longest * self._rng.uniform(0.5, 1.0), at_least), then))
 
     def _duration(self) -> int:
         return self._rng.randint(SHORTEST, LONGEST)

@@ -1,6 +1,6 @@
 """Carries out what ``watching`` asks: the requests, the waits, the time limits.
 
-    watcher = Watcher(api, Pod, Random(), Trees(), namespace="default")
+    watcher = WatchRunner(api, Pod, Random(), Trees(), namespace="default")
     await watcher.run(deliver)          # deliver([Restarted([...])]), later deliver([Applied(pod), ...])
 
 It goes on until it is cancelled, whatever happens to the server; ``problem`` says what is wrong meanwhile. Who can't rely on
@@ -22,7 +22,7 @@ from pilothouse.api.objects import Trees
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
 from pilothouse.client.transport import TransportError
-from pilothouse.client.watch_machine import Change, OpenWatch, Pause, ReadPage, Waiting, WatchMachine
+from pilothouse.client.watch_machine import Change, OpenWatch, Pause, ReadPage, WaitingState, WatchMachine
 from pilothouse.meta.errors import StatusError
 
 OPENING = 30.0
@@ -35,7 +35,7 @@ Deliver = Callable[[list[Change]], Awaitable[None]]
 log = logging.getLogger(__name__)
 
 
-class Watcher:
+class WatchRunner:
     """Follows one collection."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Watcher:
                 self._watch.broke(str(problem))
             except TimeoutError:
                 self._watch.broke(f"the server took longer than {OPENING:g} s to answer")
-            if isinstance(self._watch.state, Waiting):
+            if isinstance(self._watch.state, WaitingState):
                 log.warning("watching %s: %s", self._noun.resource, self._watch.problem)
 
     async def _step(self, deliver: Deliver) -> None:

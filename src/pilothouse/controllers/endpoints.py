@@ -46,7 +46,7 @@ def service_of_slice(slice: Object, world: Snapshot) -> Names:
         yield slice.namespace, name
 
 
-class Member(NamedTuple):
+class ServicePod(NamedTuple):
     """A pod behind a service."""
 
     pod: Object
@@ -72,7 +72,7 @@ def endpoints(service: Object, world: Snapshot) -> Iterator[Intent]:
     yield from _slices(service, members, world)
 
 
-def _members(service: Object, pods: Sequence[Object]) -> Iterator[Member]:
+def _members(service: Object, pods: Sequence[Object]) -> Iterator[ServicePod]:
     everyone = bool(service.spec.get("publishNotReadyAddresses"))
     for pod in pods:
         address = _ipv4(pod)
@@ -80,7 +80,7 @@ def _members(service: Object, pods: Sequence[Object]) -> Iterator[Member]:
             continue
         serving = pod.is_true("Ready")
         ready = everyone or (serving and not pod.deleting)
-        yield Member(pod, address, ready, everyone or serving, pod.deleting)
+        yield ServicePod(pod, address, ready, everyone or serving, pod.deleting)
 
 
 def _ipv4(pod: Object) -> str:
@@ -94,7 +94,7 @@ def _ipv4(pod: Object) -> str:
     return ""
 
 
-def _slices(service: Object, members: Sequence[Member], world: Snapshot) -> Iterator[Intent]:
+def _slices(service: Object, members: Sequence[ServicePod], world: Snapshot) -> Iterator[Intent]:
     """Slices of at most a hundred addresses that share their ports."""
     labels = {_OF_SERVICE: service.name, _MANAGED_BY: MANAGER}
     if service.spec.get("clusterIP") == "None":
@@ -129,7 +129,7 @@ def _slices(service: Object, members: Sequence[Member], world: Snapshot) -> Iter
             yield Delete(one, because=f"service {service.name} has fewer pods")
 
 
-def _object(service: Object, members: Sequence[Member], world: Snapshot) -> Iterator[Intent]:
+def _object(service: Object, members: Sequence[ServicePod], world: Snapshot) -> Iterator[Intent]:
     """The one object that holds them all, as older clients read it."""
     subsets = []
     for ports, group in _by_ports(service, members[:_MOST_IN_ALL]):
@@ -175,9 +175,9 @@ def _brought(found: Object | None, tree: Tree, fields: Sequence[str], because: s
     )
 
 
-def _by_ports(service: Object, members: Sequence[Member]) -> list[tuple[list[Tree], list[Member]]]:
+def _by_ports(service: Object, members: Sequence[ServicePod]) -> list[tuple[list[Tree], list[ServicePod]]]:
     """Members by the ports that they have: a named target port may be another number in each pod."""
-    groups: dict[tuple[tuple[Any, ...], ...], tuple[list[Tree], list[Member]]] = {}
+    groups: dict[tuple[tuple[Any, ...], ...], tuple[list[Tree], list[ServicePod]]] = {}
     for member in members:
         ports = _ports(service, member.pod)
         key = tuple(tuple(sorted(port.items())) for port in ports)
@@ -216,7 +216,7 @@ def _target(port: Mapping[str, Any], pod: Object) -> int | None:
     return None
 
 
-def _endpoint(member: Member, service: str) -> Tree:
+def _endpoint(member: ServicePod, service: str) -> Tree:
     pod = member.pod
     endpoint: Tree = {
         "addresses": [member.address],
@@ -234,7 +234,7 @@ def _endpoint(member: Member, service: str) -> Tree:
     return endpoint
 
 
-def _address(member: Member, service: str) -> Tree:
+def _address(member: ServicePod, service: str) -> Tree:
     pod = member.pod
     address: Tree = {
         "ip": member.address,

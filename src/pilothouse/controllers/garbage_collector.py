@@ -23,7 +23,7 @@ from pilothouse.api.nouns import Noun
 from pilothouse.api.objects import Object
 from pilothouse.meta.names import path_segment
 from pilothouse.runtime.controller import EVERY, Names, ReconcileKey, controller
-from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, Patch, RecordEvent, Wait
+from pilothouse.runtime.intents import Delete, Intent, ObjectTarget, PatchObject, RecordEvent, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 FOREGROUND: Final = "foregroundDeletion"
@@ -162,7 +162,7 @@ def _forget(one: Object, owners: _Owners) -> Iterator[Intent]:
         return
     gone = {owner["uid"] for owner in past}
     kept = [dict(owner) for owner in one.owners if owner["uid"] not in gone]
-    yield Patch(
+    yield PatchObject(
         one,
         {"metadata": {"ownerReferences": kept}},
         exact=True,
@@ -208,13 +208,13 @@ def _ring(one: Object, world: Snapshot) -> set[str]:
     }
 
 
-def _unblocked(one: Object, ring: set[str]) -> Patch:
+def _unblocked(one: Object, ring: set[str]) -> PatchObject:
     references = [
         {**owner, "blockOwnerDeletion": False} if owner["uid"] in ring else dict(owner)
         for owner in one.owners
     ]
     names = _told([owner for owner in one.owners if owner["uid"] in ring])
-    return Patch(
+    return PatchObject(
         one,
         {"metadata": {"ownerReferences": references}},
         exact=True,
@@ -226,7 +226,7 @@ def _let_go(owner: Object, world: Snapshot) -> Iterator[Intent]:
     """Nobody names it as an owner any more; then it can go without them."""
     for one in world.dependents(owner):
         kept = [dict(reference) for reference in one.owners if reference["uid"] != owner.uid]
-        yield Patch(
+        yield PatchObject(
             one,
             {"metadata": {"ownerReferences": kept or None}},
             exact=True,
@@ -237,7 +237,7 @@ def _let_go(owner: Object, world: Snapshot) -> Iterator[Intent]:
 
 def _release(owner: Object, finalizer: str, *, because: str) -> Iterator[Intent]:
     kept = [other for other in owner.finalizers if other != finalizer]
-    yield Patch(owner, {"metadata": {"finalizers": kept or None}}, exact=True, because=because)
+    yield PatchObject(owner, {"metadata": {"finalizers": kept or None}}, exact=True, because=because)
 
 
 def _blocks(one: Object, owner: Object) -> bool:

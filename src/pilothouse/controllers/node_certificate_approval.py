@@ -34,7 +34,7 @@ from pilothouse.pki.signers import (
     why_refused,
 )
 from pilothouse.runtime.controller import controller
-from pilothouse.runtime.intents import Intent, Patch, Wait
+from pilothouse.runtime.intents import Intent, PatchObject, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 _BOOTSTRAPPERS: Final = "system:bootstrappers"
@@ -63,7 +63,7 @@ def node_requests(request: Object, world: Snapshot) -> Iterator[Intent]:
     why = f"{request.spec.get('username')} may have a {purpose} certificate for this node"
     verdict = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": why}
     fields: Tree = {"status": {"conditions": [*given, verdict]}}
-    yield Patch(request, fields, subresource="approval", exact=True, because=why)
+    yield PatchObject(request, fields, subresource="approval", exact=True, because=why)
 
 
 def _doubt(request: Object, world: Snapshot) -> str:

@@ -29,7 +29,7 @@ from pilothouse.api.tolerating import fits
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import condition_is, find_condition, with_condition
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Delete, Intent, Patch, RequeueAfter, SetStatus, Wait
+from pilothouse.runtime.intents import Delete, Intent, PatchObject, RequeueAfter, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 LEASES: Final = "kube-node-lease"
@@ -82,7 +82,7 @@ def node_lifecycle(node: Object, world: Snapshot) -> Iterator[Intent]:
     unproven = trouble == UNREACHABLE and silent < GRACE and not _evicts(node)
     taints = _tainted(node, _wanted(node, status, trouble, evicting=not (deaf or unproven)), world.now)
     if taints != list(node.spec.get("taints") or ()):
-        yield Patch(node, {"spec": {"taints": taints or None}}, exact=True, because=_told(trouble))
+        yield PatchObject(node, {"spec": {"taints": taints or None}}, exact=True, because=_told(trouble))
     if deaf:
         yield Wait(
             "NobodyHeard",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pilothouse.api.nouns import ConfigMap, Namespace
 from pilothouse.api.objects import Object
 from pilothouse.runtime.controller import Controller, Names, controller
-from pilothouse.runtime.intents import Create, Intent, Patch
+from pilothouse.runtime.intents import Create, Intent, PatchObject
 from pilothouse.runtime.snapshot import Snapshot
 
 NAME = "kube-root-ca.crt"
@@ -51,7 +51,7 @@ def root_certificates(authority: str) -> Controller:
             )
         elif found.get("data") != data or found.get("binaryData"):
             stray = {name: None for name in found.get("data") or {} if name != FILE}
-            yield Patch(
+            yield PatchObject(
                 found,
                 {"data": {**stray, **data}, "binaryData": None},
                 because=f"{NAME} does not have the authority's certificates",

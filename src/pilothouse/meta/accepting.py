@@ -23,7 +23,7 @@ from pilothouse.meta.formats import FORMATS, INTEGER_RANGES, portable_pattern
 from pilothouse.meta.pruning import IDENTITY
 from pilothouse.meta.regular_expressions import MAX_STEPS, size_of
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.schema_plan import Plan, make_plan
+from pilothouse.meta.schema_plan import SchemaPlan, make_plan
 
 _LIMITS = tuple(
     each.name
@@ -67,7 +67,7 @@ class Acceptor:
         return self._validator.is_valid(obj) and (self._keyed is None or _keys_unique(self._keyed, obj))
 
 
-def _keys_unique(plan: Plan, value: Any) -> bool:
+def _keys_unique(plan: SchemaPlan, value: Any) -> bool:
     if isinstance(value, dict):
         for name, inner in plan.properties:
             found = value.get(name)

@@ -15,16 +15,16 @@ from typing import Any, Final
 
 from pilothouse.meta import errors
 from pilothouse.meta.comparison import fields_of
-from pilothouse.meta.errors import Cause, StatusError
+from pilothouse.meta.errors import StatusCauseDetail, StatusError
 from pilothouse.meta.field_sets import Tree, difference, intersection, paths, union
 from pilothouse.meta.last_applied import MANAGER as KUBECTL
 from pilothouse.meta.last_applied import agreed_fields, refresh
 from pilothouse.meta.managed_fields import (
     APPLY,
     UPDATE,
-    Change,
     Convert,
     Entry,
+    FieldsChange,
     Identity,
     Object,
     identity,
@@ -80,7 +80,7 @@ def apply(
     if again and live is not None and stays_within(entries.values(), actor, live, merged, node, api_version):
         owners = sorted(entries.values(), key=sort_key)
     else:
-        change = Change(
+        change = FieldsChange(
             live, merged, schema=schema, api_version=api_version, reset=reset, served=served, convert=convert
         )
         if not force:
@@ -195,7 +195,11 @@ def _put_back(whole: Object, pruned: Object, owned: Tree, node: Any) -> Object:
 
 
 def _check_conflicts(
-    entries: Mapping[Identity, Entry], actor: Identity, change: Change, live: Object | None, schema: Schema
+    entries: Mapping[Identity, Entry],
+    actor: Identity,
+    change: FieldsChange,
+    live: Object | None,
+    schema: Schema,
 ) -> None:
     conflicts: list[tuple[Entry, Tree]] = []
     for key, entry in entries.items():
@@ -214,7 +218,7 @@ def _check_conflicts(
             (entry, rest) for entry, contested in conflicts if (rest := difference(contested, agreed))
         ]
     causes = [
-        Cause("FieldManagerConflict", f"conflict with {_whom(entry)}", path)
+        StatusCauseDetail("FieldManagerConflict", f"conflict with {_whom(entry)}", path)
         for entry, contested in sorted(conflicts, key=lambda conflict: sort_key(conflict[0]))
         for path in paths(contested)
     ]
@@ -235,7 +239,7 @@ def _after_apply(
     entries: Mapping[Identity, Entry],
     actor: Identity,
     applied: Tree,
-    change: Change,
+    change: FieldsChange,
     api_version: str,
     now: str,
 ) -> list[Entry]:

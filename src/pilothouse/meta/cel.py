@@ -25,7 +25,7 @@ from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_option
 
 from pilothouse.meta import cel_ast as ast
 from pilothouse.meta import cel_cost
-from pilothouse.meta.cel_fields import Place, resolve
+from pilothouse.meta.cel_fields import FieldAccess, resolve
 from pilothouse.meta.cel_functions import FUNCTIONS, Signature
 from pilothouse.meta.schema import UNSET, Schema
 
@@ -63,7 +63,7 @@ class BudgetExceeded(CelError):
     """An expression was stopped because it took too long."""
 
 
-class Expression:
+class CelExpression:
     """A compiled expression over ``self`` and ``oldSelf``."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Values:
         self.activation = _environment().Activation(data)
 
     @cached_property
-    def extents(self) -> Mapping[str, cel_cost.Extent]:
+    def extents(self) -> Mapping[str, cel_cost.ValueSize]:
         """How large they are, part by part."""
         before = cel_cost.of_value(self._before)
         return {"self": cel_cost.of_value(self._now), _OLD: before, _WRAPPED: before}
@@ -144,26 +144,26 @@ def _part(value: Any, reads: frozenset[str] | None) -> Any:
     return {name: value[name] for name in reads if name in value}
 
 
-def compile_rule(source: str, schema: Schema, *, optional_old: bool = False) -> Expression:
+def compile_rule(source: str, schema: Schema, *, optional_old: bool = False) -> CelExpression:
     """A rule, whose result has to be a boolean."""
     return _compile(source, schema, cel.Type.BOOL, optional_old)
 
 
-def compile_message(source: str, schema: Schema, *, optional_old: bool = False) -> Expression:
+def compile_message(source: str, schema: Schema, *, optional_old: bool = False) -> CelExpression:
     """A ``messageExpression``, whose result has to be a string."""
     return _compile(source, schema, cel.Type.STRING, optional_old)
 
 
-def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Expression:
+def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> CelExpression:
     if len(source) > MAX_SOURCE:
         raise CelError(f"must not be longer than {MAX_SOURCE} characters")
     environment = _environment()
     text = source
-    scope: dict[str, Place | None] = {"self": Place(schema), _OLD: Place(schema)}
+    scope: dict[str, FieldAccess | None] = {"self": FieldAccess(schema), _OLD: FieldAccess(schema)}
     if optional_old:
         # The line break keeps a comment at the end of the rule from swallowing the bracket.
         text = f"cel.bind({_OLD}, {_HAS_OLD} ? optional.of({_WRAPPED}) : optional.none(), ({source}\n))"
-        scope = {"self": Place(schema), _WRAPPED: Place(schema)}
+        scope = {"self": FieldAccess(schema), _WRAPPED: FieldAccess(schema)}
     try:
         plain = ast.read(environment.compile(source, disable_check=True).serialize())
         checked = environment.compile(text)
@@ -181,7 +181,7 @@ def _compile(source: str, schema: Schema, wanted: Any, optional_old: bool) -> Ex
     if least > cel_cost.CALL_LIMIT:
         raise CelError(_too_dear(least / cel_cost.CALL_LIMIT))
     runs = checked if resolved == tree else environment.deserialize(ast.write(resolved))
-    return Expression(source, resolved, runs, uses_old=ast.mentions(plain, _OLD), reads=_reads(resolved))
+    return CelExpression(source, resolved, runs, uses_old=ast.mentions(plain, _OLD), reads=_reads(resolved))
 
 
 def _too_dear(factor: float) -> str:

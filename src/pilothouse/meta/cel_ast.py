@@ -15,19 +15,19 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Const:
+class ConstExpr:
     """A literal; ``raw`` is its encoded form."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Ident:
+class IdentExpr:
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class SelectExpr:
     """``operand.field``; with ``test`` it is ``has(operand.field)``."""
 
     operand: Node
@@ -36,7 +36,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpr:
     """``function(args)`` or ``target.function(args)``; operators are functions with names like ``_+_``."""
 
     function: str
@@ -45,24 +45,24 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class ListExpr:
     elements: tuple[Node, ...]
     optional: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MapEntry:
     key: Node | str
     value: Node
     optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Struct:
+class StructExpr:
     """A map literal, or a message if it has a name."""
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[MapEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +79,19 @@ class Comprehension:
     second: str = ""
 
 
-Node = Const | Ident | Select | Call | Array | Struct | Comprehension
+Node = ConstExpr | IdentExpr | SelectExpr | CallExpr | ListExpr | StructExpr | Comprehension
 
 _PARSED = b"type.googleapis.com/cel.expr.ParsedExpr"
 
 
-def text(value: str) -> Const:
+def text(value: str) -> ConstExpr:
     """A string literal."""
-    return Const(_field(6, value.encode()))
+    return ConstExpr(_field(6, value.encode()))
 
 
 def literal_text(node: Node) -> str | None:
     """The value of a string literal; None if the node is something else."""
-    if isinstance(node, Const):
+    if isinstance(node, ConstExpr):
         for number, value in _fields(node.raw):
             if number == 6 and isinstance(value, bytes):
                 return value.decode()
@@ -115,15 +115,15 @@ def write(tree: Node) -> bytes:
 def children(tree: Node) -> Iterator[Node]:
     """The nodes right below a node."""
     match tree:
-        case Select(operand):
+        case SelectExpr(operand):
             yield operand
-        case Call(_, args, target):
+        case CallExpr(_, args, target):
             yield from args
             if target is not None:
                 yield target
-        case Array(elements):
+        case ListExpr(elements):
             yield from elements
-        case Struct(_, entries):
+        case StructExpr(_, entries):
             for entry in entries:
                 if not isinstance(entry.key, str):
                     yield entry.key
@@ -134,7 +134,7 @@ def children(tree: Node) -> Iterator[Node]:
 
 def mentions(tree: Node, name: str) -> bool:
     """True if the identifier occurs anywhere in the tree."""
-    if isinstance(tree, Ident):
+    if isinstance(tree, IdentExpr):
         return tree.name == name
     return any(mentions(each, name) for each in children(tree))
 
@@ -142,9 +142,9 @@ def mentions(tree: Node, name: str) -> bool:
 def fields_of(tree: Node, name: str) -> frozenset[str] | None:
     """The fields of a variable that the tree reads; None if it uses the variable as a whole, too."""
     match tree:
-        case Ident(found):
+        case IdentExpr(found):
             return None if found == name else frozenset()
-        case Select(Ident(found), field) if found == name:
+        case SelectExpr(IdentExpr(found), field) if found == name:
             return frozenset((field,))
     found_fields: set[str] = set()
     for each in children(tree):
@@ -195,16 +195,16 @@ def _node(data: bytes) -> Node:
     for number, value in _fields(data):
         if number in _READERS:
             return _READERS[number](_bytes(value))
-    return Const(b"")
+    return ConstExpr(b"")
 
 
 def _ident(data: bytes) -> Node:
-    return Ident(_bytes(dict(_fields(data))[1]).decode())
+    return IdentExpr(_bytes(dict(_fields(data))[1]).decode())
 
 
 def _select(data: bytes) -> Node:
     parts = dict(_fields(data))
-    return Select(_node(_bytes(parts[1])), _bytes(parts[2]).decode(), bool(parts.get(3)))
+    return SelectExpr(_node(_bytes(parts[1])), _bytes(parts[2]).decode(), bool(parts.get(3)))
 
 
 def _call(data: bytes) -> Node:
@@ -217,7 +217,7 @@ def _call(data: bytes) -> Node:
             function = _bytes(value).decode()
         elif number == 3:
             args.append(_node(_bytes(value)))
-    return Call(function, tuple(args), target)
+    return CallExpr(function, tuple(args), target)
 
 
 def _array(data: bytes) -> Node:
@@ -227,7 +227,7 @@ def _array(data: bytes) -> Node:
             elements.append(_node(_bytes(value)))
         elif number == 2:
             optional += _field(2, value)
-    return Array(tuple(elements), optional)
+    return ListExpr(tuple(elements), optional)
 
 
 def _struct(data: bytes) -> Node:
@@ -238,8 +238,8 @@ def _struct(data: bytes) -> Node:
         elif number == 2:
             parts = dict(_fields(_bytes(value)))
             key: Node | str = _bytes(parts[2]).decode() if 2 in parts else _node(_bytes(parts[3]))
-            entries.append(Entry(key, _node(_bytes(parts[4])), bool(parts.get(5))))
-    return Struct(name, tuple(entries))
+            entries.append(MapEntry(key, _node(_bytes(parts[4])), bool(parts.get(5))))
+    return StructExpr(name, tuple(entries))
 
 
 def _comprehension(data: bytes) -> Node:
@@ -256,7 +256,7 @@ def _comprehension(data: bytes) -> Node:
     )
 
 
-_READERS = {3: Const, 4: _ident, 5: _select, 6: _call, 7: _array, 8: _struct, 9: _comprehension}
+_READERS = {3: ConstExpr, 4: _ident, 5: _select, 6: _call, 7: _array, 8: _struct, 9: _comprehension}
 
 
 def _number(value: int) -> bytes:
@@ -287,22 +287,22 @@ class _Writer:
 
     def body(self, tree: Node) -> tuple[int, bytes]:
         match tree:
-            case Const(raw):
+            case ConstExpr(raw):
                 return 3, raw
-            case Ident(name):
+            case IdentExpr(name):
                 return 4, _field(1, name.encode())
-            case Select(operand, field, test):
+            case SelectExpr(operand, field, test):
                 return 5, _field(1, self.node(operand)) + _field(2, field.encode()) + (
                     _field(3, 1) if test else b""
                 )
-            case Call(function, args, target):
+            case CallExpr(function, args, target):
                 body = b"" if target is None else _field(1, self.node(target))
                 return 6, body + _field(2, function.encode()) + b"".join(
                     _field(3, self.node(arg)) for arg in args
                 )
-            case Array(elements, optional):
+            case ListExpr(elements, optional):
                 return 7, b"".join(_field(1, self.node(each)) for each in elements) + optional
-            case Struct(name, entries):
+            case StructExpr(name, entries):
                 return 8, _field(1, name.encode()) + b"".join(_field(2, self.entry(each)) for each in entries)
             case Comprehension():
                 parts = (tree.over, tree.start, tree.condition, tree.step, tree.result)
@@ -320,7 +320,7 @@ class _Writer:
                     )
                 )
 
-    def entry(self, entry: Entry) -> bytes:
+    def entry(self, entry: MapEntry) -> bytes:
         key = _field(2, entry.key.encode()) if isinstance(entry.key, str) else _field(3, self.node(entry.key))
         value = _field(4, self.node(entry.value))
         self.last += 1

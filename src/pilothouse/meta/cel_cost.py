@@ -9,7 +9,7 @@ side, a loop for as many turns as its list has elements.
 A unit is 50 ns, or 16 bytes of text, or half an element of a list, at most: ``CALL_LIMIT`` is some 50 ms and 32 MB. In a real
 evaluation most things take a tenth of that, since tests end loops and text is rarely as long as it might be.
 
-Sizes come as an ``Extent``: of a value that is at hand (``of_value``), of any value with so many bytes of JSON (``of_bytes``), of any
+Sizes come as an ``ValueSize``: of a value that is at hand (``of_value``), of any value with so many bytes of JSON (``of_bytes``), of any
 that a schema describes (``of_schema``).
 """
 
@@ -43,11 +43,11 @@ _OWN: Final = 100
 _LARGEST_PATTERN: Final = 200_000
 """The evaluator refuses what is larger."""
 
-Reading = tuple[int, "Extent"]
-Scope = Mapping[str, "Extent"]
+Reading = tuple[int, "ValueSize"]
+Scope = Mapping[str, "ValueSize"]
 
 
-class Extent:
+class ValueSize:
     """How large a value can be.
 
     ``length`` counts a text's bytes, or the elements of a list or map; ``count`` the values in it, itself included; ``weight`` those and
@@ -64,27 +64,27 @@ class Extent:
         """How large it is as a regular expression, with repetitions written out."""
         return min(self.length * 10_000, _LARGEST_PATTERN)
 
-    def field(self, name: str) -> Extent:
+    def field(self, name: str) -> ValueSize:
         """Of the value of a field."""
         return self.element()
 
-    def element(self) -> Extent:
+    def element(self) -> ValueSize:
         """Of any element, or any value in a map."""
         return SCALAR
 
-    def key(self) -> Extent:
+    def key(self) -> ValueSize:
         """Of any key of a map, or any element of a list: what a loop's variable stands for."""
         return self.element()
 
 
-class _Made(Extent):
+class _Made(ValueSize):
     """Of what an expression makes."""
 
     def __init__(
         self,
         length: int,
         weight: int,
-        inner: Extent | None = None,
+        inner: ValueSize | None = None,
         *,
         text: bool = False,
         count: int | None = None,
@@ -95,21 +95,21 @@ class _Made(Extent):
         self.text = text
         self._inner = inner
 
-    def element(self) -> Extent:
+    def element(self) -> ValueSize:
         return SCALAR if self._inner is None else self._inner
 
 
-class _Uniform(Extent):
+class _Uniform(ValueSize):
     """Of a value of which only the size as JSON is known: so is whatever is in it."""
 
     def __init__(self, size: int) -> None:
         self.length = self.count = self.weight = size
 
-    def element(self) -> Extent:
+    def element(self) -> ValueSize:
         return self
 
 
-class _OfValues(Extent):
+class _OfValues(ValueSize):
     """Of values at hand: of each at least as large as the largest."""
 
     def __init__(self, values: Sequence[Any]) -> None:
@@ -141,38 +141,38 @@ class _OfValues(Extent):
         return min(max(map(rough_size, texts), default=0), _LARGEST_PATTERN)
 
     @cached_property
-    def _fields(self) -> dict[str, Extent]:
+    def _fields(self) -> dict[str, ValueSize]:
         return {}
 
-    def field(self, name: str) -> Extent:
+    def field(self, name: str) -> ValueSize:
         known = self._fields.get(name)
         if known is None:
             found = [value[name] for value in self._values if isinstance(value, dict) and name in value]
             known = self._fields[name] = _of_values(found)
         return known
 
-    def element(self) -> Extent:
+    def element(self) -> ValueSize:
         return self._element
 
     @cached_property
-    def _element(self) -> Extent:
+    def _element(self) -> ValueSize:
         inner: list[Any] = []
         for value in self._values:
             if isinstance(value, (dict, list)):
                 inner += value.values() if isinstance(value, dict) else value
         return _of_values(inner)
 
-    def key(self) -> Extent:
+    def key(self) -> ValueSize:
         return self._key
 
     @cached_property
-    def _key(self) -> Extent:
+    def _key(self) -> ValueSize:
         keys = [key for value in self._values if isinstance(value, dict) for key in value]
         listed = [item for value in self._values if isinstance(value, list) for item in value]
         return _of_values(keys + listed)
 
 
-class _OfSchema(Extent):
+class _OfSchema(ValueSize):
     """Of a value that a schema describes, where what the schema doesn't limit is ``otherwise`` long."""
 
     def __init__(self, schema: Schema, otherwise: int) -> None:
@@ -196,15 +196,15 @@ class _OfSchema(Extent):
     def pattern_size(self) -> int:
         return self.length  # As small as it can be: nobody has written an object yet.
 
-    def field(self, name: str) -> Extent:
+    def field(self, name: str) -> ValueSize:
         schema = self._schema.properties.get(name, self._schema.additional)
         return _OfSchema(schema or _ANYTHING, self._otherwise)
 
-    def element(self) -> Extent:
+    def element(self) -> ValueSize:
         schema = self._schema.items or self._schema.additional
         return _OfSchema(schema or _ANYTHING, self._otherwise)
 
-    def key(self) -> Extent:
+    def key(self) -> ValueSize:
         return self.element() if self._schema.type == "array" else _text(self._otherwise)
 
 
@@ -218,22 +218,22 @@ def _given(limit: int | None, otherwise: int) -> int:
 SCALAR: Final = _Made(0, 1, text=True)
 
 
-def of_value(value: Any) -> Extent:
+def of_value(value: Any) -> ValueSize:
     """Of a decoded JSON value."""
     return _OfValues([value])
 
 
-def of_schema(schema: Schema, otherwise: int) -> Extent:
+def of_schema(schema: Schema, otherwise: int) -> ValueSize:
     """Of a value that a schema describes; nothing in it is longer than ``otherwise``."""
     return _OfSchema(schema, otherwise)
 
 
-def of_bytes(size: int) -> Extent:
+def of_bytes(size: int) -> ValueSize:
     """Of any value that takes so many bytes as JSON."""
     return _Uniform(size)
 
 
-def _of_values(values: list[Any]) -> Extent:
+def _of_values(values: list[Any]) -> ValueSize:
     if len(values) <= _MANY:
         return _OfValues(values)
     return _Uniform(max(weigh(value)[1] for value in values))
@@ -274,18 +274,18 @@ def cost(tree: ast.Node, scope: Scope) -> int:
 
 def _read(tree: ast.Node, scope: Scope) -> Reading:
     match tree:
-        case ast.Const(raw):
+        case ast.ConstExpr(raw):
             return 1, _text(len(raw))
-        case ast.Ident(name):
+        case ast.IdentExpr(name):
             return _ROOTS.get(name, 1), scope.get(name, SCALAR)
-        case ast.Select(operand, field, test):
+        case ast.SelectExpr(operand, field, test):
             spent, extent = _read(operand, scope)
             return spent + 2, SCALAR if test else extent.field(field)
-        case ast.Call():
+        case ast.CallExpr():
             return _call(tree, scope)
-        case ast.Array(elements):
+        case ast.ListExpr(elements):
             return _collection([_read(each, scope) for each in elements])
-        case ast.Struct(_, entries):
+        case ast.StructExpr(_, entries):
             keys = [_read(each.key, scope) for each in entries if not isinstance(each.key, str)]
             spent, extent = _collection([_read(each.value, scope) for each in entries])
             return _capped(spent + sum(each for each, _ in keys)), extent
@@ -303,7 +303,7 @@ def _collection(parts: Sequence[Reading]) -> Reading:
 def _comprehension(tree: ast.Comprehension, scope: Scope) -> Reading:
     spent, over = _read(tree.over, scope)
     first, start = _read(tree.start, scope)
-    if isinstance(tree.over, ast.Array) and not tree.over.elements:  # cel.bind
+    if isinstance(tree.over, ast.ListExpr) and not tree.over.elements:  # cel.bind
         last, extent = _read(tree.result, {**scope, tree.accumulator: start})
         return _capped(spent + first + last), extent
     turns = min(over.length, MAX_TURNS)
@@ -313,8 +313,10 @@ def _comprehension(tree: ast.Comprehension, scope: Scope) -> Reading:
     test, _ = _read(tree.condition, inner)
     step, added = _read(tree.step, inner)
     spent += first + turns * (test + step + 4)
-    gathered: Extent = SCALAR
-    if isinstance(tree.start, ast.Array):  # map, filter: each turn copies the list that was gathered so far.
+    gathered: ValueSize = SCALAR
+    if isinstance(
+        tree.start, ast.ListExpr
+    ):  # map, filter: each turn copies the list that was gathered so far.
         spent += turns * turns // 2
         gathered = _Made(
             turns * added.length, turns * added.weight, added.element(), count=turns * added.count
@@ -323,7 +325,7 @@ def _comprehension(tree: ast.Comprehension, scope: Scope) -> Reading:
     return _capped(spent + last), extent
 
 
-def _call(tree: ast.Call, scope: Scope) -> Reading:
+def _call(tree: ast.CallExpr, scope: Scope) -> Reading:
     nodes = tree.args if tree.target is None else (tree.target, *tree.args)
     parts = [_read(node, scope) for node in nodes]
     extents = [extent for _, extent in parts]
@@ -342,11 +344,11 @@ def _capped(spent: int) -> int:
     return min(spent, _MOST)
 
 
-def _text(length: int) -> Extent:
+def _text(length: int) -> ValueSize:
     return _Made(length, length + 1, text=True)
 
 
-def _either(*extents: Extent) -> Extent:
+def _either(*extents: ValueSize) -> ValueSize:
     """Of a value that is one or another."""
     if len(extents) < 2:
         return extents[0] if extents else SCALAR
@@ -365,33 +367,33 @@ def _either(*extents: Extent) -> Extent:
 
 # How each function is charged: its operands' extents and nodes to its cost and the extent of what it returns.
 
-Charge = Callable[[Sequence[Extent], Sequence[ast.Node]], Reading]
+Charge = Callable[[Sequence[ValueSize], Sequence[ast.Node]], Reading]
 
 
-def _weight(extents: Iterable[Extent]) -> int:
+def _weight(extents: Iterable[ValueSize]) -> int:
     return sum(extent.weight for extent in extents)
 
 
-def _any(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _any(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     """A function of which nothing is known but that it takes linear time."""
     weight = _weight(extents)
     inner = None if all(extent.text for extent in extents) else _Uniform(weight)
     return weight // 4 + 4, _Made(weight, weight, inner, text=inner is None)
 
 
-def _scalar(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _scalar(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     return 1, SCALAR
 
 
-def _same(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _same(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     return 2, _either(*extents)
 
 
-def _size(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _size(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     return extents[0].length // 40 + 1, SCALAR
 
 
-def _plus(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _plus(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     length = sum(extent.length for extent in extents)
     if all(extent.text for extent in extents):
         return length // 16 + 1, _text(length)
@@ -399,64 +401,64 @@ def _plus(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
     return 2 * length + 2, _Made(length, _weight(extents), inner, count=sum(each.count for each in extents))
 
 
-def _compare(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _compare(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     return _equal(extents[0], extents[-1]), SCALAR
 
 
-def _equal(one: Extent, other: Extent) -> int:
+def _equal(one: ValueSize, other: ValueSize) -> int:
     return 8 * min(one.count, other.count) + min(one.weight, other.weight) // 16
 
 
-def _in(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _in(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     wanted, held = extents
     return held.length * _equal(wanted, wanted) + 2, SCALAR
 
 
-def _at(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _at(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     name = ast.literal_text(nodes[1])
     return 4 + extents[1].weight // 8, extents[0].element() if name is None else extents[0].field(name)
 
 
-def _pass(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _pass(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     """One pass over a text that yields a part of it, or about as much."""
     weight = _weight(extents)
     return weight // 5 + 4, _text(2 * weight + 64)
 
 
-def _part(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _part(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     return extents[0].length // 10 + 4, _text(extents[0].length)
 
 
-def _search(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _search(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     """Looking for one text in another, or for an element in a list, which is done in Python."""
     listed = 0 if extents[0].text else _OWN + 8 * extents[0].count + extents[0].weight // 8
     return _looking(extents) + listed, SCALAR
 
 
-def _looking(extents: Sequence[Extent]) -> int:
+def _looking(extents: Sequence[ValueSize]) -> int:
     """Each place may cost a look at the whole of what is wanted."""
     held, wanted = extents[0].length, extents[1].length
     return held // 8 + held * min(wanted, held) // 1500 + 4
 
 
-def _split(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _split(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     length = extents[0].length
     return _looking(extents) + 2 * length + 4, _Made(length + 1, 2 * length + 2, _text(length))
 
 
-def _replace(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _replace(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     length = (extents[0].length + 1) * (extents[2].length + 1)
     return _looking(extents) + length // 5 + 4, _text(length)
 
 
-def _join(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _join(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     between = extents[1].length if len(extents) > 1 else 0
     length = extents[0].length * (extents[0].element().length + between)
     length = min(length, extents[0].weight + extents[0].length * between)
     return 2 * extents[0].length + length // 10 + 4, _text(length)
 
 
-def _format(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _format(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     """A number may be printed with 1,000 digits, a map with as many characters as it has."""
     form = ast.literal_text(nodes[0])
     places = extents[0].length if form is None else form.count("%")
@@ -464,51 +466,51 @@ def _format(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
     return length // 5 + 4, _text(length)
 
 
-def _regular(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> int:
+def _regular(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> int:
     """A search by a regular expression: it is compiled, then run over the text."""
     size = _pattern_size(extents, nodes)
     return 4 * size + 100 + extents[0].length * size // 4
 
 
-def _pattern_size(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> int:
+def _pattern_size(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> int:
     pattern = ast.literal_text(nodes[1])
     return extents[1].pattern_size if pattern is None else size_of(pattern)
 
 
-def _matches(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _matches(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     return _regular(extents, nodes), SCALAR
 
 
-def _find(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _find(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     return _OWN + _regular(extents, nodes), _text(extents[0].length)
 
 
-def _find_all(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _find_all(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     length = extents[0].length
     again = min(length * length * _pattern_size(extents, nodes) // 8, MAX_STEPS_AGAIN // 4)
     made = _Made(length + 1, 2 * length + 2, _text(length))
     return _OWN + _regular(extents, nodes) + 20 * length + again, made
 
 
-def _sets(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _sets(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     one, other = extents[0], extents[1]
     pairs = one.length * other.length
     compared = one.length * other.weight + other.length * one.weight
     return _OWN + 8 * (one.count + other.count) + 8 * pairs + compared // 16, SCALAR
 
 
-def _list(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _list(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     """A pass over a list in Python, which yields one of its elements."""
     return _OWN + 8 * extents[0].count + extents[0].weight // 8, _either(SCALAR, extents[0].element())
 
 
-def _own(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _own(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     """A function over text in Python that yields a scalar or text that isn't longer than a few times the operand."""
     weight = _weight(extents)
     return _OWN + weight, _text(2 * weight + 256)
 
 
-def _query(extents: Sequence[Extent], nodes: Sequence[ast.Node]) -> Reading:
+def _query(extents: Sequence[ValueSize], nodes: Sequence[ast.Node]) -> Reading:
     length = extents[0].length
     return _OWN + 20 * length, _Made(length, 2 * length, _Made(length, 2 * length, _text(length)))
 

@@ -61,14 +61,14 @@ def escape(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FieldAccess:
     """What is known of a value: the schema it follows, and whether it comes wrapped in an optional."""
 
     schema: Schema
     optional: bool = False
 
 
-Scope = Mapping[str, Place | None]
+Scope = Mapping[str, FieldAccess | None]
 
 
 def resolve(tree: ast.Node, scope: Scope) -> tuple[ast.Node, list[str]]:
@@ -86,29 +86,29 @@ class _Resolver:
         """A node whose value is used, so that it has to have its CEL type."""
         return _converted(*self.node(tree, scope))
 
-    def node(self, tree: ast.Node, scope: Scope) -> tuple[ast.Node, Place | None]:
+    def node(self, tree: ast.Node, scope: Scope) -> tuple[ast.Node, FieldAccess | None]:
         match tree:
-            case ast.Ident(name):
+            case ast.IdentExpr(name):
                 return tree, scope.get(name)
-            case ast.Select(operand, field, test):
+            case ast.SelectExpr(operand, field, test):
                 inner, place = self.node(operand, scope)
                 name, found = self.field(place, field)
-                return ast.Select(inner, name, test), None if test else found
-            case ast.Call():
+                return ast.SelectExpr(inner, name, test), None if test else found
+            case ast.CallExpr():
                 return self.call(tree, scope)
-            case ast.Array(elements):
+            case ast.ListExpr(elements):
                 return replace(tree, elements=tuple(self.value(each, scope) for each in elements)), None
-            case ast.Struct(_, entries):
+            case ast.StructExpr(_, entries):
                 return replace(tree, entries=tuple(self.entry(each, scope) for each in entries)), None
             case ast.Comprehension():
                 return self.comprehension(tree, scope)
         return tree, None
 
-    def entry(self, entry: ast.Entry, scope: Scope) -> ast.Entry:
+    def entry(self, entry: ast.MapEntry, scope: Scope) -> ast.MapEntry:
         key = entry.key if isinstance(entry.key, str) else self.value(entry.key, scope)
         return replace(entry, key=key, value=self.value(entry.value, scope))
 
-    def field(self, place: Place | None, field: str) -> tuple[str, Place | None]:
+    def field(self, place: FieldAccess | None, field: str) -> tuple[str, FieldAccess | None]:
         """The JSON name of a field, and what is known of its value."""
         if place is None:
             return field, None
@@ -130,50 +130,52 @@ class _Resolver:
             self.problems.append(f"undefined field '{field}'")
         return field, None
 
-    def call(self, tree: ast.Call, scope: Scope) -> tuple[ast.Node, Place | None]:
+    def call(self, tree: ast.CallExpr, scope: Scope) -> tuple[ast.Node, FieldAccess | None]:
         if tree.function in ("_[_]", "_[?_]") and len(tree.args) == 2:
             inner, place = self.node(tree.args[0], scope)
             index = self.value(tree.args[1], scope)
             found = _element(place)
             if found is not None and tree.function == "_[?_]":
                 found = replace(found, optional=True)
-            return ast.Call(tree.function, (inner, index)), found
+            return ast.CallExpr(tree.function, (inner, index)), found
         if tree.function == "_?._" and len(tree.args) == 2:
             inner, place = self.node(tree.args[0], scope)
             field = ast.literal_text(tree.args[1])
             if field is None:
-                return ast.Call(tree.function, (inner, tree.args[1])), None
+                return ast.CallExpr(tree.function, (inner, tree.args[1])), None
             name, found = self.field(place, field)
-            return ast.Call(tree.function, (inner, ast.text(name))), found and replace(found, optional=True)
+            return ast.CallExpr(tree.function, (inner, ast.text(name))), found and replace(
+                found, optional=True
+            )
         if tree.function == "_?_:_" and len(tree.args) == 3:
             test = self.value(tree.args[0], scope)
             yes, place = self.node(tree.args[1], scope)
             no, other = self.node(tree.args[2], scope)
             if place is not None and (other is None or other == place):
-                return ast.Call(
+                return ast.CallExpr(
                     tree.function, (test, yes, no)
                 ), place if other == place or place.optional else None
-            return ast.Call(tree.function, (test, _converted(yes, place), _converted(no, other))), None
+            return ast.CallExpr(tree.function, (test, _converted(yes, place), _converted(no, other))), None
         if tree.target is not None:
             target, place = self.node(tree.target, scope)
             if place is not None and place.optional:
                 args = tuple(self.value(arg, scope) for arg in tree.args)
                 unwraps = tree.function in ("value", "orValue")
-                return ast.Call(tree.function, args, target), replace(
+                return ast.CallExpr(tree.function, args, target), replace(
                     place, optional=False
                 ) if unwraps else None
             args = tuple(self.value(arg, scope) for arg in tree.args)
-            return ast.Call(tree.function, args, _converted(target, place)), None
+            return ast.CallExpr(tree.function, args, _converted(target, place)), None
         if tree.function in ("optional.of", "optional.ofNonZeroValue") and len(tree.args) == 1:
             inner, place = self.node(tree.args[0], scope)
-            return ast.Call(tree.function, (inner,)), place and replace(place, optional=True)
+            return ast.CallExpr(tree.function, (inner,)), place and replace(place, optional=True)
         return replace(tree, args=tuple(self.value(arg, scope) for arg in tree.args)), None
 
-    def comprehension(self, tree: ast.Comprehension, scope: Scope) -> tuple[ast.Node, Place | None]:
+    def comprehension(self, tree: ast.Comprehension, scope: Scope) -> tuple[ast.Node, FieldAccess | None]:
         over, place = self.node(tree.over, scope)
         start, carried = self.node(tree.start, scope)
-        bound = isinstance(tree.over, ast.Array) and not tree.over.elements
-        inner: dict[str, Place | None] = {**scope}
+        bound = isinstance(tree.over, ast.ListExpr) and not tree.over.elements
+        inner: dict[str, FieldAccess | None] = {**scope}
         inner[tree.accumulator] = carried if bound else None
         if tree.second:
             inner[tree.variable], inner[tree.second] = None, _element(place)
@@ -195,11 +197,11 @@ class _Resolver:
         )
 
 
-def _element(place: Place | None) -> Place | None:
+def _element(place: FieldAccess | None) -> FieldAccess | None:
     if place is None or place.optional:
         return None
     inner = place.schema.items or place.schema.additional
-    return Place(inner) if inner is not None else None
+    return FieldAccess(inner) if inner is not None else None
 
 
 @lru_cache(maxsize=4096)
@@ -207,19 +209,19 @@ def _escaped(schema: Schema) -> Mapping[str, str]:
     return {escape(name): name for name in schema.properties}
 
 
-def _converted(node: ast.Node, place: Place | None) -> ast.Node:
+def _converted(node: ast.Node, place: FieldAccess | None) -> ast.Node:
     """The node's value as CEL's own type for what the schema says it is."""
     if place is None or place.optional or place.schema.nullable:
         return node
     match place.schema.type, place.schema.format:
         case "number", _:
-            return ast.Call("double", (node,))
+            return ast.CallExpr("double", (node,))
         case "string", "date-time" | "datetime":
-            return ast.Call("timestamp", (node,))
+            return ast.CallExpr("timestamp", (node,))
         case "string", "date":
-            return ast.Call("timestamp", (ast.Call("_+_", (node, ast.text("T00:00:00Z"))),))
+            return ast.CallExpr("timestamp", (ast.CallExpr("_+_", (node, ast.text("T00:00:00Z"))),))
         case "string", "duration":
-            return ast.Call("duration", (node,))
+            return ast.CallExpr("duration", (node,))
         case "string", "byte":
-            return ast.Call("base64.decode", (node,))
+            return ast.CallExpr("base64.decode", (node,))
     return node

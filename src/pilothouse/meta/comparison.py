@@ -14,13 +14,13 @@ from types import NoneType
 from typing import Any, Final, NamedTuple
 
 from pilothouse.meta.field_sets import MEMBER, SELF, Tree
-from pilothouse.meta.topology import FREE, LEAF, LIST_MAP, LISTS, MAPS, SKIPPED, UNDESCRIBED, Node
+from pilothouse.meta.topology import FREE, LEAF, LIST_MAP, LISTS, MAPS, SKIPPED, UNDESCRIBED, TopologyNode
 
 _MAY_BE_MAPS: Final = (dict, NoneType)
 
 
 def fields_of(
-    obj: dict[str, Any], node: Node, *, containers: bool = False, ignored: Collection[str] = ()
+    obj: dict[str, Any], node: TopologyNode, *, containers: bool = False, ignored: Collection[str] = ()
 ) -> Tree:
     """The fields that an object sets: all leaves and empty containers, all list items and all entries of maps.
 
@@ -41,7 +41,7 @@ def fields_of(
     return tree
 
 
-def _fields(value: Any, node: Node, containers: bool, marked: bool) -> Tree:
+def _fields(value: Any, node: TopologyNode, containers: bool, marked: bool) -> Tree:
     """The tree below one path; ``marked`` if the path itself counts though it has members below it."""
     kind = node.kind
     if kind == LEAF or not value:
@@ -53,7 +53,7 @@ def _fields(value: Any, node: Node, containers: bool, marked: bool) -> Tree:
     return MEMBER
 
 
-def _map_fields(value: dict[str, Any], node: Node, containers: bool, tree: Tree) -> Tree:
+def _map_fields(value: dict[str, Any], node: TopologyNode, containers: bool, tree: Tree) -> Tree:
     known = node.declared
     rest = node.rest or UNDESCRIBED
     for field, child in value.items():
@@ -73,7 +73,7 @@ def _map_fields(value: dict[str, Any], node: Node, containers: bool, tree: Tree)
     return tree
 
 
-def _list_fields(value: list[Any], node: Node, containers: bool, tree: Tree) -> Tree:
+def _list_fields(value: list[Any], node: TopologyNode, containers: bool, tree: Tree) -> Tree:
     names = node.elements(value)
     if names is None:
         return MEMBER
@@ -83,7 +83,7 @@ def _list_fields(value: list[Any], node: Node, containers: bool, tree: Tree) -> 
     return tree
 
 
-def _item_fields(item: Any, node: Node, containers: bool) -> Tree:
+def _item_fields(item: Any, node: TopologyNode, containers: bool) -> Tree:
     of_item = node.item
     if of_item is None or of_item.kind == LEAF or type(item) is not dict:
         return MEMBER
@@ -106,7 +106,7 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    old: dict[str, Any], new: dict[str, Any], node: Node, *, ignored: Collection[str] = ()
+    old: dict[str, Any], new: dict[str, Any], node: TopologyNode, *, ignored: Collection[str] = ()
 ) -> Comparison:
     """The difference between two objects; top-level fields in ``ignored`` are not looked at."""
     result = Comparison({}, {}, {})
@@ -123,7 +123,7 @@ def compare(
 
 
 def changes_only(
-    old: dict[str, Any], new: dict[str, Any], node: Node, mine: Tree, others: Sequence[Tree]
+    old: dict[str, Any], new: dict[str, Any], node: TopologyNode, mine: Tree, others: Sequence[Tree]
 ) -> bool:
     """True if all that differs are values of leaves that are in ``mine`` and in none of the ``others``.
 
@@ -144,7 +144,7 @@ def changes_only(
 
 
 def _changes_alone(
-    before: Any, after: Any, node: Node, name: str, mine: Tree, others: Sequence[Tree]
+    before: Any, after: Any, node: TopologyNode, name: str, mine: Tree, others: Sequence[Tree]
 ) -> bool:
     """The same of one field, which differs."""
     owned = mine.get(name)
@@ -162,7 +162,7 @@ def _changes_alone(
 
 
 def _items_change_only(
-    before: list[Any], after: list[Any], node: Node, mine: Tree, others: Sequence[Tree]
+    before: list[Any], after: list[Any], node: TopologyNode, mine: Tree, others: Sequence[Tree]
 ) -> bool:
     names = node.elements(before)
     if names is None or node.item is None or len(set(names)) < len(names) or node.elements(after) != names:
@@ -173,7 +173,7 @@ def _items_change_only(
     )
 
 
-def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: Parts) -> None:
+def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: TopologyNode, result: Parts) -> None:
     shared = 0
     for field, after in new.items():
         if field in old:
@@ -191,14 +191,14 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node, result: 
                 _note(result[0], field, before, node)
 
 
-def _note(tree: Tree, field: str, value: Any, node: Node) -> None:
+def _note(tree: Tree, field: str, value: Any, node: TopologyNode) -> None:
     """Everything at and below a field that is there on one side only."""
     name, child, _ = node.child(field)
     if child.kind != SKIPPED:
         tree[name] = _fields(value, child, True, True)
 
 
-def _compare_values(before: Any, after: Any, node: Node, name: str, result: Parts) -> None:
+def _compare_values(before: Any, after: Any, node: TopologyNode, name: str, result: Parts) -> None:
     kind = node.kind
     removed, modified, added = result
     if kind == SKIPPED:
@@ -249,7 +249,9 @@ def _grouped(names: list[str], items: list[Any]) -> dict[str, list[Any]]:
     return groups
 
 
-def _compare_items(old: dict[str, list[Any]], new: dict[str, list[Any]], node: Node, result: Parts) -> None:
+def _compare_items(
+    old: dict[str, list[Any]], new: dict[str, list[Any]], node: TopologyNode, result: Parts
+) -> None:
     """Items by key. Those that share a key are one thing together; order is nobody's."""
     removed, modified, added = result
     for name in old | new:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.meta.schema import UNSET, Schema
-from pilothouse.meta.schema_plan import Plan, make_plan
+from pilothouse.meta.schema_plan import SchemaPlan, make_plan
 
 
 class Defaults:
@@ -28,7 +28,7 @@ class Defaults:
         if self._plan is not None:
             self._fill(self._plan, obj)
 
-    def _fill(self, plan: Plan, value: Any) -> None:
+    def _fill(self, plan: SchemaPlan, value: Any) -> None:
         if isinstance(value, dict):
             for name, inner in plan.properties:
                 current = value.get(name, UNSET)
@@ -45,7 +45,7 @@ class Defaults:
             for index, current in enumerate(value):
                 value[index] = self._filled(plan.items, current)
 
-    def _filled(self, plan: Plan, current: Any) -> Any:
+    def _filled(self, plan: SchemaPlan, current: Any) -> Any:
         """A list element or map value: it exists, so only a null can be replaced."""
         if current is None and plan.wanted and not plan.schema.nullable:
             current = self._copy(plan.schema)

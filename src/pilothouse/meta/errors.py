@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pilothouse.meta.fields import MOST_PROBLEMS, FieldError
 
 
-class Cause(NamedTuple):
+class StatusCauseDetail(NamedTuple):
     """One machine-readable cause of a failure."""
 
     reason: str
@@ -39,7 +39,7 @@ class StatusError(Exception):
         group: str = "",
         kind: str = "",
         uid: str = "",
-        causes: Sequence[Cause] = (),
+        causes: Sequence[StatusCauseDetail] = (),
         retry_after: int = 0,
         next_page: str = "",
     ) -> None:
@@ -99,7 +99,7 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(
-    resource: str, group: str, name: str, detail: str, *, causes: Sequence[Cause] = ()
+    resource: str, group: str, name: str, detail: str, *, causes: Sequence[StatusCauseDetail] = ()
 ) -> StatusError:
     what = f'{qualified(resource, group)} "{name}"' if name else qualified(resource, group)
     message = f"{what} is forbidden: {detail}" if what else f"forbidden: {detail}"
@@ -143,7 +143,7 @@ def conflict(resource: str, group: str, name: str, detail: str) -> StatusError:
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def apply_conflict(causes: Sequence[Cause]) -> StatusError:
+def apply_conflict(causes: Sequence[StatusCauseDetail]) -> StatusError:
     """Server-side apply met fields that other managers own; each cause says ``conflict with "manager"`` and a field."""
     if len(causes) == 1:
         detail = f"1 conflict: {causes[0].message}: {causes[0].field}"
@@ -178,7 +178,7 @@ def invalid(kind: str, group: str, name: str, problems: Sequence[FieldError]) ->
     """422 with every problem and its path, up to ``MOST_PROBLEMS``. ``kind`` is the Kind, not the plural."""
     left_out = len(problems) > MOST_PROBLEMS
     problems = problems[:MOST_PROBLEMS]
-    causes = [Cause(problem.reason, problem.message, problem.path) for problem in problems]
+    causes = [StatusCauseDetail(problem.reason, problem.message, problem.path) for problem in problems]
     if len(problems) == 1:
         listed = str(problems[0])
     else:
@@ -210,10 +210,10 @@ def insufficient_storage(message: str) -> StatusError:
     return StatusError(507, "InsufficientStorage", message)
 
 
-def timeout(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> StatusError:
+def timeout(message: str, *, causes: Sequence[StatusCauseDetail] = (), retry_after: int = 0) -> StatusError:
     return StatusError(504, "Timeout", f"Timeout: {message}", causes=causes, retry_after=retry_after)
 
 
 def future_revision(asked: int, current: int) -> StatusError:
-    cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+    cause = StatusCauseDetail("ResourceVersionTooLarge", "Too large resource version")
     return timeout(f"Too large resource version: {asked}, current: {current}", causes=[cause], retry_after=1)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pilothouse.meta.comparison import Comparison, changes_only, compare, fields_of
 from pilothouse.meta.field_sets import Tree, difference, parse_fields, union, without
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.topology import Node, topology
+from pilothouse.meta.topology import TopologyNode, topology
 
 Object = dict[str, Any]
 Entry = dict[str, Any]
@@ -32,7 +32,7 @@ MOST_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
 
 
-class Change:
+class FieldsChange:
     """One object before and after a write, comparable in every version in which somebody's fields are recorded.
 
     ``served`` has the schema of each version that is still served, by apiVersion; None if all are. ``convert`` is
@@ -115,7 +115,7 @@ def track_update(
             # So that metadata in which nothing else has changed equals what it was.
             metadata["managedFields"] = stored
         if live is None or not stays_within(entries, actor, live, new, topology(schema), api_version):
-            change = Change(
+            change = FieldsChange(
                 live, new, schema=schema, api_version=api_version, reset=reset, served=served, convert=convert
             )
             if not change.comparison.is_empty():
@@ -126,7 +126,7 @@ def track_update(
 
 
 def stays_within(
-    entries: Iterable[Entry], actor: Identity, live: Object, new: Object, node: Node, api_version: str
+    entries: Iterable[Entry], actor: Identity, live: Object, new: Object, node: TopologyNode, api_version: str
 ) -> bool:
     """True if a write changed only values that its writer owns, alone: then nobody gains or loses a field.
 
@@ -226,7 +226,7 @@ def _entries_in_force(live: Object | None, sent: Any, *, through_subresource: bo
         return stored
 
 
-def _after_update(entries: list[Entry], change: Change, actor: Identity, now: str) -> list[Entry]:
+def _after_update(entries: list[Entry], change: FieldsChange, actor: Identity, now: str) -> list[Entry]:
     removed, modified, added = change.comparison
     gained = union(modified, added)
     kept: dict[Identity, Entry] = {}

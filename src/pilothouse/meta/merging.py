@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.meta.field_sets import MEMBER, SELF, Tree, readable
-from pilothouse.meta.topology import FREE, LEAF, LISTS, MAPS, SKIPPED, UNDESCRIBED, KeylessError, Node
+from pilothouse.meta.topology import FREE, LEAF, LISTS, MAPS, SKIPPED, UNDESCRIBED, KeylessError, TopologyNode
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -26,7 +26,7 @@ def detached(obj: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def merge(live: Any, patch: Any, node: Node) -> Any:
+def merge(live: Any, patch: Any, node: TopologyNode) -> Any:
     """``live`` with ``patch`` laid over it. A null or empty container in the patch leaves what is there."""
     kind = node.kind
     if kind == SKIPPED:
@@ -45,14 +45,14 @@ def merge(live: Any, patch: Any, node: Node) -> Any:
     return patch
 
 
-def _merge_maps(live: dict[str, Any], patch: dict[str, Any], node: Node) -> dict[str, Any]:
+def _merge_maps(live: dict[str, Any], patch: dict[str, Any], node: TopologyNode) -> dict[str, Any]:
     merged = dict(live)
     for field, value in patch.items():
         merged[field] = merge(live[field], value, node.child(field)[1]) if field in live else value
     return merged
 
 
-def _merge_lists(live: list[Any], patch: list[Any], node: Node) -> list[Any]:
+def _merge_lists(live: list[Any], patch: list[Any], node: TopologyNode) -> list[Any]:
     live_names, patch_names = node.elements(live), node.elements(patch)
     if live_names is None or patch_names is None:
         return patch
@@ -86,7 +86,7 @@ def _merge_lists(live: list[Any], patch: list[Any], node: Node) -> list[Any]:
     return merged
 
 
-def remove(obj: dict[str, Any], fields: Tree, node: Node) -> dict[str, Any]:
+def remove(obj: dict[str, Any], fields: Tree, node: TopologyNode) -> dict[str, Any]:
     """The object without these fields. ``metadata`` itself and the server's own fields always stay."""
     metadata = obj.get("metadata")
     rest = _remove_from_map(
@@ -98,7 +98,7 @@ def remove(obj: dict[str, Any], fields: Tree, node: Node) -> dict[str, Any]:
     return rest
 
 
-def _remove_from_map(value: dict[str, Any], fields: Tree, node: Node) -> dict[str, Any]:
+def _remove_from_map(value: dict[str, Any], fields: Tree, node: TopologyNode) -> dict[str, Any]:
     rest = {}
     for field, child in value.items():
         name, below, _ = node.child(field)
@@ -110,7 +110,7 @@ def _remove_from_map(value: dict[str, Any], fields: Tree, node: Node) -> dict[st
     return rest
 
 
-def _remove_below(value: Any, fields: Tree, node: Node) -> Any:
+def _remove_below(value: Any, fields: Tree, node: TopologyNode) -> Any:
     if type(value) is dict and node.kind in MAPS:
         return _remove_from_map(value, fields, node)
     if type(value) is list and node.kind in LISTS:
@@ -120,7 +120,7 @@ def _remove_below(value: Any, fields: Tree, node: Node) -> Any:
     return value
 
 
-def _kept_items(names: list[str], items: list[Any], fields: Tree, node: Node) -> Iterator[Any]:
+def _kept_items(names: list[str], items: list[Any], fields: Tree, node: TopologyNode) -> Iterator[Any]:
     for name, item in zip(names, items, strict=True):
         found = fields.get(name)
         if found is None:
@@ -129,7 +129,7 @@ def _kept_items(names: list[str], items: list[Any], fields: Tree, node: Node) ->
             yield _remove_below(item, found, node.item or UNDESCRIBED)
 
 
-def with_declared(fields: Tree, node: Node) -> Tree:
+def with_declared(fields: Tree, node: TopologyNode) -> Tree:
     """The set with each declared field in it that has members below: removing all of those removes the field.
 
     Entries of maps and items of lists are not added: they are members of their own accord, or somebody else's.
@@ -137,7 +137,7 @@ def with_declared(fields: Tree, node: Node) -> Tree:
     return _with_declared(fields, node, spared="f:metadata")
 
 
-def _with_declared(fields: Tree, node: Node, spared: str = "") -> Tree:
+def _with_declared(fields: Tree, node: TopologyNode, spared: str = "") -> Tree:
     tree: Tree = {}
     for name, below in fields.items():
         if not below:
@@ -156,7 +156,7 @@ def _with_declared(fields: Tree, node: Node, spared: str = "") -> Tree:
     return tree
 
 
-def misfits(value: Any, node: Node, path: str = "") -> Iterator[str]:
+def misfits(value: Any, node: TopologyNode, path: str = "") -> Iterator[str]:
     """Where an applied object can't be merged by this schema: unknown fields, wrong containers, ambiguous items.
 
     Wrong plain values are left to validation, which says more about them.
@@ -184,7 +184,7 @@ def misfits(value: Any, node: Node, path: str = "") -> Iterator[str]:
         yield f"{path}: expected {expected}, got {_described(value)}"
 
 
-def _item_misfits(items: list[Any], node: Node, path: str) -> Iterator[str]:
+def _item_misfits(items: list[Any], node: TopologyNode, path: str) -> Iterator[str]:
     seen = set()
     of_item = node.item or UNDESCRIBED
     for index, item in enumerate(items):

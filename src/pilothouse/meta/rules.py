@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pilothouse.meta import cel_cost, fields
-from pilothouse.meta.cel import BudgetExceeded, CelError, Expression, Values, compile_message, compile_rule
+from pilothouse.meta.cel import BudgetExceeded, CelError, CelExpression, Values, compile_message, compile_rule
 from pilothouse.meta.fields import FieldError, child, element, entry
-from pilothouse.meta.schema import UNSET, Rule, Schema
-from pilothouse.meta.schema_plan import Plan
+from pilothouse.meta.schema import UNSET, Schema, ValidationRule
+from pilothouse.meta.schema_plan import SchemaPlan
 from pilothouse.meta.validating import correlate, unchanged
 
 _BLOCKING = {fields.REQUIRED, fields.NOT_SUPPORTED, fields.TOO_LONG, fields.TOO_MANY, fields.TYPE_INVALID}
@@ -35,9 +35,9 @@ _MUCH = 100_000
 
 
 class _Compiled(NamedTuple):
-    rule: Rule
-    test: Expression
-    message: Expression | None
+    rule: ValidationRule
+    test: CelExpression
+    message: CelExpression | None
 
 
 class _Group(NamedTuple):
@@ -60,7 +60,7 @@ class _Exhausted(Exception):
 class Rules:
     """The rules of a schema; the plan leads to the nodes that have some."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SchemaPlan) -> None:
         self._plan = plan
         self._compiled: dict[int, _Group] = {}
 
@@ -90,7 +90,7 @@ class _Run:
         self._broken = broken
         self._left = cel_cost.OBJECT_LIMIT
 
-    def node(self, plan: Plan, value: Any, old: Any, path: str) -> None:
+    def node(self, plan: SchemaPlan, value: Any, old: Any, path: str) -> None:
         if value is None:
             return
         if plan.wanted:
@@ -167,7 +167,7 @@ class _Run:
                 return said.strip()
         return rule.message.strip() or f"failed rule: {rule.rule.strip()}"
 
-    def _evaluate(self, expression: Expression, values: Values) -> Any:
+    def _evaluate(self, expression: CelExpression, values: Values) -> Any:
         self._spend(_EACH)
         cost = expression.cost(values)
         self._spend(min(cost, cel_cost.CALL_LIMIT))
@@ -196,7 +196,7 @@ def _compile_all(schema: Schema) -> _Group:
     return _Group(tuple(rules), reads, tuple(failures))
 
 
-def _compile(rule: Rule, schema: Schema) -> _Compiled:
+def _compile(rule: ValidationRule, schema: Schema) -> _Compiled:
     test = compile_rule(rule.rule, schema, optional_old=rule.optional_old_self)
     message = None
     if rule.message_expression:
@@ -204,7 +204,7 @@ def _compile(rule: Rule, schema: Schema) -> _Compiled:
     return _Compiled(rule, test, message)
 
 
-def _error(rule: Rule, path: str, what: str, detail: str) -> FieldError:
+def _error(rule: ValidationRule, path: str, what: str, detail: str) -> FieldError:
     where = path or "<nil>"
     match rule.reason:
         case fields.FORBIDDEN:

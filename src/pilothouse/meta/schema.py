@@ -29,7 +29,7 @@ UNSET: Final = Unset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rule:
+class ValidationRule:
     """One ``x-kubernetes-validations`` entry: a CEL expression over ``self`` (and ``oldSelf``)."""
 
     rule: str
@@ -88,7 +88,7 @@ class Schema:
     list_map_keys: tuple[str, ...] = ()
     map_type: str = ""
     """``granular`` or ``atomic``; empty means granular."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ValidationRule, ...] = ()
 
     merge_key: str = ""
     """``x-kubernetes-patch-merge-key``, for strategic merge."""

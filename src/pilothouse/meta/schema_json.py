@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from pilothouse.meta.schema import UNSET, Rule, Schema
+from pilothouse.meta.schema import UNSET, Schema, ValidationRule
 
 INT_OR_STRING: Final = ({"type": "integer"}, {"type": "string"})
 
@@ -56,7 +56,7 @@ _RULE: Final = {
     "optionalOldSelf": "optional_old_self",
 }
 _UNSAID: Final = {each.name: each.default for each in fields(Schema)}
-_UNSAID_RULE: Final = {each.name: each.default for each in fields(Rule)}
+_UNSAID_RULE: Final = {each.name: each.default for each in fields(ValidationRule)}
 
 
 def from_json(raw: Mapping[str, Any]) -> Schema:
@@ -88,8 +88,8 @@ def from_json(raw: Mapping[str, Any]) -> Schema:
     return Schema(**said)
 
 
-def _rule(raw: Mapping[str, Any]) -> Rule:
-    return Rule(**{name: raw[key] for key, name in _RULE.items() if raw.get(key) is not None})
+def _rule(raw: Mapping[str, Any]) -> ValidationRule:
+    return ValidationRule(**{name: raw[key] for key, name in _RULE.items() if raw.get(key) is not None})
 
 
 class Components:

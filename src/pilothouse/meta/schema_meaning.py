@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from pilothouse.meta import fields
-from pilothouse.meta.cel import CelError, Expression, compile_message, compile_rule
+from pilothouse.meta.cel import CelError, CelExpression, compile_message, compile_rule
 from pilothouse.meta.defaulting import Defaults
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.object_meta import object_schema
 from pilothouse.meta.pruning import prune
-from pilothouse.meta.schema import UNSET, Rule, Schema
+from pilothouse.meta.schema import UNSET, Schema, ValidationRule
 from pilothouse.meta.validating import faults
 
 _REASONS: Final = (fields.DUPLICATE, fields.FORBIDDEN, fields.INVALID, fields.REQUIRED)
@@ -78,12 +78,12 @@ def _rules(schema: Schema, seen: Schema, path: str, matched: bool) -> Iterator[F
         yield from _rule(rule, seen, element(child(path, "x-kubernetes-validations"), index), matched)
 
 
-def _rule(rule: Rule, schema: Schema, path: str, matched: bool) -> Iterator[FieldError]:
+def _rule(rule: ValidationRule, schema: Schema, path: str, matched: bool) -> Iterator[FieldError]:
     where = child(path, "rule")
     if not rule.rule.strip():
         yield FieldError.required(where, "must be a CEL expression")
         return
-    compiled: Expression | None = None
+    compiled: CelExpression | None = None
     try:
         compiled = compile_rule(rule.rule, schema, optional_old=rule.optional_old_self)
     except CelError as error:
@@ -111,7 +111,7 @@ def _rule(rule: Rule, schema: Schema, path: str, matched: bool) -> Iterator[Fiel
         )
 
 
-def _said(rule: Rule, path: str) -> Iterator[FieldError]:
+def _said(rule: ValidationRule, path: str) -> Iterator[FieldError]:
     where = child(path, "message")
     if rule.message and not rule.message.strip():
         yield FieldError.invalid(where, rule.message, "message must be non-empty if specified")

@@ -15,27 +15,27 @@ from pilothouse.meta.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class SchemaPlan:
     """A node that is wanted, or that has wanted nodes below it."""
 
     schema: Schema
     wanted: bool
-    properties: tuple[tuple[str, Plan], ...]
-    additional: Plan | None
-    items: Plan | None
+    properties: tuple[tuple[str, SchemaPlan], ...]
+    additional: SchemaPlan | None
+    items: SchemaPlan | None
 
 
-def make_plan(schema: Schema, wanted: Callable[[Schema], bool]) -> Plan | None:
+def make_plan(schema: Schema, wanted: Callable[[Schema], bool]) -> SchemaPlan | None:
     """The plan for the nodes that ``wanted`` is true of. Nodes inside ``allOf`` and its kin are never visited."""
-    known: dict[int, Plan | None] = {}
+    known: dict[int, SchemaPlan | None] = {}
 
-    def visit(node: Schema) -> Plan | None:
+    def visit(node: Schema) -> SchemaPlan | None:
         # A component that is used in many places is planned once.
         if id(node) not in known:
             known[id(node)] = build(node)
         return known[id(node)]
 
-    def build(node: Schema) -> Plan | None:
+    def build(node: Schema) -> SchemaPlan | None:
         pairs = ((name, visit(child)) for name, child in node.properties.items())
         properties = tuple((name, plan) for name, plan in pairs if plan is not None)
         additional = visit(node.additional) if node.additional is not None else None
@@ -43,6 +43,6 @@ def make_plan(schema: Schema, wanted: Callable[[Schema], bool]) -> Plan | None:
         hit = wanted(node)
         if not hit and not properties and additional is None and items is None:
             return None
-        return Plan(node, hit, properties, additional, items)
+        return SchemaPlan(node, hit, properties, additional, items)
 
     return visit(schema)

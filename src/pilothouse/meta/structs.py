@@ -18,7 +18,7 @@
         memory: Annotated[Quantity | None, doc("Upper limit of memory.")] = None
         extra: Annotated[dict[str, Any], doc("Passed on as it is.")] = field(default_factory=dict)
 
-        __rules__ = (Rule(rule="self.replicas <= 9", message="at most nine", field_path=".replicas"),)
+        __rules__ = (ValidationRule(rule="self.replicas <= 9", message="at most nine", field_path=".replicas"),)
 
     class Database(ApiObject):  # from pilothouse.meta.object_meta: apiVersion, kind and metadata
         '''A database.'''
@@ -71,7 +71,7 @@ from typing import (
 import msgspec
 from msgspec import field as field
 
-from pilothouse.meta.schema import ANY, UNSET, Rule, Schema
+from pilothouse.meta.schema import ANY, UNSET, Schema, ValidationRule
 
 
 class _Keywords(msgspec.StructMeta):
@@ -89,7 +89,7 @@ class Fields(msgspec.Struct, metaclass=_Keywords, frozen=True, omit_defaults=Tru
 
     __component__: ClassVar[str]
     """The full name of the component, where it is not the package followed by the class name."""
-    __rules__: ClassVar[tuple[Rule, ...]]
+    __rules__: ClassVar[tuple[ValidationRule, ...]]
     """CEL rules over the whole Struct."""
 
 
@@ -105,7 +105,7 @@ def doc(
     int_or_string: bool = False,
     preserve_unknown: bool = False,
     embedded_resource: bool = False,
-    rules: Iterable[Rule] = (),
+    rules: Iterable[ValidationRule] = (),
     merge_key: str = "",
     merge_strategy: str = "",
     ge: float | None = None,

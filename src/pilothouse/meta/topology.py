@@ -48,7 +48,7 @@ class KeylessError(ValueError):
     """An item of a list-map lacks its key, or an item of a set can't be one."""
 
 
-class Node:
+class TopologyNode:
     """One place in an object. ``declared`` maps a field to its FieldsV1 name and node."""
 
     __slots__ = ("declared", "defaults", "item", "keys", "kind", "rest", "schema")
@@ -58,22 +58,22 @@ class Node:
         kind: int,
         schema: Schema,
         *,
-        declared: Mapping[str, tuple[str, Node]] | None = None,
-        rest: Node | None = None,
-        item: Node | None = None,
+        declared: Mapping[str, tuple[str, TopologyNode]] | None = None,
+        rest: TopologyNode | None = None,
+        item: TopologyNode | None = None,
         keys: tuple[str, ...] = (),
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self.kind = kind
         self.schema = schema
-        self.declared: Mapping[str, tuple[str, Node]] = declared or {}
+        self.declared: Mapping[str, tuple[str, TopologyNode]] = declared or {}
         self.rest = rest
         """The node of fields that are not declared; None where there may be none."""
         self.item = item
         self.keys = keys
         self.defaults: Mapping[str, Any] = defaults or {}
 
-    def child(self, field: str) -> tuple[str, Node, bool]:
+    def child(self, field: str) -> tuple[str, TopologyNode, bool]:
         """FieldsV1 name and node of a field, and whether the schema declares it by name."""
         known = self.declared.get(field)
         if known is not None:
@@ -109,13 +109,13 @@ class Node:
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-UNDESCRIBED: Final = Node(FREE, Schema(preserve_unknown=True))
+UNDESCRIBED: Final = TopologyNode(FREE, Schema(preserve_unknown=True))
 """The node of whatever no schema describes."""
-_SKIPPED: Final = Node(SKIPPED, Schema())
+_SKIPPED: Final = TopologyNode(SKIPPED, Schema())
 
 
 @lru_cache(maxsize=1024)
-def topology(schema: Schema) -> Node:
+def topology(schema: Schema) -> TopologyNode:
     """The root node of a kind, with the server's own fields skipped."""
     root = _node(schema, False, {})
     declared = dict(root.declared)
@@ -126,12 +126,12 @@ def topology(schema: Schema) -> Node:
         skipped = {field: (f"f:{field}", _SKIPPED) for field in _NEVER_OWNED}
         declared["metadata"] = (
             name,
-            Node(MAP, metadata.schema, declared={**metadata.declared, **skipped}, rest=metadata.rest),
+            TopologyNode(MAP, metadata.schema, declared={**metadata.declared, **skipped}, rest=metadata.rest),
         )
-    return Node(MAP, schema, declared=declared, rest=root.rest)
+    return TopologyNode(MAP, schema, declared=declared, rest=root.rest)
 
 
-def _node(schema: Schema, preserving: bool, made: dict[tuple[int, bool], Node]) -> Node:
+def _node(schema: Schema, preserving: bool, made: dict[tuple[int, bool], TopologyNode]) -> TopologyNode:
     """``preserving``: an enclosing schema keeps unknown fields, so this one may meet them too."""
     preserving = preserving or schema.preserve_unknown
     key = (id(schema), preserving)
@@ -140,17 +140,17 @@ def _node(schema: Schema, preserving: bool, made: dict[tuple[int, bool], Node]) 
     return made[key]
 
 
-def _make(schema: Schema, preserving: bool, made: dict[tuple[int, bool], Node]) -> Node:
+def _make(schema: Schema, preserving: bool, made: dict[tuple[int, bool], TopologyNode]) -> TopologyNode:
     if schema.type == "array":
         return _make_list(schema, preserving, made)
     if schema.type == "" and not schema.properties:
         if schema.int_or_string:
-            return Node(LEAF, schema)
+            return TopologyNode(LEAF, schema)
         if len(schema.all_of) == 1 and not schema.preserve_unknown:
             return _node(schema.all_of[0], preserving, made)
-        return Node(LEAF, schema) if schema.map_type == "atomic" else UNDESCRIBED
+        return TopologyNode(LEAF, schema) if schema.map_type == "atomic" else UNDESCRIBED
     if schema.type not in ("object", ""):
-        return Node(LEAF, schema)
+        return TopologyNode(LEAF, schema)
     declared = {
         field: (f"f:{field}", _node(child, preserving, made)) for field, child in schema.properties.items()
     }
@@ -162,12 +162,12 @@ def _make(schema: Schema, preserving: bool, made: dict[tuple[int, bool], Node]) 
     elif schema.embedded_resource:
         for field in ("apiVersion", "kind", "metadata"):
             declared.setdefault(field, (f"f:{field}", UNDESCRIBED))
-    return Node(LEAF if schema.map_type == "atomic" else MAP, schema, declared=declared, rest=rest)
+    return TopologyNode(LEAF if schema.map_type == "atomic" else MAP, schema, declared=declared, rest=rest)
 
 
-def _make_list(schema: Schema, preserving: bool, made: dict[tuple[int, bool], Node]) -> Node:
+def _make_list(schema: Schema, preserving: bool, made: dict[tuple[int, bool], TopologyNode]) -> TopologyNode:
     if schema.items is None:
-        return Node(LEAF, schema, item=UNDESCRIBED)
+        return TopologyNode(LEAF, schema, item=UNDESCRIBED)
     kind, keys = _list_kind(schema)
     item = _node(schema.items, preserving, made)
     defaults = {
@@ -175,7 +175,7 @@ def _make_list(schema: Schema, preserving: bool, made: dict[tuple[int, bool], No
         for key in keys
         if key in item.declared and item.declared[key][1].schema.default is not UNSET
     }
-    return Node(kind, schema, item=item, keys=keys, defaults=defaults)
+    return TopologyNode(kind, schema, item=item, keys=keys, defaults=defaults)
 
 
 def _list_kind(schema: Schema) -> tuple[int, tuple[str, ...]]:

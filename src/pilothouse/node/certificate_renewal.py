@@ -16,7 +16,7 @@ import logging
 from pilothouse.base.clock import Clock
 from pilothouse.client import server_authorities
 from pilothouse.client.api import Api
-from pilothouse.client.certificate_requests import RequestRefused
+from pilothouse.client.certificate_requests import CertificateDenied
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.node.bootstrap import PATIENCE, request_client_certificate
@@ -44,7 +44,7 @@ class NodeCertificateRenewal:
         while True:
             try:
                 await self.look()
-            except (TransportError, StatusError, RequestRefused, UnusableError, OSError) as problem:
+            except (TransportError, StatusError, CertificateDenied, UnusableError, OSError) as problem:
                 log.warning("the node's certificate could not be looked after: %s", problem)
             await asyncio.sleep(INTERVAL)
 

@@ -41,7 +41,7 @@ class ContainerLocation(msgspec.Struct, frozen=True):
         return self.folder / LOG
 
 
-class Instances(msgspec.Struct, frozen=True):
+class InstanceSource(msgspec.Struct, frozen=True):
     """What is known of a container: the folder of its latest instance, and of the one before."""
 
     folder: Path | None = None
@@ -55,7 +55,7 @@ class ContainerIndex:
     """The pods of this node."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, tuple[Object, dict[str, Instances]]] = {}
+        self._pods: dict[str, tuple[Object, dict[str, InstanceSource]]] = {}
 
     def pods(self) -> Sequence[Object]:
         """All that this node has something of."""
@@ -90,7 +90,7 @@ class ContainerIndex:
             raise ContainerNotFound(f'container "{container}" in pod "{pod}" is waiting to start: {why}')
         return ContainerLocation(obj, instances.folder, instances.container)
 
-    def put(self, pod: Object, container: str, instances: Instances) -> None:
+    def put(self, pod: Object, container: str, instances: InstanceSource) -> None:
         """For the pod's worker: what there is of one container."""
         _, containers = self._pods.get(pod.uid, (pod, {}))
         self._pods[pod.uid] = (pod, {**containers, container: instances})

@@ -22,7 +22,7 @@ import msgspec
 from pilothouse.api.objects import Object
 from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
-from pilothouse.node.container_index import ContainerIndex, Instances
+from pilothouse.node.container_index import ContainerIndex, InstanceSource
 from pilothouse.node.container_stop import ContainerStop
 from pilothouse.node.handlers import HandlerTarget, run_handler
 from pilothouse.node.interfaces import ContainerRuntime, DirectoryRemover, NotReady, RunningContainer
@@ -388,7 +388,7 @@ class ContainerWorker:
         previous = self._folder.attempt(attempts[-2]) if len(attempts) > 1 else None
         waiting = self._hurdle.message if self._hurdle else ""
         self._whereabouts.put(
-            self._ward.pod(), self.name, Instances(last, self._container, previous, waiting)
+            self._ward.pod(), self.name, InstanceSource(last, self._container, previous, waiting)
         )
 
 

@@ -63,7 +63,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """Something in a directory, as a walk comes by it."""
 
     folder: int
@@ -234,7 +234,7 @@ def walk(
     rights: int = 0,
     meter: Meter | None = None,
     onerror: Callable[[OSError], None] | None = None,
-) -> Generator[Entry, None, None]:
+) -> Generator[DirectoryEntry, None, None]:
     """Everything beneath a directory, each directory after what is in it, the directory itself not at all.
 
     What goes or comes meanwhile may be missing. ``rights``: directories whose owner lacks one of these get it
@@ -255,7 +255,7 @@ def walk(
                     continue
                 except OSError as problem:
                     if problem.errno in _NOT_A_DIRECTORY:
-                        yield Entry(level.handle, name, False)
+                        yield DirectoryEntry(level.handle, name, False)
                         continue
                     path = "/".join([*(one.name for one in levels[1:][-_SHOWN:]), name])
                     told = _error(problem.errno or errno.EIO, path)
@@ -275,7 +275,7 @@ def walk(
                 return
             if levels[-1].found_above(level):
                 level.close()
-                yield Entry(levels[-1].handle, level.name, True)
+                yield DirectoryEntry(levels[-1].handle, level.name, True)
                 continue
             level.close()
             # Somebody moves directories about. What is left of this branch is passed over.
@@ -310,7 +310,7 @@ def remove_tree(folder: int, name: str) -> None:
             raise _removal_error(problem, f"{name}/{problem.filename or ''}") from None
         finally:
             os.close(handle)
-        if _removed(Entry(folder, name, True)):
+        if _removed(DirectoryEntry(folder, name, True)):
             return
     raise _error(errno.ENOTEMPTY, name)
 
@@ -326,7 +326,7 @@ class _Level:
         found = os.fstat(handle)
         self._identity = found.st_dev, found.st_ino
 
-    def files(self) -> Iterator[Entry]:
+    def files(self) -> Iterator[DirectoryEntry]:
         """Entries that are no directories; the names of directories are kept for later."""
         with os.scandir(self.handle) as entries:
             for entry in entries:
@@ -334,7 +334,7 @@ class _Level:
                 if entry.is_dir(follow_symlinks=False):
                     self.folders.append(entry.name)
                 else:
-                    yield Entry(self.handle, entry.name, False)
+                    yield DirectoryEntry(self.handle, entry.name, False)
 
     def found_above(self, below: _Level) -> bool:
         """Have this directory open again; False if it is not the one above any more."""
@@ -383,7 +383,7 @@ def _empty(folder: int) -> None:
             _removed(entry)
 
 
-def _removed(entry: Entry) -> bool:
+def _removed(entry: DirectoryEntry) -> bool:
     """Remove one entry; False if that takes another pass."""
     try:
         if entry.is_directory:

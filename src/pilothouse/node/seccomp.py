@@ -16,7 +16,7 @@ from typing import Final
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.node.interfaces import NotReady
-from pilothouse.supervise.seccomp import Profile, ProfileError, compiled, parsed
+from pilothouse.supervise.seccomp import ProfileError, SeccompProfile, compiled, parsed
 from pilothouse.supervise.seccomp_default import RUNTIME_DEFAULT, SHARED_USER_DEFAULT
 from pilothouse.supervise.syscalls import TABLES
 
@@ -50,7 +50,7 @@ def seccomp_filter(
         raise NotReady(_ERROR, f'seccomp profile "{name}" {problem}') from None
 
 
-def _read(profiles: Path, name: str) -> Profile:
+def _read(profiles: Path, name: str) -> SeccompProfile:
     if not name or name.startswith("/") or ".." in name.split("/"):
         raise NotReady(
             _ERROR,
@@ -66,7 +66,7 @@ def _read(profiles: Path, name: str) -> Profile:
 
 
 @lru_cache(maxsize=64)
-def _compiled(profile: Profile, capabilities: tuple[str, ...]) -> bytes:
+def _compiled(profile: SeccompProfile, capabilities: tuple[str, ...]) -> bytes:
     return compiled(profile, _MACHINE, capabilities, kernel=_kernel())
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from pilothouse.api.nouns import KNOWN, CoreEvent, Event, Noun
 from pilothouse.api.objects import Object
-from pilothouse.client.discovery import Discovery
+from pilothouse.client.discovery import DiscoveredKinds
 from pilothouse.client.informer import Informer
 from pilothouse.client.object_cache import CacheChange
 from pilothouse.client.shared_informers import SharedInformers
@@ -83,7 +83,7 @@ class SharedCaches:
         self._full = {noun: FollowedKind(informers.get(noun)) for noun in named}
         self._every: dict[Noun, FollowedKind] = {}
 
-    def know(self, discovery: Discovery) -> bool:
+    def know(self, discovery: DiscoveredKinds) -> bool:
         """Take in what the server serves. True if every kind is followed and there is one more, or one less."""
         found: dict[tuple[str, str], Noun] = {}
         for served in discovery.served:

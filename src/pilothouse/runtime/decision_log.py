@@ -26,7 +26,7 @@ from pilothouse.base.backoff import Backoff
 from pilothouse.base.clock import Clock
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
-from pilothouse.client.fence import FENCED, Fence
+from pilothouse.client.fence import FENCED, LeadershipFence
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.controller import Controller, ReconcileKey
@@ -141,7 +141,7 @@ class DecisionLog:
         self._latest = asyncio.get_running_loop().time()
         self._news.set()
 
-    async def run(self, fence: Callable[[], Fence | None]) -> None:
+    async def run(self, fence: Callable[[], LeadershipFence | None]) -> None:
         """Write until cancelled. Raises ``LeadershipLost`` once another leads."""
         await self._remembered()
         if self._events:
@@ -153,7 +153,7 @@ class DecisionLog:
             # Whoever leads next decides about everything anew.
             self._decisions.clear()
 
-    async def _keep_writing(self, fence: Callable[[], Fence | None]) -> None:
+    async def _keep_writing(self, fence: Callable[[], LeadershipFence | None]) -> None:
         failures = 0
         while True:
             await self._news.wait()
@@ -210,7 +210,7 @@ class DecisionLog:
             # Taken while this was read.
             self._decisions[name] = noted.after(self._record.get(name))
 
-    async def _write(self, fence: Callable[[], Fence | None]) -> None:
+    async def _write(self, fence: Callable[[], LeadershipFence | None]) -> None:
         while self._decisions:
             name, noted = next(iter(self._decisions.items()))
             if worth_writing(noted.tree, self._record.get(name)):
@@ -227,14 +227,14 @@ class DecisionLog:
             if self._events.get(name) is write:
                 del self._events[name]
 
-    async def _write_down(self, name: Name, tree: Tree, term: Fence | None) -> None:
+    async def _write_down(self, name: Name, tree: Tree, term: LeadershipFence | None) -> None:
         stamped = tree if term is None else {**tree, "epoch": term.transitions}
         if await self._attempt(self._api.apply(Decision, stamped, force=True, manager=_MANAGER, fence=term)):
             self._record[name] = gist(tree)
         else:
             self._record.pop(name, None)
 
-    async def _event(self, write: EventWrite, fence: Fence | None) -> Object:
+    async def _event(self, write: EventWrite, fence: LeadershipFence | None) -> Object:
         """The first time it is made; again, counted up. One that expired, or that another process made, is met too."""
         tree, meta = write.tree, write.tree["metadata"]
         if write.count == 1:

@@ -22,7 +22,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.base.backoff import Backoff
 from pilothouse.client.access import AccessError
 from pilothouse.client.api import Api
-from pilothouse.client.fence import FENCED, Fence
+from pilothouse.client.fence import FENCED, LeadershipFence
 from pilothouse.client.subresources import bind, evict
 from pilothouse.client.transport import NotSent, TransportError
 from pilothouse.meta.errors import StatusError
@@ -37,7 +37,7 @@ from pilothouse.runtime.intents import (
     Evict,
     Intent,
     ObjectTarget,
-    Patch,
+    PatchObject,
     RecordEvent,
     RequeueAfter,
     SetStatus,
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 NounOf = Callable[[str, str], Noun | None]
 """The noun of an apiVersion and a kind."""
-FenceOf = Callable[[], Fence | None]
+FenceOf = Callable[[], LeadershipFence | None]
 """What to act under at this moment. Raises ``LeadershipLost``."""
 TellOf = Callable[[Object, str, str, bool], None]
 """Tells an event: about whom, its reason, its message, whether it is a warning."""
@@ -179,7 +179,7 @@ class _Going:
         """The versions of the objects that this decision has written itself, by uid."""
 
     @property
-    def _fence(self) -> Fence | None:
+    def _fence(self) -> LeadershipFence | None:
         """Asked for with each write, and not once: the term may be over by then."""
         return self._fence_of()
 
@@ -195,7 +195,7 @@ class _Going:
                 return await self._apply(intent)
             case Update():
                 return await self._update(intent)
-            case Patch():
+            case PatchObject():
                 return await self._patch(intent)
             case SetStatus():
                 return await self._set_status(intent)
@@ -255,7 +255,7 @@ class _Going:
             self._expectations.wrote(self._key, noun, page.revision)
         elif (found := await self._api.find(noun, name, namespace)) is not None:
             self._expectations.wrote(self._key, noun, found.revision)
-        elif isinstance(intent, (Update, Patch, SetStatus, Delete, Evict, Bind)):
+        elif isinstance(intent, (Update, PatchObject, SetStatus, Delete, Evict, Bind)):
             self._expectations.gone(self._key, noun, intent.seen)
 
     async def _create(self, intent: Create) -> tuple[IntentOutcome, str]:
@@ -306,7 +306,7 @@ class _Going:
         )
         self._took(noun, written)
 
-    async def _patch(self, intent: Patch) -> tuple[IntentOutcome, str]:
+    async def _patch(self, intent: PatchObject) -> tuple[IntentOutcome, str]:
         if there := await self._found(intent.unless) or await self._lacking(intent.provided):
             return IntentOutcome.REFUSED, there
         seen, fields = intent.seen, intent.fields

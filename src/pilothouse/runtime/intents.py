@@ -65,7 +65,7 @@ class Update(Intent, frozen=True):
     """Leave it alone if any of these is there after all; asked of the server, not of a cache."""
 
 
-class Patch(Intent, frozen=True):
+class PatchObject(Intent, frozen=True):
     """Merge these fields into an object; null removes. ``exact`` refuses if it is not the version that was seen."""
 
     seen: Object
@@ -160,7 +160,7 @@ def subject(intent: Intent) -> tuple[str, str, str, str] | None:
             meta = tree.get("metadata") or {}
             name = meta.get("name") or meta.get("generateName", "")
             return tree.get("apiVersion", ""), tree.get("kind", ""), meta.get("namespace", ""), name
-        case Update() | Patch() | SetStatus() | Delete() | Evict() | Bind():
+        case Update() | PatchObject() | SetStatus() | Delete() | Evict() | Bind():
             seen = intent.seen
             return seen.api_version, seen.kind, seen.namespace, seen.name
         case DeleteAll():

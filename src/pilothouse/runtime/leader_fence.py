@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from pilothouse.aio.race import unless
-from pilothouse.client.fence import Fence
+from pilothouse.client.fence import LeadershipFence
 from pilothouse.client.leader_lease import Leadership
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class LeaderFence(Protocol):
     def since(self) -> float:
         """When it was taken over, by the loop's clock: whoever held it before has written nothing since."""
 
-    def fence(self) -> Fence | None:
+    def fence(self) -> LeadershipFence | None:
         """What to act under; None where nothing is fenced. Raises ``LeadershipLost``."""
 
     async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
@@ -50,7 +50,7 @@ class NoElection:
 
     since = -math.inf
 
-    def fence(self) -> Fence | None:
+    def fence(self) -> LeadershipFence | None:
         return None
 
     async def hold(self, decide: Callable[[], Awaitable[None]]) -> None:
@@ -62,7 +62,7 @@ class LeaseElection:
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
-        self._term: Fence | None = None
+        self._term: LeadershipFence | None = None
         self._since = -math.inf
         self._changed = asyncio.Event()
         leadership.subscribe(self._gained, self._lost)
@@ -71,7 +71,7 @@ class LeaseElection:
     def since(self) -> float:
         return self._since
 
-    def fence(self) -> Fence | None:
+    def fence(self) -> LeadershipFence | None:
         fence = self._leadership.fence
         if fence is None:
             raise LeadershipLost("the lease has run out, or is another's")
@@ -99,7 +99,7 @@ class LeaseElection:
         self._changed.clear()
         await self._changed.wait()
 
-    def _gained(self, fence: Fence) -> None:
+    def _gained(self, fence: LeadershipFence) -> None:
         self._term = fence
         self._since = asyncio.get_running_loop().time()
         self._changed.set()

@@ -31,7 +31,7 @@ _BUILDING: Final = (2.0, 9.0)
 """Seconds that it takes to build or move a copy, from and to."""
 
 
-class Member(msgspec.Struct):
+class ModelMember(msgspec.Struct):
     """A node, up or down."""
 
     version: str
@@ -60,7 +60,7 @@ class ElasticsearchModel:
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ModelMember] = {}
         self.shards: list[Shard] = []
         self.voting: dict[str, None] = {}
         """The masters whose majority counts, in the order in which they came."""
@@ -78,7 +78,7 @@ class ElasticsearchModel:
             raise InvariantViolated(
                 f"{name} is started with {version}, and its folder was written by {member.version}"
             )
-        self.members[name] = Member(version, tuple(roles))
+        self.members[name] = ModelMember(version, tuple(roles))
         self.struck.discard(name)
         if self.formed and "master" in roles and name not in self.excluded:
             self.voting[name] = None

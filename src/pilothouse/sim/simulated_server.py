@@ -26,7 +26,7 @@ from pilothouse.api.registry import resources
 from pilothouse.apiserver.absent_node import withdraw_reports
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authorization.authorizer import MASTERS
-from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.core import RequestHandler
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.server.messages import Answer, Request, Response, User
 from pilothouse.base.clock import Clock
@@ -79,7 +79,7 @@ class SimulatedServer:
         self._process = process_of("server")
         self._answering: set[asyncio.Task[Answer]] = set()
         self.store = MemoryStore(clock=clock.now)
-        self.core: Core | None = None
+        self.core: RequestHandler | None = None
         self.trace: list[str] = []
         """Every write, in order: when, by whom, what, and what came of it."""
 
@@ -102,7 +102,7 @@ class SimulatedServer:
         if self._up is not None:
             return
         self._starts += 1
-        core = Core(
+        core = RequestHandler(
             self.store,
             kinds(),
             authenticator=Authenticator(),
@@ -138,7 +138,7 @@ class SimulatedServer:
         # Whoever asked may be gone before it is done.
         return await asyncio.shield(task)
 
-    async def _write(self, core: Core, request: Request) -> Answer:
+    async def _write(self, core: RequestHandler, request: Request) -> Answer:
         before = self.store.current
         answer = await core.answer(request)
         agent = request.headers.get("User-Agent", "")

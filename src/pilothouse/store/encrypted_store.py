@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 
 from pilothouse.pki.encryption_keys import EncryptionKeys, Unopenable, key_of
-from pilothouse.store.interface import Batch, Change, Conflict, Entry, Guard, Page, Store, unreadable
+from pilothouse.store.interface import Batch, Change, Conflict, Entry, EntryPage, Guard, Store, unreadable
 from pilothouse.store.mapped_watch import MappedWatch
 from pilothouse.store.paging import pages
 
@@ -71,11 +71,11 @@ class EncryptedStore:
         entry = await self.inner.get(key)
         return entry if entry is None else self._opened(entry)
 
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
         page = await self.inner.list(prefix, revision=revision, limit=limit, after=after)
         if not self._touches(prefix):
             return page
-        return Page([self._opened(entry) for entry in page.entries], page.revision, page.remaining)
+        return EntryPage([self._opened(entry) for entry in page.entries], page.revision, page.remaining)
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
         try:

@@ -1,6 +1,6 @@
-"""Watchers of a store that lives in this process.
+"""StoreWatchers of a store that lives in this process.
 
-    watchers = Watchers(history, revision=41)
+    watchers = StoreWatchers(history, revision=41)
     async with watchers.open("/pods/", after=40) as batches:
         watchers.publish([change], 42)          # in the store's commit
         async for batch in batches: ...         # first what history has above 40, then this
@@ -30,7 +30,7 @@ PAGE = 1024
 """How many changes are read from history at once."""
 
 
-class History(Protocol):
+class ChangeHistory(Protocol):
     """Where changes of the past are read."""
 
     async def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[Sequence[Change], int]:
@@ -40,10 +40,10 @@ class History(Protocol):
         """
 
 
-class Watcher:
+class StoreWatcher:
     """One reader's place in the stream of changes: an async iterator of batches."""
 
-    def __init__(self, watchers: Watchers, prefix: str, after: int) -> None:
+    def __init__(self, watchers: StoreWatchers, prefix: str, after: int) -> None:
         self.prefix = prefix
         self.position = after
         self._told = after
@@ -139,16 +139,16 @@ class Watcher:
         return Batch(tuple(changes), complete)
 
 
-class Watchers:
+class StoreWatchers:
     """Every open watch of one store."""
 
-    def __init__(self, history: History, *, revision: int, progress_every: float) -> None:
+    def __init__(self, history: ChangeHistory, *, revision: int, progress_every: float) -> None:
         self.history = history
         self.revision = revision
         self._progress_every = progress_every
-        self._open: dict[Watcher, None] = {}
+        self._open: dict[StoreWatcher, None] = {}
         # In the order they came: a set of them would have another order in each process.
-        self._by_parent: dict[str, tuple[Watcher, ...]] = {}
+        self._by_parent: dict[str, tuple[StoreWatcher, ...]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._error: StoreError | None = None
 
@@ -156,7 +156,7 @@ class Watchers:
     async def open(self, prefix: str, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
         if self._error is not None:
             raise self._error
-        watcher = Watcher(self, prefix, after)
+        watcher = StoreWatcher(self, prefix, after)
         self._open[watcher] = None
         self._by_parent.clear()
         self._arm()
@@ -199,7 +199,7 @@ class Watchers:
         for watcher in self._open:
             watcher.fail(error)
 
-    def _interested(self, key: str) -> tuple[Watcher, ...]:
+    def _interested(self, key: str) -> tuple[StoreWatcher, ...]:
         """Who may want a key, remembered by its folder: there are few folders and a great many keys."""
         parent = key[: key.rfind("/") + 1]
         found = self._by_parent.get(parent)

@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """The revision at which the key came into being."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class EntryPage(msgspec.Struct, frozen=True):
     """Part of a listing, in key order, at one revision."""
 
     entries: list[Entry]
@@ -155,7 +155,7 @@ class Store(Protocol):
     async def get(self, key: str) -> Entry | None:
         """The latest value of a key (a linearizable read)."""
 
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
         """Keys below ``prefix`` in byte order, as of ``revision`` (0: the latest).
 
         At most ``limit`` of them (0: all), only those that sort after the full key ``after``.

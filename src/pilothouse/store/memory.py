@@ -19,17 +19,17 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pilothouse.store.expirations import Expirations
-from pilothouse.store.in_process_watch import Watchers
+from pilothouse.store.in_process_watch import StoreWatchers
 from pilothouse.store.interface import (
     Batch,
     Change,
     Compacted,
     Conflict,
     Entry,
+    EntryPage,
     FutureRevision,
     Guard,
     GuardFailed,
-    Page,
     TooLarge,
     Unavailable,
 )
@@ -63,7 +63,7 @@ class MemoryStore:
         self._revision = 1
         self._compacted = 0
         self._closed = False
-        self._watchers = Watchers(self, revision=self._revision, progress_every=progress_every)
+        self._watchers = StoreWatchers(self, revision=self._revision, progress_every=progress_every)
         self._expirations = Expirations(self._expire, clock=clock)
 
     @property
@@ -78,18 +78,18 @@ class MemoryStore:
         self._check_open()
         return self._entries.get(key)
 
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
         self._check_open()
         if revision > self._revision:
             raise FutureRevision(revision, self._revision)
         start, end = start_of(prefix, after), end_of(prefix)
         if revision in (0, self._revision):
             keys, remaining = self._keys.page(start, end, limit=limit)
-            return Page([self._entries[key] for key in keys], self._revision, remaining)
+            return EntryPage([self._entries[key] for key in keys], self._revision, remaining)
         self._check_kept(revision)
         past = self._undo(prefix, revision)
         keys, remaining = SortedKeys(past).page(start, end, limit=limit)
-        return Page([past[key] for key in keys], revision, remaining)
+        return EntryPage([past[key] for key in keys], revision, remaining)
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
         self._check(key, 0, value, guard)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from pilothouse.store.interface import Page, Store
+from pilothouse.store.interface import EntryPage, Store
 
 SIZE = 1000
 
 
-async def pages(store: Store, prefix: str, *, revision: int = 0, size: int = SIZE) -> AsyncIterator[Page]:
+async def pages(
+    store: Store, prefix: str, *, revision: int = 0, size: int = SIZE
+) -> AsyncIterator[EntryPage]:
     """Every page of a listing as of ``revision``; with 0 each page shows the moment at which it is read."""
     after = ""
     while True:

@@ -21,10 +21,10 @@ from pilothouse.store.interface import (
     Compacted,
     Conflict,
     Entry,
+    EntryPage,
     FutureRevision,
     Guard,
     GuardFailed,
-    Page,
     Store,
     StoreError,
 )
@@ -56,13 +56,15 @@ class RevisionOffsetStore:
         entry = await self.inner.get(key)
         return None if entry is None else self._up(entry)
 
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
         kept = self._kept(revision) if revision else 0
         try:
             page = await self.inner.list(prefix, revision=kept, limit=limit, after=after)
         except StoreError as error:
             raise self._explained(error) from None
-        return Page([self._up(entry) for entry in page.entries], page.revision + self._by, page.remaining)
+        return EntryPage(
+            [self._up(entry) for entry in page.entries], page.revision + self._by, page.remaining
+        )
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
         try:

@@ -42,7 +42,7 @@ from pilothouse.base.histogram import Histogram
 from pilothouse.store.damage_messages import at_start, while_running
 from pilothouse.store.disk_space import DiskSpace, opened_log
 from pilothouse.store.expirations import Expirations
-from pilothouse.store.in_process_watch import Watchers
+from pilothouse.store.in_process_watch import StoreWatchers
 from pilothouse.store.interface import (
     Batch,
     Change,
@@ -50,11 +50,11 @@ from pilothouse.store.interface import (
     Conflict,
     Damaged,
     Entry,
+    EntryPage,
     FutureRevision,
     Guard,
     GuardFailed,
     NoSpace,
-    Page,
     StoreError,
     TooLarge,
     Unavailable,
@@ -109,7 +109,7 @@ class SqliteStore:
             if row.expiry is not None:
                 self._expirations.add(row.key, row.revision, row.expiry)
         self._keys = SortedKeys(self._entries)
-        self._watchers = Watchers(self, revision=self._revision, progress_every=progress_every)
+        self._watchers = StoreWatchers(self, revision=self._revision, progress_every=progress_every)
         self._commits: GroupCommit[Row] = GroupCommit(
             self._commit, self._applied, self._failed, name="store-writer"
         )
@@ -194,7 +194,7 @@ class SqliteStore:
         self._check_open()
         return self._entries.get(key)
 
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
         self._check_open()
         if revision > self._revision:
             raise FutureRevision(revision, self._revision)
@@ -202,12 +202,12 @@ class SqliteStore:
         if revision in (0, self._revision):
             keys, remaining = self._keys.page(start, end, limit=limit)
             entries = self._entries
-            return Page([entries[key] for key in keys], self._revision, remaining)
+            return EntryPage([entries[key] for key in keys], self._revision, remaining)
         self._check_kept(revision)
         found, remaining = await self._read(lambda: self._reader.page(start, end, revision, limit))
         # Rows go only after the mark has moved: what was read is whole if the mark is still below.
         self._check_kept(revision)
-        return Page(found, revision, remaining)
+        return EntryPage(found, revision, remaining)
 
     def create(
         self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None

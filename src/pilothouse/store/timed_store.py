@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pilothouse.base.histogram import Histogram
-from pilothouse.store.interface import Batch, Entry, Guard, Page, Store
+from pilothouse.store.interface import Batch, Entry, EntryPage, Guard, Store
 
 SECONDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01),
@@ -44,7 +44,7 @@ class TimedStore:
 
     def list(
         self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = ""
-    ) -> Coroutine[Any, Any, Page]:
+    ) -> Coroutine[Any, Any, EntryPage]:
         return self._timed("list", self.inner.list(prefix, revision=revision, limit=limit, after=after))
 
     def create(

@@ -66,7 +66,7 @@ class ProfileError(ValueError):
     """A profile that can't be made a filter of; the message says what would be right."""
 
 
-class Argument(Struct, frozen=True, rename="camel"):
+class SeccompArgument(Struct, frozen=True, rename="camel"):
     """What an argument of a call has to be. With `SCMP_CMP_MASKED_EQ` it is masked by `value` and compared with `value_two`."""
 
     index: int
@@ -77,7 +77,7 @@ class Argument(Struct, frozen=True, rename="camel"):
     """The kernel takes only its lower 32 bits, so only these are compared."""
 
 
-class Scope(Struct, frozen=True, rename="camel"):
+class SeccompScope(Struct, frozen=True, rename="camel"):
     """When a rule is there, or isn't."""
 
     caps: tuple[str, ...] = ()
@@ -85,30 +85,30 @@ class Scope(Struct, frozen=True, rename="camel"):
     min_kernel: str = ""
 
 
-class Rule(Struct, frozen=True, rename="camel"):
+class SeccompRule(Struct, frozen=True, rename="camel"):
     """What becomes of some system calls."""
 
     action: Action
     names: tuple[str, ...] = ()
     name: str = ""
-    args: tuple[Argument, ...] | None = None
+    args: tuple[SeccompArgument, ...] | None = None
     errno_ret: int | None = None
-    includes: Scope | None = None
-    excludes: Scope | None = None
+    includes: SeccompScope | None = None
+    excludes: SeccompScope | None = None
 
 
-class Profile(Struct, frozen=True, rename="camel"):
+class SeccompProfile(Struct, frozen=True, rename="camel"):
     """A seccomp profile."""
 
     default_action: Action
-    syscalls: tuple[Rule, ...] = ()
+    syscalls: tuple[SeccompRule, ...] = ()
     default_errno_ret: int | None = None
 
 
-def parsed(content: bytes) -> Profile:
+def parsed(content: bytes) -> SeccompProfile:
     """The profile that a JSON file holds. Raises ``ProfileError``."""
     try:
-        profile = msgspec.json.decode(content, type=Profile)
+        profile = msgspec.json.decode(content, type=SeccompProfile)
     except msgspec.DecodeError as problem:
         raise ProfileError(
             f"is no seccomp profile as the OCI runtime specification has it: {problem}"
@@ -125,7 +125,7 @@ def parsed(content: bytes) -> Profile:
 
 
 def compiled(
-    profile: Profile, machine: str, capabilities: Collection[str], *, kernel: tuple[int, int] = (6, 0)
+    profile: SeccompProfile, machine: str, capabilities: Collection[str], *, kernel: tuple[int, int] = (6, 0)
 ) -> bytes:
     """The filter for a program with these capabilities; empty for an architecture that isn't in our tables.
 
@@ -155,13 +155,13 @@ def compiled(
 
 
 def _by_number(
-    profile: Profile,
+    profile: SeccompProfile,
     numbers: Mapping[str, int],
     machine: str,
     capabilities: Collection[str],
     kernel: tuple[int, int],
-) -> dict[int, list[Rule]]:
-    found: dict[int, list[Rule]] = {}
+) -> dict[int, list[SeccompRule]]:
+    found: dict[int, list[SeccompRule]] = {}
     for rule in profile.syscalls:
         if not _applies(rule, machine, capabilities, kernel):
             continue
@@ -174,7 +174,7 @@ def _by_number(
 _ARCHES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def _applies(rule: Rule, machine: str, capabilities: Collection[str], kernel: tuple[int, int]) -> bool:
+def _applies(rule: SeccompRule, machine: str, capabilities: Collection[str], kernel: tuple[int, int]) -> bool:
     has = {f"CAP_{name}" for name in capabilities}
     if (scope := rule.includes) is not None:
         if scope.arches and _ARCHES[machine] not in scope.arches:
@@ -225,7 +225,7 @@ _PASS, _FAIL = -1, -2
 """Where a jump leads, until it is known how far that is: past the condition, past the rule."""
 
 
-def _judged(rules: Sequence[Rule], default: int) -> _Code:
+def _judged(rules: Sequence[SeccompRule], default: int) -> _Code:
     """The first rule whose conditions hold decides; at its end the default does."""
     code: _Code = []
     for rule in rules:
@@ -238,7 +238,7 @@ def _judged(rules: Sequence[Rule], default: int) -> _Code:
     return [*code, (_RETURN, 0, 0, default)]
 
 
-def _condition(argument: Argument) -> _Code:
+def _condition(argument: SeccompArgument) -> _Code:
     """Goes on behind its end if the condition holds, and to `_FAIL` if not."""
     at = _ARGS_AT + 8 * argument.index
     low, high = argument.value & 0xFFFFFFFF, argument.value >> 32

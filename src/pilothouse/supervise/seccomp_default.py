@@ -21,7 +21,7 @@ import stat
 from itertools import product
 from typing import Final
 
-from pilothouse.supervise.seccomp import Argument, Profile, Rule, Scope
+from pilothouse.supervise.seccomp import SeccompArgument, SeccompProfile, SeccompRule, SeccompScope
 
 _FILES: Final = """
     access cachestat chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2
@@ -90,15 +90,20 @@ _PERSONALITIES: Final = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 """Linux's own, that of 32-bit programs, either with a `uname` of 2.6, and the question which it is."""
 
 
-def _allow(names: str, *args: Argument, includes: Scope | None = None, excludes: Scope | None = None) -> Rule:
-    return Rule(
+def _allow(
+    names: str,
+    *args: SeccompArgument,
+    includes: SeccompScope | None = None,
+    excludes: SeccompScope | None = None,
+) -> SeccompRule:
+    return SeccompRule(
         "SCMP_ACT_ALLOW", tuple(names.split()), args=args or None, includes=includes, excludes=excludes
     )
 
 
-_WITHOUT_ADMIN: Final = Scope(caps=("CAP_SYS_ADMIN",))
+_WITHOUT_ADMIN: Final = SeccompScope(caps=("CAP_SYS_ADMIN",))
 
-RUNTIME_DEFAULT: Final = Profile(
+RUNTIME_DEFAULT: Final = SeccompProfile(
     default_action="SCMP_ACT_ERRNO",
     default_errno_ret=errno.EPERM,
     syscalls=(
@@ -107,22 +112,28 @@ RUNTIME_DEFAULT: Final = Profile(
         _allow(_PROCESSES),
         _allow(_COMMUNICATION),
         _allow(_MISCELLANY),
-        _allow("arch_prctl modify_ldt", includes=Scope(arches=("amd64",))),
+        _allow("arch_prctl modify_ldt", includes=SeccompScope(arches=("amd64",))),
         _allow(
             "socket",
-            *(Argument(0, family, "SCMP_CMP_NE", is_int=True) for family in (socket.AF_VSOCK, socket.AF_ALG)),
+            *(
+                SeccompArgument(0, family, "SCMP_CMP_NE", is_int=True)
+                for family in (socket.AF_VSOCK, socket.AF_ALG)
+            ),
         ),
-        *(_allow("personality", Argument(0, each, "SCMP_CMP_EQ", is_int=True)) for each in _PERSONALITIES),
         *(
-            _allow(names, includes=Scope(caps=(f"CAP_{capability}",)))
+            _allow("personality", SeccompArgument(0, each, "SCMP_CMP_EQ", is_int=True))
+            for each in _PERSONALITIES
+        ),
+        *(
+            _allow(names, includes=SeccompScope(caps=(f"CAP_{capability}",)))
             for capability, names in _BY_CAPABILITY.items()
         ),
         _allow(
             "clone",
-            Argument(0, _NAMESPACES, "SCMP_CMP_MASKED_EQ", is_int=True),
+            SeccompArgument(0, _NAMESPACES, "SCMP_CMP_MASKED_EQ", is_int=True),
             excludes=_WITHOUT_ADMIN,
         ),
-        Rule("SCMP_ACT_ERRNO", ("clone3",), errno_ret=errno.ENOSYS, excludes=_WITHOUT_ADMIN),
+        SeccompRule("SCMP_ACT_ERRNO", ("clone3",), errno_ret=errno.ENOSYS, excludes=_WITHOUT_ADMIN),
     ),
 )
 
@@ -134,30 +145,30 @@ _CREATING: Final = (os.O_CREAT, os.O_TMPFILE & ~os.O_DIRECTORY)
 _SET_IDS: Final = (stat.S_ISUID, stat.S_ISGID)
 
 
-def _has(index: int, bits: int) -> Argument:
-    return Argument(index, bits, "SCMP_CMP_MASKED_EQ", value_two=bits, is_int=True)
+def _has(index: int, bits: int) -> SeccompArgument:
+    return SeccompArgument(index, bits, "SCMP_CMP_MASKED_EQ", value_two=bits, is_int=True)
 
 
-SHARED_USER_DEFAULT: Final = Profile(
+SHARED_USER_DEFAULT: Final = SeccompProfile(
     default_action=RUNTIME_DEFAULT.default_action,
     default_errno_ret=RUNTIME_DEFAULT.default_errno_ret,
     syscalls=(
         *(
-            Rule("SCMP_ACT_ERRNO", (name,), args=(_has(mode, bit),))
+            SeccompRule("SCMP_ACT_ERRNO", (name,), args=(_has(mode, bit),))
             for (name, mode), bit in product(_MODES.items(), _SET_IDS)
         ),
         *(
-            Rule("SCMP_ACT_ERRNO", (name,), args=(_has(flags, flag), _has(flags + 1, bit)))
+            SeccompRule("SCMP_ACT_ERRNO", (name,), args=(_has(flags, flag), _has(flags + 1, bit)))
             for (name, flags), flag, bit in product(_OPENING.items(), _CREATING, _SET_IDS)
         ),
         # Its flags and mode are where a filter can't see them; programs then use openat.
-        Rule("SCMP_ACT_ERRNO", ("openat2",), errno_ret=errno.ENOSYS),
-        Rule(
+        SeccompRule("SCMP_ACT_ERRNO", ("openat2",), errno_ret=errno.ENOSYS),
+        SeccompRule(
             "SCMP_ACT_ERRNO",
             ("setsockopt",),
             args=(
-                Argument(1, socket.SOL_SOCKET, "SCMP_CMP_EQ", is_int=True),
-                Argument(2, socket.SO_REUSEPORT, "SCMP_CMP_EQ", is_int=True),
+                SeccompArgument(1, socket.SOL_SOCKET, "SCMP_CMP_EQ", is_int=True),
+                SeccompArgument(2, socket.SO_REUSEPORT, "SCMP_CMP_EQ", is_int=True),
             ),
             errno_ret=errno.ENOPROTOOPT,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from pilothouse.store.interface import Batch, Entry, Page, Unavailable
+from pilothouse.store.interface import Batch, Entry, EntryPage, Unavailable
 from pilothouse.store.memory import MemoryStore
 
 
@@ -32,7 +32,7 @@ class FaultyStore(MemoryStore):
     async def get(self, key: str) -> Entry | None:
         return await super().get(key)
 
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
         self._check_reachable()
         return await super().list(prefix, revision=revision, limit=limit, after=after)
 

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.apiserver.endpoints.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Endpoint, Form, negotiate
+from pilothouse.apiserver.endpoints.negotiation import (
+    PARTIAL,
+    PARTIAL_LIST,
+    TABLE,
+    AnswerEndpoint,
+    AnswerForm,
+    negotiate,
+)
 from pilothouse.apiserver.endpoints.yaml_decoding import load
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.apiserver.storage import codec
@@ -16,7 +23,7 @@ JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
-def form(accept: str, endpoint: Endpoint = Endpoint.OBJECT, **more: str) -> Form:
+def form(accept: str, endpoint: AnswerEndpoint = AnswerEndpoint.OBJECT, **more: str) -> AnswerForm:
     return negotiate(Request("GET", "/", headers={"Accept": accept, **more}), endpoint)
 
 
@@ -46,16 +53,16 @@ def test_the_first_clause_that_can_be_served_wins(accept: str, media: str, trans
 @pytest.mark.parametrize(
     ("accept", "endpoint"),
     [
-        ("application/xml", Endpoint.OBJECT),
-        (PROTOBUF, Endpoint.OBJECT),
-        (f"{JSON};as={PARTIAL};v=v1;g=meta.k8s.io", Endpoint.LIST),
-        (f"{JSON};as={PARTIAL_LIST};v=v1;g=meta.k8s.io", Endpoint.OBJECT),
-        (f"{JSON};as=Table;v=v1;g=meta.k8s.io", Endpoint.PLAIN),
-        (YAML, Endpoint.WATCH),
-        (f"{JSON};q=0", Endpoint.OBJECT),
+        ("application/xml", AnswerEndpoint.OBJECT),
+        (PROTOBUF, AnswerEndpoint.OBJECT),
+        (f"{JSON};as={PARTIAL};v=v1;g=meta.k8s.io", AnswerEndpoint.LIST),
+        (f"{JSON};as={PARTIAL_LIST};v=v1;g=meta.k8s.io", AnswerEndpoint.OBJECT),
+        (f"{JSON};as=Table;v=v1;g=meta.k8s.io", AnswerEndpoint.PLAIN),
+        (YAML, AnswerEndpoint.WATCH),
+        (f"{JSON};q=0", AnswerEndpoint.OBJECT),
     ],
 )
-def test_case_07_nothing_acceptable_is_a_406(accept: str, endpoint: Endpoint) -> None:
+def test_case_07_nothing_acceptable_is_a_406(accept: str, endpoint: AnswerEndpoint) -> None:
     with pytest.raises(StatusError) as caught:
         form(accept, endpoint)
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
@@ -69,16 +76,16 @@ def test_people_are_known_by_what_they_come_with() -> None:
 
 
 def test_yaml_says_the_same_as_json() -> None:
-    written = Form(YAML).write(b'{"a":{"b":[1,"x",null]},"c":"y"}')
+    written = AnswerForm(YAML).write(b'{"a":{"b":[1,"x",null]},"c":"y"}')
     assert written == b"a:\n  b:\n  - 1\n  - x\n  - null\nc: 'y'\n"
 
 
-@given(accept=st.text(max_size=80), endpoint=st.sampled_from(Endpoint))
-def test_no_header_makes_it_fail_otherwise(accept: str, endpoint: Endpoint) -> None:
+@given(accept=st.text(max_size=80), endpoint=st.sampled_from(AnswerEndpoint))
+def test_no_header_makes_it_fail_otherwise(accept: str, endpoint: AnswerEndpoint) -> None:
     try:
         found = form(accept, endpoint)
     except StatusError as problem:
-        found = Form(str(problem.code))
+        found = AnswerForm(str(problem.code))
     assert found.media in (JSON, YAML, "406")
 
 
@@ -94,6 +101,6 @@ def test_no_header_makes_it_fail_otherwise(accept: str, endpoint: Endpoint) -> N
     )
 )
 def test_our_yaml_reads_back_as_the_same(value: Any) -> None:
-    again, repeated = load(Form(YAML).write(codec.dump(value)), 100)
+    again, repeated = load(AnswerForm(YAML).write(codec.dump(value)), 100)
     assert again == value
     assert repeated == []

@@ -14,7 +14,7 @@ from tests.apiserver.reading.world import World
 
 from pilothouse.apiserver.endpoints import yaml_encoding
 from pilothouse.apiserver.server.compression import TURN
-from pilothouse.apiserver.server.messages import Pieces, Response
+from pilothouse.apiserver.server.messages import ChunkedBody, Response
 from pilothouse.apiserver.storage.large_lists import PIECE
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -33,7 +33,7 @@ async def fill(world: World, pad: str = "x") -> None:
 
 async def whole(world: World, query: str = "", **headers: str) -> tuple[Response, bytes]:
     response = await world.list_response(query, **headers)
-    assert isinstance(response.body, Pieces)
+    assert isinstance(response.body, ChunkedBody)
     made = bytes(response.body)
     assert made == bytes(response.body)
     return response, made
@@ -55,7 +55,7 @@ async def test_a_whole_list(world: World) -> None:
 async def test_it_shows_the_moment_it_was_asked_for(world: World) -> None:
     await fill(world)
     response = await world.list_response("")
-    assert isinstance(response.body, Pieces)
+    assert isinstance(response.body, ChunkedBody)
     pieces = response.body.read()
     first = next(pieces)
     await world.put("db-0001", spec={"index": -1})
@@ -110,7 +110,7 @@ async def test_compressing_takes_turns_with_others_whatever_the_names_are(world:
         text = "".join(f"{number * 7919 + index:x}" for index in range(PIECE // 6))
         await world.put(name, spec={"text": text if number else text * 20})
     response = await world.list_response(query, accept_encoding="gzip")
-    assert isinstance(response.body, Pieces)
+    assert isinstance(response.body, ChunkedBody)
     pieces = list(response.body.read())
     assert len(pieces) >= response.body.size / TURN
     assert max(map(len, pieces)) < response.body.size / 3
@@ -121,7 +121,7 @@ async def test_compressing_takes_turns_with_others_whatever_the_names_are(world:
 async def test_readers_of_one_list_at_different_paces(world: World) -> None:
     await fill(world)
     slow = await world.list_response("", accept_encoding="gzip")
-    assert isinstance(slow.body, Pieces)
+    assert isinstance(slow.body, ChunkedBody)
     reading = slow.body.read()
     begun = [next(reading) for _ in range(5)]
     await world.put("db-0000", spec={"index": -1})

@@ -9,24 +9,24 @@ import pytest
 from tests.meta.schema.wire import Wire, read
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.discovery.catalog import Catalog
-from pilothouse.apiserver.discovery.openapi import PROTOBUF, OpenApi
+from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.discovery.openapi import PROTOBUF, OpenAPIDocuments
 from pilothouse.apiserver.server.messages import JSON, Request, Response
 
 ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
 
 @pytest.fixture
-def catalog() -> Catalog:
-    return Catalog(resources())
+def catalog() -> KindCatalog:
+    return KindCatalog(resources())
 
 
 @pytest.fixture
-def openapi(catalog: Catalog) -> OpenApi:
-    return OpenApi(catalog)
+def openapi(catalog: KindCatalog) -> OpenAPIDocuments:
+    return OpenAPIDocuments(catalog)
 
 
-async def ask(openapi: OpenApi, accept: str, **headers: str) -> Response:
+async def ask(openapi: OpenAPIDocuments, accept: str, **headers: str) -> Response:
     named = {name.replace("_", "-").title(): value for name, value in headers.items()}
     response = await openapi.answer(Request("GET", "/openapi/v2", headers={"Accept": accept, **named}))
     assert response is not None
@@ -37,7 +37,7 @@ def definitions(response: Response) -> dict[str, Wire]:
     return read(response.body).one(9).named(1)
 
 
-async def test_both_forms_hold_the_same(openapi: OpenApi) -> None:
+async def test_both_forms_hold_the_same(openapi: OpenAPIDocuments) -> None:
     packed = await ask(openapi, ASKED)
     plain = json.loads((await ask(openapi, JSON)).body)
 
@@ -57,11 +57,11 @@ async def test_both_forms_hold_the_same(openapi: OpenApi) -> None:
         ("", JSON),
     ],
 )
-async def test_the_client_chooses_the_form(openapi: OpenApi, accept: str, media: str) -> None:
+async def test_the_client_chooses_the_form(openapi: OpenAPIDocuments, accept: str, media: str) -> None:
     assert (await ask(openapi, accept)).content_type == media
 
 
-async def test_each_form_has_a_tag_to_come_back_with(openapi: OpenApi) -> None:
+async def test_each_form_has_a_tag_to_come_back_with(openapi: OpenAPIDocuments) -> None:
     tags = {accept: dict((await ask(openapi, accept)).headers)["ETag"] for accept in (ASKED, JSON)}
 
     assert len(set(tags.values())) == 2
@@ -69,14 +69,16 @@ async def test_each_form_has_a_tag_to_come_back_with(openapi: OpenApi) -> None:
     assert (await ask(openapi, ASKED, if_none_match=tags[JSON])).status == 200
 
 
-async def test_gzip_for_those_who_take_it(openapi: OpenApi) -> None:
+async def test_gzip_for_those_who_take_it(openapi: OpenAPIDocuments) -> None:
     packed = await ask(openapi, ASKED, accept_encoding="gzip")
 
     assert dict(packed.headers)["Content-Encoding"] == "gzip"
     assert gzip.decompress(packed.body) == (await ask(openapi, ASKED)).body
 
 
-async def test_it_follows_the_catalogue_even_while_it_is_made(openapi: OpenApi, catalog: Catalog) -> None:
+async def test_it_follows_the_catalogue_even_while_it_is_made(
+    openapi: OpenAPIDocuments, catalog: KindCatalog
+) -> None:
     pods = "io.k8s.api.core.v1.Pod"
     first = asyncio.create_task(ask(openapi, ASKED))
     await asyncio.sleep(0)
@@ -87,13 +89,13 @@ async def test_it_follows_the_catalogue_even_while_it_is_made(openapi: OpenApi, 
     assert pods not in definitions(await second)
 
 
-async def test_who_asks_while_it_is_made_gets_the_same(openapi: OpenApi) -> None:
+async def test_who_asks_while_it_is_made_gets_the_same(openapi: OpenAPIDocuments) -> None:
     first, second = await asyncio.gather(ask(openapi, ASKED), ask(openapi, ASKED))
 
     assert first.body is second.body
 
 
-async def test_every_definition_is_one_that_kubectl_can_read(openapi: OpenApi) -> None:
+async def test_every_definition_is_one_that_kubectl_can_read(openapi: OpenAPIDocuments) -> None:
     """kubectl refuses the whole document for one of these."""
     document = json.loads((await ask(openapi, JSON)).body)
 

@@ -17,7 +17,7 @@ from tests.apiserver.reading.world import (
 )
 
 from pilothouse.apiserver.discovery import tables
-from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.discovery.catalog import ServedVersion
 from pilothouse.apiserver.endpoints.negotiation import render
 from pilothouse.base.clock import ManualClock
 from pilothouse.meta.errors import StatusError
@@ -137,7 +137,7 @@ async def test_a_scale_has_columns_of_its_own(world: World) -> None:
 
 
 async def test_a_written_object_is_answered_in_any_form() -> None:
-    served = Served(DATABASES, DATABASES.kinds[0])
+    served = ServedVersion(DATABASES, DATABASES.kinds[0])
     value = (
         b'{"apiVersion":"nav.example.io/v1","kind":"Database","metadata":{"name":"a"},"spec":{"engine":"pg"}}'
     )
@@ -149,7 +149,7 @@ async def test_a_written_object_is_answered_in_any_form() -> None:
     table = json.loads(render(ask(accept=TABLE), served, value, 7, 201, clock=clock).body)
     assert table["rows"][0]["cells"][:2] == ["a", "pg"]
     assert render(ask(accept="application/yaml"), served, value, 7).content_type == "application/yaml"
-    old = render(ask(), Served(DATABASES, DATABASES.kinds[1]), value, 7)
+    old = render(ask(), ServedVersion(DATABASES, DATABASES.kinds[1]), value, 7)
     assert json.loads(old.body)["apiVersion"] == "nav.example.io/v1alpha1"
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.apiserver.reading.faults import FaultyStore
 from tests.apiserver.reading.world import REGIONS, World, ask, names, world_over
 
-from pilothouse.apiserver.storage.collection import Collection, Event
-from pilothouse.apiserver.storage.consistency_check import Auditor, audit
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
+from pilothouse.apiserver.storage.consistency_check import ConsistencyChecker, audit
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Object
 from pilothouse.store.memory import MemoryStore
@@ -192,7 +192,7 @@ async def test_the_auditor_looks_again_and_again() -> None:
     store = MemoryStore()
     async with world_over(store) as world:
         await world.put("a")
-        auditor = asyncio.create_task(Auditor(world.cache, interval=10).run())
+        auditor = asyncio.create_task(ConsistencyChecker(world.cache, interval=10).run())
         await asyncio.sleep(11)
         world.cache.collection(world.served().resource.path).items.clear()
         await asyncio.sleep(11)
@@ -203,7 +203,7 @@ async def test_the_auditor_looks_again_and_again() -> None:
 
 async def test_one_listeners_fault_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     class Clumsy:
-        def happened(self, collection: Collection, event: Event) -> None:
+        def happened(self, collection: Collection, event: CacheEvent) -> None:
             raise RuntimeError("tripped")
 
         def advanced(self) -> None:

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pilothouse.aio.ring_buffer import Bounds
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
-from pilothouse.apiserver.endpoints.reads import Reader
-from pilothouse.apiserver.server.messages import Chunk, Request, Response
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
+from pilothouse.apiserver.endpoints.reads import ReadEndpoints
+from pilothouse.apiserver.server.messages import Request, Response, StreamChunk
 from pilothouse.apiserver.storage import codec
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import ManualClock
@@ -93,7 +93,7 @@ class Stream:
         self.closed = False
         self._written = asyncio.Event()
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         self.chunks.append(chunk.data)
         self.size += len(chunk.data)
         self._written.set()
@@ -135,11 +135,11 @@ class World:
     def __init__(self, store: Store, bounds: Bounds | None = None) -> None:
         self.store = store
         self.clock = ManualClock(NOW)
-        self.catalog = Catalog([DATABASES, REGIONS, CONFIG_MAPS])
+        self.catalog = KindCatalog([DATABASES, REGIONS, CONFIG_MAPS])
         self.cache = WatchCache(store, self.catalog, self.clock, random.Random(1), bounds=bounds)
-        self.reader = Reader(self.catalog, self.cache, self.clock, random.Random(1))
+        self.reader = ReadEndpoints(self.catalog, self.cache, self.clock, random.Random(1))
 
-    def served(self, plural: str = "databases", version: str = "v1") -> Served:
+    def served(self, plural: str = "databases", version: str = "v1") -> ServedVersion:
         group = "" if plural == "configmaps" else "nav.example.io"
         found = self.catalog.find(group, version, plural)
         assert found is not None

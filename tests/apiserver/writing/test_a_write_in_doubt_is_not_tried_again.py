@@ -9,9 +9,9 @@ import pytest
 from tests.kit.shared_store import SharedStore
 
 from pilothouse.api.registry import resources
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import REMOVE, Change, Objects
+from pilothouse.apiserver.storage.objects import REMOVE, Change, ObjectStorage
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Object
 from pilothouse.store.interface import Entry
@@ -34,7 +34,7 @@ class Remembering:
 )
 async def test_a_write_in_doubt_is_not_tried_again(change: Callable[[Object], Object]) -> None:
     store = SharedStore()
-    served = Catalog(resources()).find("", "v1", "configmaps")
+    served = KindCatalog(resources()).find("", "v1", "configmaps")
     assert served is not None
     key = served.key("t", "a")
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "t"}}
@@ -50,7 +50,7 @@ async def test_a_write_in_doubt_is_not_tried_again(change: Callable[[Object], Ob
     store.silent = True
     counting: Change = counted
     with pytest.raises(StatusError) as told:
-        await Objects(store, Remembering(entry)).amend(served, "t", "a", counting)
+        await ObjectStorage(store, Remembering(entry)).amend(served, "t", "a", counting)
 
     assert (told.value.code, len(tries)) == (503, 1)
     assert await store.revision() == entry.revision + 1

@@ -7,7 +7,12 @@ import random
 import pytest
 from tests.kit.shared_store import SharedStore
 
-from pilothouse.apiserver.registry.address_allocation import KEY, AddressAllocator, NotOurTurn, taking
+from pilothouse.apiserver.registry.address_allocation import (
+    KEY,
+    AddressAllocator,
+    AllocatorUnavailable,
+    taking,
+)
 from pilothouse.store.interface import Guard, GuardFailed, Store, Unavailable
 from pilothouse.store.memory import MemoryStore
 
@@ -41,7 +46,7 @@ async def test_what_takes_nothing_needs_no_turn(shared: SharedStore, one: Addres
 
 
 async def test_nothing_is_taken_out_of_turn(shared: SharedStore, one: AddressAllocator) -> None:
-    with pytest.raises(NotOurTurn):
+    with pytest.raises(AllocatorUnavailable):
         await write(one, shared, "/a", "127.96.0.1")
     assert await shared.get("/a") is None
 
@@ -53,7 +58,7 @@ async def test_a_turn_lasts_until_another_takes_over(
     for n in range(3):
         assert await write(one, shared, f"/{n}", "127.96.0.1")
     await other.take_over(0)
-    with pytest.raises(NotOurTurn):
+    with pytest.raises(AllocatorUnavailable):
         await write(one, shared, "/late", "127.96.0.1")
     assert await shared.get("/late") is None
     assert one.turn is None
@@ -68,12 +73,12 @@ async def test_a_write_belongs_to_the_turn_that_it_began_in(
     await one.take_over(0)
     began = one.turn
     await other.take_over(0)
-    with pytest.raises(NotOurTurn):
+    with pytest.raises(AllocatorUnavailable):
         await write(one, shared, "/lost", "127.96.0.1")
     await one.take_over(1)
     with taking(began) as mine:
         mine.things.add("127.96.0.1")
-        with pytest.raises(NotOurTurn):
+        with pytest.raises(AllocatorUnavailable):
             await one.guarding(shared).create("/slow", b"x")
     assert await shared.get("/slow") is None
 
@@ -85,7 +90,7 @@ async def test_an_unknown_outcome_ends_the_turn(shared: SharedStore, one: Addres
     with pytest.raises(Unavailable):
         await write(one, shared, "/a", "127.96.0.1")
     shared.silent = False
-    with pytest.raises(NotOurTurn):
+    with pytest.raises(AllocatorUnavailable):
         await write(one, shared, "/b", "127.96.0.2")
     await one.take_over(1)
     assert await book_revision(shared) > before

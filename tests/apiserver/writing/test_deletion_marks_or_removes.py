@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilothouse.apiserver.endpoints import object_metadata
-from pilothouse.apiserver.endpoints.write_options import DeleteOptions
+from pilothouse.apiserver.endpoints.write_options import ParsedDeleteOptions
 from pilothouse.apiserver.storage.objects import REMOVE
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.kind import Kind, Object
@@ -23,7 +23,7 @@ def live(**metadata: Any) -> Object:
 
 
 def deleted(obj: Object, kind: Kind = DATABASE, **options: Any) -> Any:
-    return object_metadata.deletion(kind, DeleteOptions(**options), NOW)(obj)
+    return object_metadata.deletion(kind, ParsedDeleteOptions(**options), NOW)(obj)
 
 
 def test_without_finalizers_it_is_gone() -> None:

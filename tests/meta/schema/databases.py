@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pilothouse.meta.object_meta import ApiObject
-from pilothouse.meta.schema import Rule
+from pilothouse.meta.schema import ValidationRule
 from pilothouse.meta.structs import Fields, Int32, doc, field, schema_of
 
 
@@ -20,8 +20,8 @@ class DatabaseSpec(Fields):
     """What the database should be like."""
 
     __rules__ = (
-        Rule(rule="self.engine == oldSelf.engine", message="engine is immutable"),
-        Rule(
+        ValidationRule(rule="self.engine == oldSelf.engine", message="engine is immutable"),
+        ValidationRule(
             rule="self.replicas <= 9",
             message="at most nine",
             reason="FieldValueForbidden",

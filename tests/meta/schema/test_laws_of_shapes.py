@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.meta.schema import ANY, UNSET, Rule, Schema
+from pilothouse.meta.schema import ANY, UNSET, Schema, ValidationRule
 from pilothouse.meta.schema_json import from_json, to_json
 from pilothouse.meta.shape import Shape
 from pilothouse.meta.structural import structural_problems
@@ -219,7 +219,7 @@ def test_whatever_is_sent_as_a_schema_gets_an_answer(raw: Any) -> None:
 
 
 def test_a_rule_survives_being_written_and_read() -> None:
-    rule = Rule(
+    rule = ValidationRule(
         rule="self > 1",
         message="m",
         message_expression="'x'",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.meta.schema.databases import SCHEMA, database
 
-from pilothouse.meta.schema import Rule, Schema
+from pilothouse.meta.schema import Schema, ValidationRule
 from pilothouse.meta.schema_json import from_json
 from pilothouse.meta.shape import Shape
 
@@ -15,7 +15,7 @@ DATABASE = Shape(SCHEMA)
 NUMBER = Schema(type="integer")
 
 
-def shape(rule: Rule, **properties: Schema) -> Shape:
+def shape(rule: ValidationRule, **properties: Schema) -> Shape:
     return Shape(Schema(type="object", properties=properties, rules=(rule,)))
 
 
@@ -49,7 +49,7 @@ def test_an_old_element_is_found_by_its_key() -> None:
         type="object",
         properties={"name": Schema(type="string"), "level": NUMBER},
         required=("name",),
-        rules=(Rule(rule="self.level >= oldSelf.level", message="levels only rise"),),
+        rules=(ValidationRule(rule="self.level >= oldSelf.level", message="levels only rise"),),
     )
     users = Schema(type="array", items=user, list_type="map", list_map_keys=("name",))
     checked = Shape(Schema(type="object", properties={"users": users}))
@@ -62,7 +62,7 @@ def test_an_old_element_is_found_by_its_key() -> None:
 
 
 def test_an_optional_old_self_lets_a_transition_rule_see_the_first_write() -> None:
-    rule = Rule(
+    rule = ValidationRule(
         rule="oldSelf.hasValue() || self.x == 1  // starts at one",
         message="starts at one",
         optional_old_self=True,
@@ -75,7 +75,9 @@ def test_an_optional_old_self_lets_a_transition_rule_see_the_first_write() -> No
 
 def test_an_optional_old_self_keeps_the_types_of_its_fields() -> None:
     when = Schema(type="string", format="date-time")
-    rule = Rule(rule="self.at >= oldSelf.?at.orValue(self.at)", message="only later", optional_old_self=True)
+    rule = ValidationRule(
+        rule="self.at >= oldSelf.?at.orValue(self.at)", message="only later", optional_old_self=True
+    )
 
     assert (
         said(shape(rule, at=when), {"at": "2024-01-01T00:00:00+00:00"}, {"at": "2024-01-01T00:00:00Z"}) == []
@@ -86,31 +88,33 @@ def test_an_optional_old_self_keeps_the_types_of_its_fields() -> None:
 
 
 def test_a_message_expression_speaks_of_the_values() -> None:
-    rule = Rule(rule="self.x < 5", message="too much", message_expression="'x is ' + string(self.x)")
+    rule = ValidationRule(
+        rule="self.x < 5", message="too much", message_expression="'x is ' + string(self.x)"
+    )
     assert said(shape(rule, x=NUMBER), {"x": 7}) == ['<nil>: Invalid value: "object": x is 7']
 
 
 def test_a_message_expression_that_fails_gives_way_to_the_message() -> None:
-    rule = Rule(rule="self.x < 5", message="too much", message_expression="string(self.y)")
+    rule = ValidationRule(rule="self.x < 5", message="too much", message_expression="string(self.y)")
     checked = shape(rule, x=NUMBER, y=NUMBER)
     assert said(checked, {"x": 7}) == ['<nil>: Invalid value: "object": too much']
 
 
 def test_without_a_message_the_rule_itself_is_shown() -> None:
-    assert said(shape(Rule(rule="self.x < 5"), x=NUMBER), {"x": 7}) == [
+    assert said(shape(ValidationRule(rule="self.x < 5"), x=NUMBER), {"x": 7}) == [
         '<nil>: Invalid value: "object": failed rule: self.x < 5'
     ]
 
 
 def test_a_rule_that_fails_says_why() -> None:
-    [fault] = said(shape(Rule(rule="self.y > 1"), x=NUMBER, y=NUMBER), {"x": 1})
+    [fault] = said(shape(ValidationRule(rule="self.y > 1"), x=NUMBER, y=NUMBER), {"x": 1})
     assert "key not found" in fault
     assert fault.endswith("evaluating rule: self.y > 1")
 
 
 def test_a_rule_that_never_ends_is_stopped() -> None:
     numbers = Schema(type="array", items=NUMBER)
-    rule = Rule(rule="self.x.all(a, self.x.all(b, self.x.all(c, a + b + c >= 0)))")
+    rule = ValidationRule(rule="self.x.all(a, self.x.all(b, self.x.all(c, a + b + c >= 0)))")
     [fault] = said(shape(rule, x=numbers), {"x": list(range(300))})
     assert "no further validation rules will be run" in fault
 
@@ -121,9 +125,9 @@ def test_field_names_are_escaped_as_kubernetes_escapes_them() -> None:
     rule = "self.a__dash__b + self.c__dot__d + self.e__slash__f + self.__namespace__ + self.x__underscores__y + self.__in__"
     values = dict(zip(names, "123456", strict=True))
 
-    assert said(shape(Rule(rule=f"{rule} == '123456'"), **names), values) == []
-    assert said(shape(Rule(rule=f"{rule} == '1'"), **names), values) != []
-    assert said(shape(Rule(rule="has(self.a__dash__b)"), **names), values) == []
+    assert said(shape(ValidationRule(rule=f"{rule} == '123456'"), **names), values) == []
+    assert said(shape(ValidationRule(rule=f"{rule} == '1'"), **names), values) != []
+    assert said(shape(ValidationRule(rule="has(self.a__dash__b)"), **names), values) == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ def test_field_names_are_escaped_as_kubernetes_escapes_them() -> None:
 def test_values_have_the_types_that_the_schema_gives_them(
     node: dict[str, Any], value: Any, rule: str
 ) -> None:
-    assert said(shape(Rule(rule=rule), x=from_json(node)), {"x": value}) == []
+    assert said(shape(ValidationRule(rule=rule), x=from_json(node)), {"x": value}) == []
 
 
 @pytest.mark.parametrize(
@@ -183,27 +187,27 @@ def test_values_have_the_types_that_the_schema_gives_them(
     ],
 )
 def test_kubernetes_own_functions_are_there(rule: str) -> None:
-    assert said(shape(Rule(rule=rule)), {}) == []
+    assert said(shape(ValidationRule(rule=rule)), {}) == []
 
 
 def test_a_search_takes_no_longer_than_a_pass_over_the_text() -> None:
     rule = "self.x.find('(a+)+$') == '' && self.x.find('a*a*a*a*b') == '' && self.x.findAll('(a|aa)+!') == [self.x]"
-    assert said(shape(Rule(rule=rule), x=Schema(type="string")), {"x": "a" * 2_000 + "!"}) == []
+    assert said(shape(ValidationRule(rule=rule), x=Schema(type="string")), {"x": "a" * 2_000 + "!"}) == []
 
 
 def test_a_rule_that_does_not_compile_is_reported_with_every_write() -> None:
-    [fault] = said(shape(Rule(rule="self.nope > 1"), x=NUMBER), {"x": 1})
+    [fault] = said(shape(ValidationRule(rule="self.nope > 1"), x=NUMBER), {"x": 1})
     assert "rule compile error: undefined field 'nope'" in fault
 
 
 def test_rules_on_null_and_absent_values_do_not_run() -> None:
-    nullable = Schema(type="integer", nullable=True, rules=(Rule(rule="self > 5"),))
+    nullable = Schema(type="integer", nullable=True, rules=(ValidationRule(rule="self > 5"),))
     checked = Shape(Schema(type="object", properties={"x": nullable}))
     assert said(checked, {"x": None}) == []
     assert said(checked, {}) == []
 
 
 def test_rules_on_map_values_name_the_key() -> None:
-    value = Schema(type="integer", rules=(Rule(rule="self > 5", message="too small"),))
+    value = Schema(type="integer", rules=(ValidationRule(rule="self > 5", message="too small"),))
     checked = Shape(Schema(type="object", properties={"x": Schema(type="object", additional=value)}))
     assert said(checked, {"x": {"a": 1, "b": 9}}) == ['x[a]: Invalid value: "integer": too small']

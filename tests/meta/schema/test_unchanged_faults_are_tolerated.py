@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.meta.schema.databases import SCHEMA, database
 
-from pilothouse.meta.schema import Rule, Schema
+from pilothouse.meta.schema import Schema, ValidationRule
 from pilothouse.meta.shape import Shape
 
 DATABASE = Shape(SCHEMA)
@@ -44,7 +44,7 @@ def test_true_is_not_the_same_as_one() -> None:
 
 
 def test_a_rule_broken_by_what_did_not_change_is_tolerated() -> None:
-    limited = Schema(type="integer", rules=(Rule(rule="self < 5"),))
+    limited = Schema(type="integer", rules=(ValidationRule(rule="self < 5"),))
     shape = Shape(Schema(type="object", properties={"x": limited, "y": Schema(type="string")}))
 
     assert shape.validate({"x": 9, "y": "new"}, {"x": 9}) == []

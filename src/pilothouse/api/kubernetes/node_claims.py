@@ -47,7 +47,7 @@ class NetworkPage(msgspec.Struct, frozen=True, rename="camel"):
     """Where services have their addresses; empty if that is not said."""
 
 
-class Claims(msgspec.Struct, frozen=True):
+class NetworkClaims(msgspec.Struct, frozen=True):
     """What a Node says is its own. What can't be read is left out."""
 
     ranges: tuple[Network, ...] = ()
@@ -56,9 +56,9 @@ class Claims(msgspec.Struct, frozen=True):
     provider_id: str = ""
 
 
-def claims_of(node: Mapping[str, Any]) -> Claims:
+def claims_of(node: Mapping[str, Any]) -> NetworkClaims:
     """The claims of a Node."""
-    return Claims(
+    return NetworkClaims(
         tuple(each for text in range_texts(node) if (each := _read(ip_network, text)) is not None),
         tuple(each for text in address_texts(node) if (each := _read(ip_address, text)) is not None),
         tuple(dict.fromkeys((str((node.get("metadata") or {}).get("name") or ""), *name_texts(node)))),

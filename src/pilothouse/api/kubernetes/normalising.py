@@ -14,7 +14,7 @@ from pilothouse.base.quantity import QuantityError, canonical_quantity
 from pilothouse.base.rfc3339 import TimeError, format_micro_time, format_time, parse_time
 from pilothouse.meta.fields import FieldError, child, element, entry
 from pilothouse.meta.schema import Schema
-from pilothouse.meta.schema_plan import Plan, make_plan
+from pilothouse.meta.schema_plan import SchemaPlan, make_plan
 
 _BAD_QUANTITY: Final = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -60,14 +60,14 @@ class Normaliser:
         return _faults(self._plan, obj, "") if self._plan is not None else ()
 
 
-def _form(plan: Plan, value: Any) -> Any:
+def _form(plan: SchemaPlan, value: Any) -> Any:
     try:
         return _FORMS[plan.schema.ref](value)
     except (QuantityError, TimeError):
         return value
 
 
-def _visit(plan: Plan, value: Any) -> None:
+def _visit(plan: SchemaPlan, value: Any) -> None:
     if isinstance(value, dict):
         for name, inner in plan.properties:
             if name in value:
@@ -87,7 +87,7 @@ def _visit(plan: Plan, value: Any) -> None:
             _visit(plan.items, item)
 
 
-def _faults(plan: Plan, value: Any, path: str) -> Iterator[FieldError]:
+def _faults(plan: SchemaPlan, value: Any, path: str) -> Iterator[FieldError]:
     if plan.wanted:
         if plan.schema.ref == QUANTITY.ref:
             try:

@@ -25,7 +25,7 @@ APPROXIMATED: Final = "approximated"
 REFUSED: Final = "refused"
 
 
-class Verdict(NamedTuple):
+class FieldSupport(NamedTuple):
     """What becomes of a field."""
 
     word: str
@@ -36,15 +36,15 @@ class Verdict(NamedTuple):
     """For a refusal: whether it is about this value. A field that is off or empty asks for nothing."""
 
 
-_YES: Final = Verdict(HONOURED)
+_YES: Final = FieldSupport(HONOURED)
 
 
-def _roughly(reason: str) -> Verdict:
-    return Verdict(APPROXIMATED, reason)
+def _roughly(reason: str) -> FieldSupport:
+    return FieldSupport(APPROXIMATED, reason)
 
 
-def _no(reason: str, only: str = "", applies: Callable[[Any], bool] = bool) -> Verdict:
-    return Verdict(REFUSED, reason, only, applies)
+def _no(reason: str, only: str = "", applies: Callable[[Any], bool] = bool) -> FieldSupport:
+    return FieldSupport(REFUSED, reason, only, applies)
 
 
 def _one_of(*values: Any) -> Callable[[Any], bool]:
@@ -72,7 +72,7 @@ _SHARED_LIMITS: Final = (
     "logs and what it writes elsewhere are looked at three times a minute; a pod that has more is evicted"
 )
 
-_SPEC: Final[dict[str, Verdict]] = {
+_SPEC: Final[dict[str, FieldSupport]] = {
     "containers": _YES,
     "initContainers": _YES,
     "ephemeralContainers": _no("containers can't be added to a running pod"),
@@ -121,7 +121,7 @@ _SPEC: Final[dict[str, Verdict]] = {
     "resourceClaims": _no(_NO_DEVICES),
     "resources": _no("limits are per container, not per pod", applies=_given),
 }
-_CONTAINER: Final[dict[str, Verdict]] = {
+_CONTAINER: Final[dict[str, FieldSupport]] = {
     "name": _YES,
     "image": _YES,
     "command": _YES,
@@ -149,7 +149,7 @@ _CONTAINER: Final[dict[str, Verdict]] = {
     "stdinOnce": _YES,
     "tty": _YES,
 }
-_POD_SECURITY: Final[dict[str, Verdict]] = {
+_POD_SECURITY: Final[dict[str, FieldSupport]] = {
     "seLinuxOptions": _roughly(_NO_SELINUX),
     "windowsOptions": _no(_NO_WINDOWS, applies=_given),
     "runAsUser": _roughly(
@@ -170,7 +170,7 @@ _POD_SECURITY: Final[dict[str, Verdict]] = {
     "appArmorProfile": _roughly(_NO_APPARMOR),
     "seLinuxChangePolicy": _roughly(_NO_SELINUX),
 }
-_SECURITY: Final[dict[str, Verdict]] = {
+_SECURITY: Final[dict[str, FieldSupport]] = {
     "capabilities": _roughly(
         "those that are added count inside the pod's user namespace; for the machine itself only with hostUsers: true, where the node "
         "agent is root"
@@ -192,11 +192,11 @@ _SECURITY: Final[dict[str, Verdict]] = {
     "seccompProfile": _roughly(_FILTER),
     "appArmorProfile": _roughly(_NO_APPARMOR),
 }
-_PROFILE: Final[dict[str, Verdict]] = {
+_PROFILE: Final[dict[str, FieldSupport]] = {
     "type": _no("no such profiles are loaded on nodes", "Localhost", _one_of("Localhost")),
     "localhostProfile": _no("no such profiles are loaded on nodes", applies=_given),
 }
-_VOLUME: Final[dict[str, Verdict]] = {
+_VOLUME: Final[dict[str, FieldSupport]] = {
     "name": _YES,
     "emptyDir": _YES,
     "hostPath": _roughly(
@@ -240,7 +240,7 @@ _VOLUME: Final[dict[str, Verdict]] = {
     },
 }
 
-SECTIONS: Final[dict[str, dict[str, Verdict]]] = {
+SECTIONS: Final[dict[str, dict[str, FieldSupport]]] = {
     "api.core.v1.PodSpec": _SPEC,
     "api.core.v1.Container": _CONTAINER,
     "api.core.v1.PodSecurityContext": _POD_SECURITY,

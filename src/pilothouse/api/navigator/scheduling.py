@@ -96,7 +96,7 @@ class LabelSelectorRequirement(Fields):
     values: Annotated[tuple[str, ...], doc("What it is compared with.")] = ()
 
 
-class LabelSelector(Fields):
+class LabelSelectorField(Fields):
     """Objects chosen by their labels; all demands have to be met, and no demand means every object."""
 
     match_labels: Annotated[dict[str, str], doc("Labels and the values they must have.")] = field(
@@ -111,10 +111,10 @@ class PodAffinityTerm(Fields):
     """Pods that a pod wants to be near, or far from."""
 
     topology_key: Annotated[str, doc("The node label whose value says what counts as the same place.")]
-    label_selector: Annotated[LabelSelector | None, doc("The pods that are meant.")] = None
+    label_selector: Annotated[LabelSelectorField | None, doc("The pods that are meant.")] = None
     namespaces: Annotated[tuple[str, ...], doc("The namespaces they are in; this one if none is named.")] = ()
     namespace_selector: Annotated[
-        LabelSelector | None, doc("The namespaces they are in, chosen by label.")
+        LabelSelectorField | None, doc("The namespaces they are in, chosen by label.")
     ] = None
     match_label_keys: Annotated[
         tuple[str, ...], doc("Labels of the pod whose values narrow the selector.")

@@ -7,8 +7,8 @@ from typing import Final
 
 from pilothouse.api.pod_security.checks import (
     Check,
+    CheckRevision,
     Fields,
-    Revision,
     Violation,
     assigned,
     containers,
@@ -242,31 +242,31 @@ def _windows_host_process(metadata: Fields, spec: Fields) -> Violation | None:
 
 
 BASELINE_CHECKS: Final = (
-    Check("appArmorProfile", (Revision(0, _app_armor),)),
-    Check("capabilities_baseline", (Revision(0, _capabilities),)),
-    Check("hostNamespaces", (Revision(0, _host_namespaces),)),
-    Check("hostPathVolumes", (Revision(0, _host_path_volumes),)),
-    Check("hostPorts", (Revision(0, _host_ports),)),
-    Check("hostUsers", (Revision(0, _host_users),)),
-    Check("privileged", (Revision(0, _privileged),)),
-    Check("procMount", (Revision(0, _proc_mount),)),
+    Check("appArmorProfile", (CheckRevision(0, _app_armor),)),
+    Check("capabilities_baseline", (CheckRevision(0, _capabilities),)),
+    Check("hostNamespaces", (CheckRevision(0, _host_namespaces),)),
+    Check("hostPathVolumes", (CheckRevision(0, _host_path_volumes),)),
+    Check("hostPorts", (CheckRevision(0, _host_ports),)),
+    Check("hostUsers", (CheckRevision(0, _host_users),)),
+    Check("privileged", (CheckRevision(0, _privileged),)),
+    Check("procMount", (CheckRevision(0, _proc_mount),)),
     Check(
         "seLinuxOptions",
         (
-            Revision(0, partial(_selinux, _SELINUX_TYPES_1_0)),
-            Revision(31, partial(_selinux, _SELINUX_TYPES_1_31)),
+            CheckRevision(0, partial(_selinux, _SELINUX_TYPES_1_0)),
+            CheckRevision(31, partial(_selinux, _SELINUX_TYPES_1_31)),
         ),
     ),
-    Check("seccompProfile_baseline", (Revision(0, _seccomp_annotations), Revision(19, _seccomp))),
+    Check("seccompProfile_baseline", (CheckRevision(0, _seccomp_annotations), CheckRevision(19, _seccomp))),
     Check(
         "sysctls",
         (
-            Revision(0, partial(_sysctls, _SYSCTLS_1_0)),
-            Revision(27, partial(_sysctls, _SYSCTLS_1_27)),
-            Revision(29, partial(_sysctls, _SYSCTLS_1_29)),
-            Revision(32, partial(_sysctls, _SYSCTLS_1_32)),
+            CheckRevision(0, partial(_sysctls, _SYSCTLS_1_0)),
+            CheckRevision(27, partial(_sysctls, _SYSCTLS_1_27)),
+            CheckRevision(29, partial(_sysctls, _SYSCTLS_1_29)),
+            CheckRevision(32, partial(_sysctls, _SYSCTLS_1_32)),
         ),
     ),
-    Check("windowsHostProcess", (Revision(0, _windows_host_process),)),
+    Check("windowsHostProcess", (CheckRevision(0, _windows_host_process),)),
 )
 """In the order in which they are reported."""

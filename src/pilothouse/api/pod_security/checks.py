@@ -26,7 +26,7 @@ Rule = Callable[[Fields, Fields], Violation | None]
 """Looks at a pod's metadata and spec."""
 
 
-class Revision(msgspec.Struct, frozen=True):
+class CheckRevision(msgspec.Struct, frozen=True):
     """A check as it is from a minor version on."""
 
     since: int
@@ -37,7 +37,7 @@ class Check(msgspec.Struct, frozen=True):
     """One check of a level, in all its revisions, the oldest first."""
 
     id: str
-    revisions: tuple[Revision, ...]
+    revisions: tuple[CheckRevision, ...]
     overrides: str = ""
     """The baseline check that this one stands for, wherever it applies."""
 

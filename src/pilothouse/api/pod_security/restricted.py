@@ -7,8 +7,8 @@ from typing import Final
 from pilothouse.api.pod_security.baseline import bad_seccomp_profiles
 from pilothouse.api.pod_security.checks import (
     Check,
+    CheckRevision,
     Fields,
-    Revision,
     Rule,
     Violation,
     containers,
@@ -158,19 +158,19 @@ def _seccomp(metadata: Fields, spec: Fields) -> Violation | None:
 RESTRICTED_CHECKS: Final = (
     Check(
         "allowPrivilegeEscalation",
-        (Revision(8, _escalation), Revision(_WINDOWS_SINCE, _unless_windows(_escalation))),
+        (CheckRevision(8, _escalation), CheckRevision(_WINDOWS_SINCE, _unless_windows(_escalation))),
     ),
     Check(
         "capabilities_restricted",
-        (Revision(22, _capabilities), Revision(_WINDOWS_SINCE, _unless_windows(_capabilities))),
+        (CheckRevision(22, _capabilities), CheckRevision(_WINDOWS_SINCE, _unless_windows(_capabilities))),
         overrides="capabilities_baseline",
     ),
-    Check("restrictedVolumes", (Revision(0, _volumes),), overrides="hostPathVolumes"),
-    Check("runAsNonRoot", (Revision(0, _non_root),)),
-    Check("runAsUser", (Revision(23, _user),)),
+    Check("restrictedVolumes", (CheckRevision(0, _volumes),), overrides="hostPathVolumes"),
+    Check("runAsNonRoot", (CheckRevision(0, _non_root),)),
+    Check("runAsUser", (CheckRevision(23, _user),)),
     Check(
         "seccompProfile_restricted",
-        (Revision(19, _seccomp), Revision(_WINDOWS_SINCE, _unless_windows(_seccomp))),
+        (CheckRevision(19, _seccomp), CheckRevision(_WINDOWS_SINCE, _unless_windows(_seccomp))),
         overrides="seccompProfile_baseline",
     ),
 )

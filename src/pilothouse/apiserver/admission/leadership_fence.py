@@ -1,6 +1,6 @@
 """Fencing: a write made under leadership counts only while that leadership lasts.
 
-    Pilothouse-Fence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
+    Pilothouse-WriteFence: kube-system/controller-manager/7/0f6a8f5e-6a53-4d59-8a3e-2a4b8a6d3f10
 
 says: I act as the holder of that Lease, in its seventh transition. The write goes through only if the Lease still is in
 that transition when the write is made, which the store checks in the write's own transaction. A leader that was paused,
@@ -19,11 +19,11 @@ from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.storage import codec
 from pilothouse.meta import errors
 
-HEADER = "Pilothouse-Fence"
+HEADER = "Pilothouse-WriteFence"
 _FORM = re.compile(r"([^/]+)/([^/]+)/([0-9]{1,10})(?:/([0-9a-f-]{36}))?")
 
 
-class Fence(msgspec.Struct, frozen=True):
+class WriteFence(msgspec.Struct, frozen=True):
     """The leadership that a write is made under."""
 
     namespace: str
@@ -57,7 +57,7 @@ class Fence(msgspec.Struct, frozen=True):
         )
 
 
-def fence_of(headers: Mapping[str, str]) -> Fence | None:
+def fence_of(headers: Mapping[str, str]) -> WriteFence | None:
     """The fence that a request carries, if any; 400 for one that can't be read."""
     text = headers.get(HEADER)
     if text is None:
@@ -68,4 +68,4 @@ def fence_of(headers: Mapping[str, str]) -> Fence | None:
             f"the header {HEADER} must be NAMESPACE/LEASE/TRANSITIONS or NAMESPACE/LEASE/TRANSITIONS/UID, not {text!r}"
         )
     namespace, lease, transitions, uid = match.groups()
-    return Fence(namespace, lease, int(transitions), uid or "")
+    return WriteFence(namespace, lease, int(transitions), uid or "")

@@ -7,28 +7,28 @@ from collections.abc import Awaitable, Callable, Iterable
 from pilothouse.api.kubernetes.pod_fields import ONE_RUNTIME
 from pilothouse.apiserver.admission.pod_security.admission import PodSecurity
 from pilothouse.apiserver.discovery.catalog import ROOT
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Kind, Object
 
 Refusals = Callable[[Kind, Object], Iterable[FieldError]]
-WriteCheck = Callable[[Call, Object, Object | None], None]
+WriteCheck = Callable[[ResourceRequest, Object, Object | None], None]
 """Raises to refuse a write: the call, the object as it would be, and as it was (None for one that is new)."""
-Completion = Callable[[Call, Object], Awaitable[None]]
+Completion = Callable[[ResourceRequest, Object], Awaitable[None]]
 """Adds to a new object what follows from other objects, or raises to refuse it."""
 PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
 """There from the first start, and not to be deleted."""
 
 
-class Admission:
+class AdmissionChain:
     """The checks, in their order."""
 
     def __init__(
         self,
-        objects: Objects,
+        objects: ObjectStorage,
         refusals: Refusals,
         complete: Completion,
         checks: Iterable[WriteCheck],
@@ -40,7 +40,7 @@ class Admission:
         self._checks = tuple(checks)
         self._pod_security = pod_security
 
-    async def admit_create(self, call: Call, obj: Object) -> bytes | None:
+    async def admit_create(self, call: ResourceRequest, obj: Object) -> bytes | None:
         """Nothing is born into a namespace that doesn't exist or is going away.
 
         Returns the namespace as it is stored; None where the kind has none.
@@ -49,7 +49,7 @@ class Admission:
         await self._complete(call, obj)
         return namespace
 
-    async def _check_namespace(self, call: Call, obj: Object) -> bytes:
+    async def _check_namespace(self, call: ResourceRequest, obj: Object) -> bytes:
         kind = call.served.kind
         found = await self._objects.glance(f"{ROOT}namespaces/{call.namespace}")
         if found is None:
@@ -60,7 +60,7 @@ class Admission:
         if namespace.get("status", {}).get("phase") == "Terminating":
             name = obj["metadata"].get("name") or ""
             because = f"because it is being terminated: namespace {call.namespace} is being terminated"
-            cause = errors.Cause(
+            cause = errors.StatusCauseDetail(
                 "NamespaceTerminating",
                 f"namespace {call.namespace} is being terminated",
                 "metadata.namespace",
@@ -69,18 +69,18 @@ class Admission:
             raise errors.forbidden(kind.plural, kind.group, name, detail, causes=[cause])
         return found.value
 
-    def admit_write(self, call: Call, new: Object, old: Object | None) -> None:
+    def admit_write(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
         """Nobody hands on rights that they don't have, or writes what is beyond their scope."""
         for check in self._checks:
             check(call, new, old)
 
     def admit_pod_security(
-        self, call: Call, new: Object, old: Object | None, namespace: bytes | None
+        self, call: ResourceRequest, new: Object, old: Object | None, namespace: bytes | None
     ) -> None:
         """Hold a pod against the policy of its namespace. Comes after validation, as in Kubernetes."""
         self._pod_security.admit(call, new, old, namespace)
 
-    def admit_runtime_class(self, call: Call, new: Object, old: Object | None) -> None:
+    def admit_runtime_class(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
         """A pod that asks for a RuntimeClass is refused as one that asks for an absent one: there are none."""
         kind = call.served.kind
         if old is not None or kind.name != "Pod" or kind.group:
@@ -89,7 +89,7 @@ class Admission:
             detail = f'pod rejected: RuntimeClass "{name}" not found: {ONE_RUNTIME}'
             raise errors.forbidden("pods", "", new["metadata"].get("name") or "", detail)
 
-    def admit_delete(self, call: Call) -> None:
+    def admit_delete(self, call: ResourceRequest) -> None:
         """The namespaces that the system needs stay."""
         if (
             call.served.kind.name == "Namespace"

@@ -14,11 +14,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import Uids
 from pilothouse.meta import errors, names
@@ -38,14 +38,16 @@ _READABLE = 0o644
 class ServiceAccounts:
     """Completes pods as they are created."""
 
-    def __init__(self, catalog: Catalog, objects: Objects, clock: Clock, random: Random, uids: Uids) -> None:
+    def __init__(
+        self, catalog: KindCatalog, objects: ObjectStorage, clock: Clock, random: Random, uids: Uids
+    ) -> None:
         self._catalog = catalog
         self._objects = objects
         self._clock = clock
         self._random = random
         self._uids = uids
 
-    async def complete(self, call: Call, obj: Object) -> None:
+    async def complete(self, call: ResourceRequest, obj: Object) -> None:
         """Give a new pod its account, the account's pull secrets and its token; 403 if there is no such account."""
         kind = call.served.kind
         if kind.group or kind.name != "Pod":
@@ -59,7 +61,7 @@ class ServiceAccounts:
         if _wants_token(spec, account):
             mount_token(spec, names.generate_name(VOLUME_PREFIX, self._random))
 
-    async def _account(self, call: Call, name: str, pod: str) -> Object:
+    async def _account(self, call: ResourceRequest, name: str, pod: str) -> Object:
         served = self._catalog.find("", "v1", "serviceaccounts")
         if served is None:
             return {}
@@ -75,7 +77,7 @@ class ServiceAccounts:
             await self._make_default(served, call.namespace)
         return {}
 
-    async def _make_default(self, served: Served, namespace: str) -> None:
+    async def _make_default(self, served: ServedVersion, namespace: str) -> None:
         account: Object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": DEFAULT}}
         strict_decoding.conform(served.kind, account, "Strict", [])
         object_metadata.begin(

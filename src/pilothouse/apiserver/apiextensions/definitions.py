@@ -17,13 +17,13 @@ from typing import Any
 from pilothouse.api.kubernetes.api_approval import approval, approval_problems
 from pilothouse.apiserver.apiextensions.definition_paths import path_problems, rule_problems
 from pilothouse.apiserver.apiextensions.definition_resources import resource_of
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata
-from pilothouse.apiserver.endpoints.write_options import DeleteOptions
+from pilothouse.apiserver.endpoints.write_options import ParsedDeleteOptions
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Derive
-from pilothouse.apiserver.storage.objects import REMOVE, Objects
+from pilothouse.apiserver.storage.objects import REMOVE, ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class Definitions:
     """Follows the definitions and keeps the catalogue in step with them. A listener of the cache."""
 
-    def __init__(self, catalog: Catalog, cache: WatchCache, objects: Objects, clock: Clock) -> None:
+    def __init__(self, catalog: KindCatalog, cache: WatchCache, objects: ObjectStorage, clock: Clock) -> None:
         self._catalog = catalog
         self._cache = cache
         self._objects = objects
@@ -150,7 +150,7 @@ class Definitions:
 
     # What follows from a definition
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         if collection.path == PATH:
             self._follow(event.key.rpartition("/")[2], event.after.value if event.after else None)
         elif collection.path in self._terminating:
@@ -254,7 +254,7 @@ class Definitions:
         group, _, plural = path.partition("/")
         resource = self._catalog.resource(group, plural)
         if resource is not None and (group, plural) in self._served_by_us:
-            served = Served(resource, resource.stored)
+            served = ServedVersion(resource, resource.stored)
             items = self._cache.collection(path).items
             marked = self._terminating[path]
             for key in [key for key in items if key not in marked]:
@@ -268,11 +268,11 @@ class Definitions:
         if definitions is not None:
             await self._objects.amend(definitions, "", f"{plural}.{group}", _release)
 
-    async def _delete(self, served: Served, value: bytes) -> None:
+    async def _delete(self, served: ServedVersion, value: bytes) -> None:
         metadata = codec.decode(value)["metadata"]
         if "deletionTimestamp" in metadata:
             return
-        change = object_metadata.deletion(served.kind, DeleteOptions(), self._clock.now())
+        change = object_metadata.deletion(served.kind, ParsedDeleteOptions(), self._clock.now())
         try:
             await self._objects.amend(served, metadata.get("namespace", ""), metadata["name"], change)
         except errors.StatusError as problem:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from pilothouse.apiserver.audit import confidential
-from pilothouse.apiserver.audit.sight import Sight
+from pilothouse.apiserver.audit.sight import RequestStage
 from pilothouse.apiserver.endpoints import decoding
 from pilothouse.apiserver.server.messages import JSON, Request, Response
 from pilothouse.meta.errors import StatusError
@@ -17,7 +17,7 @@ from pilothouse.meta.errors import StatusError
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class Identity(msgspec.Struct, frozen=True, rename="camel"):
+class ObjectIdentity(msgspec.Struct, frozen=True, rename="camel"):
     """What an object's metadata says about which object it is."""
 
     name: str = ""
@@ -26,14 +26,14 @@ class Identity(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-UNKNOWN = Identity()
+UNKNOWN = ObjectIdentity()
 
 
 class _Identified(msgspec.Struct):
-    metadata: Identity = UNKNOWN
+    metadata: ObjectIdentity = UNKNOWN
 
 
-class Refusal(msgspec.Struct):
+class StatusSummary(msgspec.Struct):
     """What a Status says of a failure."""
 
     reason: str = ""
@@ -42,34 +42,34 @@ class Refusal(msgspec.Struct):
 
 
 _identified = msgspec.json.Decoder(_Identified)
-_refusal = msgspec.json.Decoder(Refusal)
+_refusal = msgspec.json.Decoder(StatusSummary)
 
 
-def identity(sight: Sight) -> Identity:
+def identity(sight: RequestStage) -> ObjectIdentity:
     """The object that a write is about: of a creation, as it was created; else as it was sent."""
     answer = sight.answer
     if answer is not None and sight.status == 201 and answer.content_type == JSON:
         made = _identity(plain(answer))
-        return Identity(made.name, made.namespace, made.uid)
+        return ObjectIdentity(made.name, made.namespace, made.uid)
     sent = sight.request
     return _identity(sent.body) if decoding.media_type(sent.headers) == JSON else UNKNOWN
 
 
-def _identity(body: bytes) -> Identity:
+def _identity(body: bytes) -> ObjectIdentity:
     try:
         return _identified.decode(body).metadata
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return UNKNOWN
 
 
-def refusal(answer: Response) -> Refusal:
+def refusal(answer: Response) -> StatusSummary:
     """What the answer to a refused request says; nothing where it is not a Status."""
     if answer.content_type != JSON:
-        return Refusal()
+        return StatusSummary()
     try:
         return _refusal.decode(plain(answer))
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Refusal()
+        return StatusSummary()
 
 
 def sent(request: Request, *, managed_fields: bool) -> Raw | UnsetType:

@@ -19,11 +19,11 @@ from contextlib import ExitStack
 import msgspec
 
 from pilothouse.apiserver.audit.follower import Follower
-from pilothouse.apiserver.audit.peers import Asking, PeerError
-from pilothouse.apiserver.audit.question import MOST, Question, stamp_of
-from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.instances import Instance
-from pilothouse.apiserver.server.messages import Chunk, Sink
+from pilothouse.apiserver.audit.peers import PeerError, PeerTrails
+from pilothouse.apiserver.audit.question import MOST, AuditQuery, stamp_of
+from pilothouse.apiserver.audit.trail import AuditTrail
+from pilothouse.apiserver.instances import ServerInstance
+from pilothouse.apiserver.server.messages import StreamChunk, StreamSink
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_micro_time
 
@@ -42,14 +42,14 @@ PAST_TOLD = msgspec.json.encode(
 )
 
 
-class Following:
+class AuditFollow:
     """One follower's answer."""
 
     def __init__(
         self,
-        trail: Trail | None,
-        peers: Asking,
-        question: Question,
+        trail: AuditTrail | None,
+        peers: PeerTrails,
+        question: AuditQuery,
         params: Mapping[str, str],
         clock: Clock,
         *,
@@ -70,7 +70,7 @@ class Following:
         self._since = format_micro_time(clock.now())
         self._past_told = False
 
-    async def run(self, sink: Sink) -> None:
+    async def run(self, sink: StreamSink) -> None:
         """Write until the client has gone."""
         with ExitStack() as stack:
             if self._trail is not None:
@@ -84,7 +84,7 @@ class Following:
                     task.cancel()
                 await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _tell_past(self, sink: Sink) -> None:
+    async def _tell_past(self, sink: StreamSink) -> None:
         await self._join(sink)
         own = [] if self._trail is None else await self._trail.told(self._question)
         overlap = set(own)
@@ -104,7 +104,7 @@ class Following:
         for line in inbox:
             self._inbox.give(line)
 
-    async def _tell_more(self, sink: Sink) -> None:
+    async def _tell_more(self, sink: StreamSink) -> None:
         held: list[tuple[str, bytes]] = []
         looked = self._clock.monotonic()
         while not (sink.closed or self._inbox.behind or len(held) > self._most_waiting):
@@ -132,7 +132,7 @@ class Following:
             due.append(heapq.heappop(held)[1])
         return due
 
-    async def _join(self, sink: Sink) -> None:
+    async def _join(self, sink: StreamSink) -> None:
         """Listen to those peers that are there, and to no others. One that comes back goes on where it was."""
         if self._question.local:
             return
@@ -157,7 +157,7 @@ class _PeerStream:
     """One peer's part: its past, then what it gives into the inbox. It is asked again when its answer ends."""
 
     def __init__(
-        self, peers: Asking, peer: Instance, params: Mapping[str, str], since: str, inbox: Follower
+        self, peers: PeerTrails, peer: ServerInstance, params: Mapping[str, str], since: str, inbox: Follower
     ) -> None:
         self.peer = peer
         self.past: list[bytes] = []
@@ -222,6 +222,6 @@ def failure(message: str) -> bytes:
     return msgspec.json.encode(status) + b"\n"
 
 
-def _write(sink: Sink, lines: list[bytes]) -> None:
+def _write(sink: StreamSink, lines: list[bytes]) -> None:
     if lines:
-        sink.write(Chunk.of(b"".join(lines)))
+        sink.write(StreamChunk.of(b"".join(lines)))

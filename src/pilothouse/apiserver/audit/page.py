@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from pilothouse.apiserver.audit.following import Following, in_order
-from pilothouse.apiserver.audit.peers import PATH, Asking, PeerError
-from pilothouse.apiserver.audit.question import Question, Resolve
-from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.discovery.catalog import Catalog
-from pilothouse.apiserver.instances import Instance
-from pilothouse.apiserver.server.messages import Answer, Request, Response, Streaming
+from pilothouse.apiserver.audit.following import AuditFollow, in_order
+from pilothouse.apiserver.audit.peers import PATH, PeerError, PeerTrails
+from pilothouse.apiserver.audit.question import AuditQuery, Resolve
+from pilothouse.apiserver.audit.trail import AuditTrail
+from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.instances import ServerInstance
+from pilothouse.apiserver.server.messages import Answer, Request, Response, StreamingResponse
 from pilothouse.base.clock import Clock
 from pilothouse.meta.errors import StatusError
 
@@ -24,10 +24,10 @@ PATIENCE = 20.0
 """Seconds that a peer may take for a question that has an end."""
 
 
-class Page:
+class AuditPage:
     """Answers questions about the trail."""
 
-    def __init__(self, trail: Trail | None, peers: Asking, resolve: Resolve, clock: Clock) -> None:
+    def __init__(self, trail: AuditTrail | None, peers: PeerTrails, resolve: Resolve, clock: Clock) -> None:
         self._trail = trail
         self._peers = peers
         self._resolve = resolve
@@ -38,7 +38,7 @@ class Page:
         if request.method not in ("GET", "HEAD"):
             raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {PATH}")
         params = request.params()
-        question = Question.parse(params, self._resolve, self._clock.now())
+        question = AuditQuery.parse(params, self._resolve, self._clock.now())
         peers = [] if question.local else await self._others(request)
         if self._trail is None and not peers:
             raise StatusError(
@@ -48,12 +48,12 @@ class Page:
             )
         asked = _forwarded(params, question)
         if question.follow:
-            following = Following(self._trail, self._peers, question, asked, self._clock)
-            return Streaming(following.run, LINES)
+            following = AuditFollow(self._trail, self._peers, question, asked, self._clock)
+            return StreamingResponse(following.run, LINES)
         parts = await asyncio.gather(self._own(question), *(self._of(peer, asked, request) for peer in peers))
         return Response(200, b"".join(in_order(parts, question.limit)), LINES)
 
-    async def _others(self, request: Request) -> list[Instance]:
+    async def _others(self, request: Request) -> list[ServerInstance]:
         try:
             for peer in await self._peers.absent():
                 request.warnings.append(
@@ -64,10 +64,10 @@ class Page:
             request.warnings.append(str(problem))
             return []
 
-    async def _own(self, question: Question) -> list[bytes]:
+    async def _own(self, question: AuditQuery) -> list[bytes]:
         return [] if self._trail is None else await self._trail.told(question)
 
-    async def _of(self, peer: Instance, asked: Mapping[str, str], request: Request) -> list[bytes]:
+    async def _of(self, peer: ServerInstance, asked: Mapping[str, str], request: Request) -> list[bytes]:
         found: list[bytes] = []
         try:
             async with asyncio.timeout(PATIENCE), self._peers.lines(peer, asked) as lines:
@@ -80,12 +80,12 @@ class Page:
         return found
 
 
-def _forwarded(params: Mapping[str, str], question: Question) -> dict[str, str]:
+def _forwarded(params: Mapping[str, str], question: AuditQuery) -> dict[str, str]:
     """The question as a peer is asked it: the same moment for all."""
     return {**params, "since": question.since} if question.since else dict(params)
 
 
-def resolver(catalog: Catalog) -> Resolve:
+def resolver(catalog: KindCatalog) -> Resolve:
     """Finds resources by what people call them: plural, singular, kind or short name, with or without their group."""
 
     def resolve(text: str) -> frozenset[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""Asking the other instances for their part of the trail.
+"""PeerTrails the other instances for their part of the trail.
 
-    async with Peers.open(instances, credential) as peers:
+    async with AuditPeers.open(instances, credential) as peers:
         for peer in await peers.others():
             async with peers.lines(peer, {"user": "alice"}) as lines:
                 async for line in lines: ...
@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from pilothouse.apiserver.instances import Instance, Instances
+from pilothouse.apiserver.instances import ServerInstance, ServerInstances
 from pilothouse.pki.keyring import Pair
 from pilothouse.store.interface import StoreError
 
@@ -35,37 +35,37 @@ class PeerError(Exception):
 Lines = AbstractAsyncContextManager[AsyncIterator[bytes]]
 
 
-class Asking(Protocol):
+class PeerTrails(Protocol):
     """How the rest of the trail is reached."""
 
-    async def others(self) -> list[Instance]:
+    async def others(self) -> list[ServerInstance]:
         """Whom there is to ask. Raises ``PeerError``."""
 
-    async def absent(self) -> list[Instance]:
+    async def absent(self) -> list[ServerInstance]:
         """Who would have something to tell, and does not run. Raises ``PeerError``."""
 
-    def lines(self, peer: Instance, params: Mapping[str, str]) -> Lines:
+    def lines(self, peer: ServerInstance, params: Mapping[str, str]) -> Lines:
         """What a peer answers, line by line. Entering or reading raises ``PeerError``."""
 
 
-class Alone:
+class NoPeers:
     """A server that shares its store with nobody."""
 
-    async def others(self) -> list[Instance]:
+    async def others(self) -> list[ServerInstance]:
         return []
 
-    async def absent(self) -> list[Instance]:
+    async def absent(self) -> list[ServerInstance]:
         return []
 
-    def lines(self, peer: Instance, params: Mapping[str, str]) -> Lines:
+    def lines(self, peer: ServerInstance, params: Mapping[str, str]) -> Lines:
         raise PeerError(f"{peer.id} is no peer of a server on its own")
 
 
-class Peers:
+class AuditPeers:
     """The other instances on the same store."""
 
     def __init__(
-        self, instances: Instances, credential: Callable[[], Pair], session: aiohttp.ClientSession
+        self, instances: ServerInstances, credential: Callable[[], Pair], session: aiohttp.ClientSession
     ) -> None:
         self._instances = instances
         self._credential = credential
@@ -73,7 +73,9 @@ class Peers:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, instances: Instances, credential: Callable[[], Pair]) -> AsyncIterator[Peers]:
+    async def open(
+        cls, instances: ServerInstances, credential: Callable[[], Pair]
+    ) -> AsyncIterator[AuditPeers]:
         """``credential`` says what this instance shows to the others; it is asked each time, and may renew."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         connector = aiohttp.TCPConnector(force_close=True, limit=0)
@@ -82,16 +84,18 @@ class Peers:
         ) as session:
             yield cls(instances, credential, session)
 
-    async def others(self) -> list[Instance]:
+    async def others(self) -> list[ServerInstance]:
         with _store_asked():
             return await self._instances.others()
 
-    async def absent(self) -> list[Instance]:
+    async def absent(self) -> list[ServerInstance]:
         with _store_asked():
             return await self._instances.absent()
 
     @asynccontextmanager
-    async def lines(self, peer: Instance, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def lines(
+        self, peer: ServerInstance, params: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         url = f"{peer.url}{PATH}?{urlencode({**params, 'local': 'true'})}"
         try:
             async with self._session.get(url, ssl=self._trust(peer)) as answer:
@@ -102,7 +106,7 @@ class Peers:
         except (aiohttp.ClientError, OSError) as problem:
             raise PeerError(str(problem) or type(problem).__name__) from None
 
-    def _trust(self, peer: Instance) -> ssl.SSLContext:
+    def _trust(self, peer: ServerInstance) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=peer.authority)
         pair = self._credential()
         context.load_cert_chain(pair.certificate, pair.key)

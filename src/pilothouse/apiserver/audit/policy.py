@@ -1,7 +1,7 @@
 """How much is told of which request: an ordered list of rules, of which the first that matches decides.
 
-    policy = Policy(rules=(Rule(level=Level.NONE, verbs=frozenset({"watch"})), Rule(level=Level.METADATA)))
-    policy.treatment(user, "get", locate(path), path).level      # Level.METADATA
+    policy = AuditPolicy(rules=(AuditRule(level=AuditLevel.NONE, verbs=frozenset({"watch"})), AuditRule(level=AuditLevel.METADATA)))
+    policy.treatment(user, "get", locate(path), path).level      # AuditLevel.METADATA
 
 The meaning is that of ``audit.k8s.io/v1`` policies: an empty list in a rule matches everything, a request that no rule
 matches is not recorded. The user whom rules look at is the one who authenticated, not whom they impersonate.
@@ -21,7 +21,7 @@ STAGES = (RECEIVED, STARTED, COMPLETE, PANIC)
 _LABELS = ("None", "Metadata", "Request", "RequestResponse")
 
 
-class Level(IntEnum):
+class AuditLevel(IntEnum):
     """How much is told."""
 
     NONE = 0
@@ -34,7 +34,7 @@ class Level(IntEnum):
         return _LABELS[self]
 
     @classmethod
-    def parse(cls, label: str) -> Level:
+    def parse(cls, label: str) -> AuditLevel:
         """Raises ``ValueError`` for a word that is no level."""
         return cls(_LABELS.index(label))
 
@@ -42,8 +42,8 @@ class Level(IntEnum):
 LEVELS = _LABELS
 
 
-class Resources(msgspec.Struct, frozen=True):
-    """Resources of one group: ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; none means all of the group's."""
+class ResourceMatch(msgspec.Struct, frozen=True):
+    """ResourceMatch of one group: ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; none means all of the group's."""
 
     group: str = ""
     resources: frozenset[str] = frozenset()
@@ -63,14 +63,14 @@ class Resources(msgspec.Struct, frozen=True):
         return bool(subresource) and f"*/{subresource}" in self.resources
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class AuditRule(msgspec.Struct, frozen=True, kw_only=True):
     """What a request has to be like, and what is told of it then."""
 
-    level: Level
+    level: AuditLevel
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     verbs: frozenset[str] = frozenset()
-    resources: tuple[Resources, ...] = ()
+    resources: tuple[ResourceMatch, ...] = ()
     namespaces: frozenset[str] = frozenset()
     """``""`` is what has no namespace."""
     paths: tuple[str, ...] = ()
@@ -100,20 +100,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Treatment(msgspec.Struct, frozen=True):
     """What is told of a request."""
 
-    level: Level
+    level: AuditLevel
     omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool = False
 
 
-NOTHING = Treatment(Level.NONE)
+NOTHING = Treatment(AuditLevel.NONE)
 
 
-class Policy:
+class AuditPolicy:
     """Rules, and what they have in common."""
 
     def __init__(
         self,
-        rules: tuple[Rule, ...],
+        rules: tuple[AuditRule, ...],
         *,
         omit_stages: frozenset[str] = frozenset(),
         omit_managed_fields: bool = False,
@@ -131,7 +131,7 @@ class Policy:
     @property
     def wants_answers(self) -> bool:
         """Whether any rule has the bodies of answers told."""
-        return any(rule.level is Level.REQUEST_RESPONSE for rule in self.rules)
+        return any(rule.level is AuditLevel.REQUEST_RESPONSE for rule in self.rules)
 
     def treatment(self, user: User, verb: str, place: RequestInfo, path: str) -> Treatment:
         """What the first rule that matches says."""
@@ -145,15 +145,15 @@ def _covers(pattern: str, path: str) -> bool:
     return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
 
 
-DEFAULT = Policy(
+DEFAULT = AuditPolicy(
     (
-        Rule(level=Level.NONE, paths=("/healthz*", "/livez*", "/readyz*", "/version", "/version/")),
-        Rule(
-            level=Level.NONE,
+        AuditRule(level=AuditLevel.NONE, paths=("/healthz*", "/livez*", "/readyz*", "/version", "/version/")),
+        AuditRule(
+            level=AuditLevel.NONE,
             verbs=frozenset({"get", "update", "patch"}),
-            resources=(Resources("coordination.k8s.io", frozenset({"leases"})),),
+            resources=(ResourceMatch("coordination.k8s.io", frozenset({"leases"})),),
         ),
-        Rule(level=Level.METADATA),
+        AuditRule(level=AuditLevel.METADATA),
     )
 )
 """Where no policy is given: that something was asked and by whom, for everything but health, version and the renewing of

@@ -1,6 +1,6 @@
-"""Policy files: YAML of the kind ``Policy`` of ``audit.k8s.io/v1``.
+"""AuditPolicy files: YAML of the kind ``AuditPolicy`` of ``audit.k8s.io/v1``.
 
-    read_policy("apiVersion: audit.k8s.io/v1\\nkind: Policy\\nrules: [{level: Metadata}]\\n", "policy.yaml")
+    read_policy("apiVersion: audit.k8s.io/v1\\nkind: AuditPolicy\\nrules: [{level: Metadata}]\\n", "policy.yaml")
 
 A file with any mistake is refused as a whole, with every mistake, its line and its field: a policy that records less than
 its author thinks is worse than a server that does not start.
@@ -14,7 +14,14 @@ from pilothouse.apiserver.admission.configuration_documents import (
     Node,
     compose,
 )
-from pilothouse.apiserver.audit.policy import LEVELS, STAGES, Level, Policy, Resources, Rule
+from pilothouse.apiserver.audit.policy import (
+    LEVELS,
+    STAGES,
+    AuditLevel,
+    AuditPolicy,
+    AuditRule,
+    ResourceMatch,
+)
 
 API_VERSION = "audit.k8s.io/v1"
 _ABOUT_RESOURCES = ("resources", "namespaces")
@@ -24,14 +31,14 @@ class PolicyFileError(Exception):
     """A policy that can't be used; one line a mistake, each with file, line and field."""
 
 
-def read_policy(text: str, source: str) -> Policy:
+def read_policy(text: str, source: str) -> AuditPolicy:
     """The policy in a file's text. ``source`` is what messages call the file."""
     try:
         document = compose(text, source)
     except DocumentError as problem:
         raise PolicyFileError(str(problem)) from None
     if document is None:
-        raise PolicyFileError(f"{source}: the file is empty; it should hold a Policy of {API_VERSION}")
+        raise PolicyFileError(f"{source}: the file is empty; it should hold a AuditPolicy of {API_VERSION}")
     reader = _Reader(source)
     policy = reader.policy(document)
     if reader.problems:
@@ -42,13 +49,13 @@ def read_policy(text: str, source: str) -> Policy:
 class _Reader(DocumentReader):
     """Goes through a document and gathers what is wrong with it."""
 
-    def policy(self, node: Node) -> Policy:
+    def policy(self, node: Node) -> AuditPolicy:
         fields = self.fields(
             node,
             "",
             ("apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"),
         )
-        for name, wanted in (("apiVersion", API_VERSION), ("kind", "Policy")):
+        for name, wanted in (("apiVersion", API_VERSION), ("kind", "AuditPolicy")):
             given = self.optional(fields, name, "", self.text, "")
             if given != wanted:
                 self.wrong(
@@ -59,13 +66,13 @@ class _Reader(DocumentReader):
             self.wrong(
                 fields.get("rules", node), "rules", "there must be at least one, or nothing is recorded"
             )
-        return Policy(
+        return AuditPolicy(
             rules,
             omit_stages=self._stages(fields, ""),
             omit_managed_fields=self.optional(fields, "omitManagedFields", "", self.flag, False),
         )
 
-    def _rule(self, node: Node, path: str) -> Rule:
+    def _rule(self, node: Node, path: str) -> AuditRule:
         fields = self.fields(
             node,
             path,
@@ -90,8 +97,8 @@ class _Reader(DocumentReader):
                 f"{path}.nonResourceURLs",
                 f"can't stand beside {about_resources[0]}: no request is for both; make it two rules",
             )
-        return Rule(
-            level=self.optional(fields, "level", path, self._level, Level.NONE),
+        return AuditRule(
+            level=self.optional(fields, "level", path, self._level, AuditLevel.NONE),
             users=self.words(fields, "users", path),
             groups=self.words(fields, "userGroups", path),
             verbs=self.words(fields, "verbs", path),
@@ -102,7 +109,7 @@ class _Reader(DocumentReader):
             omit_managed_fields=self.optional(fields, "omitManagedFields", path, self.flag, None),
         )
 
-    def _resources(self, node: Node, path: str) -> Resources:
+    def _resources(self, node: Node, path: str) -> ResourceMatch:
         fields = self.fields(node, path, ("group", "resources", "resourceNames"))
         group = self.optional(fields, "group", path, self.text, "")
         if "/" in group or "*" in group or group != group.lower():
@@ -122,7 +129,7 @@ class _Reader(DocumentReader):
                     f"{path}.resources",
                     f"{resource!r} is no resource; write pods, pods/log, pods/*, */scale or *",
                 )
-        return Resources(group, resources, names)
+        return ResourceMatch(group, resources, names)
 
     def _url(self, node: Node, path: str) -> str:
         url = self.text(node, path)
@@ -130,13 +137,13 @@ class _Reader(DocumentReader):
             self.wrong(node, path, f"{url!r} is no path; it begins with / and may have one *, at the end")
         return url
 
-    def _level(self, node: Node, path: str) -> Level:
+    def _level(self, node: Node, path: str) -> AuditLevel:
         label = self.text(node, path)
         try:
-            return Level.parse(label)
+            return AuditLevel.parse(label)
         except ValueError:
             self.wrong(node, path, f"{label!r} is no level; one of {', '.join(LEVELS)}")
-            return Level.NONE
+            return AuditLevel.NONE
 
     def _stages(self, fields: dict[str, Node], path: str) -> frozenset[str]:
         return frozenset(self.items(fields, "omitStages", path, self._stage))

@@ -1,6 +1,6 @@
 """What somebody wants to see of the trail: the query of a request for it, understood.
 
-    Question.parse({"user": "alice", "object": "pods/web-0", "since": "1h"}, resolve, now)
+    AuditQuery.parse({"user": "alice", "object": "pods/web-0", "since": "1h"}, resolve, now)
 
 A record is told of by its line. Lines are our own and compact, so most that don't match are passed by on their bytes alone.
 """
@@ -39,7 +39,7 @@ _NO_USER = _User()
 _NO_REFERENCE = _Reference()
 
 
-class Told(msgspec.Struct, frozen=True, rename="camel"):
+class QueriedFields(msgspec.Struct, frozen=True, rename="camel"):
     """The parts of a record that questions are about."""
 
     stage_timestamp: str
@@ -49,10 +49,10 @@ class Told(msgspec.Struct, frozen=True, rename="camel"):
     object_ref: _Reference = _NO_REFERENCE
 
 
-_told = msgspec.json.Decoder(Told)
+_told = msgspec.json.Decoder(QueriedFields)
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which records, and how many of them: the newest ``limit``."""
 
     user: str = ""
@@ -69,7 +69,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Of this instance alone."""
 
     @classmethod
-    def parse(cls, params: Mapping[str, str], resolve: Resolve, now: float) -> Question:
+    def parse(cls, params: Mapping[str, str], resolve: Resolve, now: float) -> AuditQuery:
         """Raises 400 for what is not understood."""
         if unknown := sorted(set(params) - set(_PARAMETERS)):
             raise bad_request(f"unknown parameter {unknown[0]!r}; known are {', '.join(_PARAMETERS)}")
@@ -91,14 +91,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         told = self.read(line)
         return told is not None and told.stage_timestamp >= self.since
 
-    def read(self, line: bytes) -> Told | None:
+    def read(self, line: bytes) -> QueriedFields | None:
         """A line that is asked for, if not of its time; None for others and for what is not a record."""
         if not all(needle in line for needle in self._needles()):
             return None
         told = told_by(line)
         return told if told is not None and self._fits(told) else None
 
-    def _fits(self, told: Told) -> bool:
+    def _fits(self, told: QueriedFields) -> bool:
         reference = told.object_ref
         if self.user and self.user not in (told.user.username, told.impersonated_user.username):
             return False
@@ -116,7 +116,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return [msgspec.json.encode(each) for each in wanted if each]
 
 
-def told_by(line: bytes) -> Told | None:
+def told_by(line: bytes) -> QueriedFields | None:
     """What a line tells; None for one that is no record, such as the rest of one that was cut off."""
     try:
         return _told.decode(line)

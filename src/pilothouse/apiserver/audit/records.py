@@ -1,7 +1,7 @@
-"""Audit records: one JSON line of the kind ``Event`` of ``audit.k8s.io/v1`` for a stage of a request.
+"""Audit records: one JSON line of the kind ``AuditEvent`` of ``audit.k8s.io/v1`` for a stage of a request.
 
-    Recorder(policy, "host-1").line(sight)
-    # b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'
+    AuditRecorder(policy, "host-1").line(sight)
+    # b'{"kind":"AuditEvent","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"…","stage":"ResponseComplete",…}\\n'
 
 A line holds what the policy wants told and nothing that is confidential. It is made after the request was answered. Most
 requests repeat much of those before (user, address, object), so those parts are kept as ready JSON.
@@ -19,12 +19,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from pilothouse.apiserver.admission.leadership_fence import HEADER
 from pilothouse.apiserver.audit import bodies, confidential
-from pilothouse.apiserver.audit.policy import Level, Policy
-from pilothouse.apiserver.audit.sight import Sight
+from pilothouse.apiserver.audit.policy import AuditLevel, AuditPolicy
+from pilothouse.apiserver.audit.sight import RequestStage
 from pilothouse.apiserver.endpoints.request_info import RequestInfo, is_true, locate, verb_of
 from pilothouse.apiserver.server.messages import Request, User
 
-KIND, API_VERSION = "Event", "audit.k8s.io/v1"
+KIND, API_VERSION = "AuditEvent", "audit.k8s.io/v1"
 INSTANCE = "pilothouse.io/instance"
 FENCE = "pilothouse.io/fence"
 """The leadership under which a write was made."""
@@ -38,7 +38,7 @@ _MARKS = ('"auditID":"', '"requestReceivedTimestamp":"', '"stageTimestamp":"')
 _encode = msgspec.json.Encoder().encode
 
 
-class Event(msgspec.Struct, omit_defaults=True, rename="camel"):
+class AuditEvent(msgspec.Struct, omit_defaults=True, rename="camel"):
     """The record, in the order in which its fields are written."""
 
     kind: str
@@ -100,10 +100,10 @@ class _Form(msgspec.Struct, frozen=True):
         ).encode()
 
 
-class Recorder:
+class AuditRecorder:
     """Makes records by a policy. ``instance`` is put into each, so that a merged trail tells who served what."""
 
-    def __init__(self, policy: Policy, instance: str) -> None:
+    def __init__(self, policy: AuditPolicy, instance: str) -> None:
         self.policy = policy
         self._instance = instance
         self._stamps = _Stamps()
@@ -111,7 +111,7 @@ class Recorder:
         self._annotations: dict[tuple[bool, str, str] | str, Raw] = {}
         self._forms: dict[tuple[object, ...], _Form | None] = {}
 
-    def line(self, sight: Sight) -> bytes | None:
+    def line(self, sight: RequestStage) -> bytes | None:
         """The record of a stage; None where the policy wants none."""
         request, number = sight.request, sight.arrival.audit_id
         if request.method != "GET" or request.body or request.impersonator:
@@ -147,7 +147,7 @@ class Recorder:
         stamps = self._stamps
         return form.filled(number, stamps.text(sight.arrival.received), stamps.text(sight.moment))
 
-    def _formed(self, sight: Sight, key: tuple[object, ...]) -> _Form | None:
+    def _formed(self, sight: RequestStage, key: tuple[object, ...]) -> _Form | None:
         if len(self._forms) >= _REMEMBERED:
             self._forms.clear()
         line = self._written(sight)
@@ -155,14 +155,14 @@ class Recorder:
         self._forms[key] = form
         return form
 
-    def _written(self, sight: Sight) -> bytes | None:
+    def _written(self, sight: RequestStage) -> bytes | None:
         request, arrival, stage, status = sight.request, sight.arrival, sight.stage, sight.status
         actor = request.impersonator or request.user
         subject = self._subject(actor, request)
         if subject is None or stage in subject.omit_stages:
             return None
         headers = request.headers
-        event = Event(
+        event = AuditEvent(
             KIND,
             API_VERSION,
             subject.level,
@@ -208,18 +208,18 @@ class Recorder:
         verb = verb or method.lower()
         treatment = self.policy.treatment(actor, verb, place, request.path)
         level = treatment.level
-        if level is Level.NONE:
+        if level is AuditLevel.NONE:
             return None
-        if level > Level.METADATA and confidential.is_place(place):
-            level = Level.METADATA
+        if level > AuditLevel.METADATA and confidential.is_place(place):
+            level = AuditLevel.METADATA
         return _Subject(
             place,
             verb,
             level.label,
             treatment.omit_stages,
             _reference(place, bodies.UNKNOWN) if place.plural else UNSET,
-            tells_sent=level > Level.METADATA and place.is_resource,
-            tells_answered=level is Level.REQUEST_RESPONSE and place.is_resource,
+            tells_sent=level > AuditLevel.METADATA and place.is_resource,
+            tells_answered=level is AuditLevel.REQUEST_RESPONSE and place.is_resource,
             managed_fields=not treatment.omit_managed_fields,
         )
 
@@ -305,12 +305,12 @@ def _readable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _named(sight: Sight, place: RequestInfo) -> Raw:
+def _named(sight: RequestStage, place: RequestInfo) -> Raw:
     """The object of a write that says more about it than its path."""
     return _reference(place, bodies.identity(sight))
 
 
-def _reference(place: RequestInfo, identity: bodies.Identity) -> Raw:
+def _reference(place: RequestInfo, identity: bodies.ObjectIdentity) -> Raw:
     parts = (
         ("resource", place.plural),
         ("namespace", place.namespace or (identity.namespace if place.namespaced else "")),
@@ -324,8 +324,8 @@ def _reference(place: RequestInfo, identity: bodies.Identity) -> Raw:
     return Raw(_encode({name: _readable(value) for name, value in parts if value}))
 
 
-def _refusal(sight: Sight, place: RequestInfo) -> Raw:
-    told = bodies.refusal(sight.answer) if sight.answer is not None else bodies.Refusal()
+def _refusal(sight: RequestStage, place: RequestInfo) -> Raw:
+    told = bodies.refusal(sight.answer) if sight.answer is not None else bodies.StatusSummary()
     outcome: dict[str, Any] = {"metadata": {}, "status": "Failure"}
     if told.reason:
         outcome["reason"] = told.reason

@@ -13,12 +13,12 @@ import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from pilothouse.apiserver.audit.question import Question, stamp_of
+from pilothouse.apiserver.audit.question import AuditQuery, stamp_of
 
 BLOCK = 256 * 1024
 
 
-async def search(files: Callable[[], list[BinaryIO]], question: Question) -> list[bytes]:
+async def search(files: Callable[[], list[BinaryIO]], question: AuditQuery) -> list[bytes]:
     """The newest lines that match, in the order in which they were written."""
     opened = await asyncio.to_thread(files)
     found: list[bytes] = []
@@ -36,7 +36,7 @@ async def search(files: Callable[[], list[BinaryIO]], question: Question) -> lis
     return found[::-1]
 
 
-def _look(lines: list[bytes], question: Question) -> tuple[list[bytes], bool]:
+def _look(lines: list[bytes], question: AuditQuery) -> tuple[list[bytes], bool]:
     """The lines that match, the newest first; and whether what lies before is too old.
 
     It is too old if the block's first and last record are: the clock may have been set back in between.

@@ -19,7 +19,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     received: float
 
 
-class Sight(msgspec.Struct, frozen=True, gc=False):
+class RequestStage(msgspec.Struct, frozen=True, gc=False):
     """One stage of one request."""
 
     arrival: Arrival

@@ -1,6 +1,6 @@
 """From requests to lines in a file, without holding up a request.
 
-    trail = Trail(log, recorder, clock)
+    trail = AuditTrail(log, recorder, clock)
     async with trail.running():
         trail.saw(arrival, request, status, answer)     # from the connection; never waits, never raises
         await trail.flushed(2.0)
@@ -29,10 +29,10 @@ from pilothouse.aio.background_tasks import BackgroundTasks
 from pilothouse.apiserver.audit.follower import Follower
 from pilothouse.apiserver.audit.log_file import LogFile
 from pilothouse.apiserver.audit.policy import COMPLETE, PANIC
-from pilothouse.apiserver.audit.question import Question
-from pilothouse.apiserver.audit.records import Recorder
+from pilothouse.apiserver.audit.question import AuditQuery
+from pilothouse.apiserver.audit.records import AuditRecorder
 from pilothouse.apiserver.audit.searching import search
-from pilothouse.apiserver.audit.sight import Arrival, Sight
+from pilothouse.apiserver.audit.sight import Arrival, RequestStage
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.base.clock import Clock
 
@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Counts:
+class AuditTrailCounts:
     """What became of the records, since the start."""
 
     written: int = 0
@@ -66,13 +66,13 @@ class Counts:
     """Attempts to write that failed."""
 
 
-class Trail:
+class AuditTrail:
     """What waits to be written, and what writes it."""
 
     def __init__(
         self,
         file: LogFile,
-        recorder: Recorder,
+        recorder: AuditRecorder,
         clock: Clock,
         *,
         most_records: int = MOST_RECORDS,
@@ -80,7 +80,7 @@ class Trail:
         retry: float = RETRY,
     ) -> None:
         self.file = file
-        self.counts = Counts()
+        self.counts = AuditTrailCounts()
         self.now = clock.now
         self._recorder = recorder
         self._most_records = most_records
@@ -88,7 +88,7 @@ class Trail:
         self._retry = retry
         self._answers_wanted = recorder.policy.wants_answers
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Sight] = deque()
+        self._queue: deque[RequestStage] = deque()
         self._lines: list[bytes] = []
         self._held = 0
         """Bytes that queue and lines keep."""
@@ -116,13 +116,13 @@ class Trail:
         if status < 400 and request.method in _READING and not self._answers_wanted:
             if not queue and not request.body:
                 # Its line is short work, and shorter now than when the request has to be fetched from memory again.
-                self._keep(self._line(Sight(arrival, request, stage, self.now(), status)))
+                self._keep(self._line(RequestStage(arrival, request, stage, self.now(), status)))
                 return
             answer = None
         if request.crashed:
             stage = PANIC
         size = len(request.body) + (0 if answer is None else _size(answer))
-        sight = Sight(arrival, request, stage, self.now(), status, size, answer)
+        sight = RequestStage(arrival, request, stage, self.now(), status, size, answer)
         held = self._held + size
         if held > self._most_bytes:
             self.counts.dropped += 1
@@ -153,7 +153,7 @@ class Trail:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
 
-    async def told(self, question: Question) -> list[bytes]:
+    async def told(self, question: AuditQuery) -> list[bytes]:
         """The lines that a question asks for, the oldest first, up to what was seen last."""
         await self.flushed(FLUSH_SECONDS)
         return await search(self.file.files, question)
@@ -200,7 +200,7 @@ class Trail:
         self._lines.append(line)
         self._held += len(line)
 
-    def _line(self, sight: Sight) -> bytes | None:
+    def _line(self, sight: RequestStage) -> bytes | None:
         try:
             line = self._recorder.line(sight)
         except Exception:

@@ -47,7 +47,7 @@ class TokenFileError(Exception):
     """A token file that can't be used; the message names file, line and column."""
 
 
-class Vouched(msgspec.Struct, frozen=True):
+class TokenReviewResult(msgspec.Struct, frozen=True):
     """Whose a token is, and for which of the audiences in question."""
 
     user: User
@@ -58,11 +58,11 @@ class UntrustedError(Exception):
     """A token that is not good here and now; the message says why, for whoever may review tokens."""
 
 
-class UnseenError(UntrustedError):
+class DependencyUnknownError(UntrustedError):
     """A token that is good but for something that it depends on and that can't be seen; perhaps not yet."""
 
 
-Issuer = Callable[[str, tuple[str, ...]], Vouched | None]
+Issuer = Callable[[str, tuple[str, ...]], TokenReviewResult | None]
 """Says whose a token is, or None if it is not one of its own. Raises ``UntrustedError`` for one of its own that is
 not good now, or for none of the audiences."""
 CatchUp = Callable[[], Awaitable[bool]]
@@ -85,7 +85,7 @@ class Authenticator:
     def identify(self, certified: User | None, authorization: str | None) -> User:
         """The user, given whom the connection's certificate names and the ``Authorization`` header; or 401.
 
-        Raises ``UnseenError`` where ``identify_surely`` may give another answer.
+        Raises ``DependencyUnknownError`` where ``identify_surely`` may give another answer.
         """
         if certified is not None:
             return certified
@@ -97,7 +97,7 @@ class Authenticator:
             return self._nobody()
         try:
             return self.review(token).user
-        except UnseenError:
+        except DependencyUnknownError:
             raise
         except UntrustedError:
             raise unauthorized() from None
@@ -107,25 +107,25 @@ class Authenticator:
         await self._catch_up()
         try:
             return self.identify(certified, authorization)
-        except UnseenError:
+        except DependencyUnknownError:
             raise unauthorized() from None
 
-    def review(self, token: str, audiences: tuple[str, ...] = (AUDIENCE,)) -> Vouched:
+    def review(self, token: str, audiences: tuple[str, ...] = (AUDIENCE,)) -> TokenReviewResult:
         """Whose a token is, and for which of these audiences. Raises ``UntrustedError``."""
         user = self._tokens.get(_digest(token))
         if user is not None and AUDIENCE in audiences:
-            return Vouched(user, (AUDIENCE,))
+            return TokenReviewResult(user, (AUDIENCE,))
         for issuer, _ in self._issuers:
             vouched = issuer(token, audiences)
             if vouched is not None:
                 return vouched
         raise UntrustedError("invalid bearer token")
 
-    async def review_surely(self, token: str, audiences: tuple[str, ...]) -> Vouched:
+    async def review_surely(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult:
         """As ``review``, by everything that was written before. Raises ``UntrustedError``."""
         try:
             return self.review(token, audiences)
-        except UnseenError:
+        except DependencyUnknownError:
             await self._catch_up()
         return self.review(token, audiences)
 

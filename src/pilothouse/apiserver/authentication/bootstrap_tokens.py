@@ -26,14 +26,14 @@ from typing import Any, Final
 from pilothouse.apiserver.authentication.authenticator import (
     AUDIENCE,
     AUTHENTICATED,
-    UnseenError,
+    DependencyUnknownError,
+    TokenReviewResult,
     UntrustedError,
-    Vouched,
 )
-from pilothouse.apiserver.discovery.catalog import ROOT, Catalog
+from pilothouse.apiserver.discovery.catalog import ROOT, KindCatalog
 from pilothouse.apiserver.server.messages import User
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Guesses, Objects
+from pilothouse.apiserver.storage.objects import CachedValues, ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import TimeError, format_time, parse_time
 from pilothouse.meta.errors import StatusError
@@ -60,13 +60,15 @@ _EXTRA_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9
 class BootstrapTokens:
     """Reviews bootstrap tokens, and sees to it that each is used once."""
 
-    def __init__(self, catalog: Catalog, guesses: Guesses, objects: Objects, clock: Clock) -> None:
+    def __init__(
+        self, catalog: KindCatalog, guesses: CachedValues, objects: ObjectStorage, clock: Clock
+    ) -> None:
         self._catalog = catalog
         self._guesses = guesses
         self._objects = objects
         self._clock = clock
 
-    def review(self, token: str, audiences: tuple[str, ...]) -> Vouched | None:
+    def review(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult | None:
         """Whose a token is; None if it has not the form of one. Raises ``UntrustedError``."""
         form = _TOKEN.fullmatch(token)
         if form is None or AUDIENCE not in audiences:
@@ -74,7 +76,7 @@ class BootstrapTokens:
         identifier, secret = form.groups()
         found = self._guesses.peek(f"{ROOT}secrets/{NAMESPACE}/{secret_name(identifier)}")
         if found is None:
-            raise UnseenError("invalid bearer token")
+            raise DependencyUnknownError("invalid bearer token")
         obj = codec.decode(found.value)
         data = _texts(obj)
         if obj.get("type") != TYPE or data.get("token-id") != identifier:
@@ -84,7 +86,9 @@ class BootstrapTokens:
         if problem := self._why_not(obj, data):
             raise UntrustedError(f"bootstrap token {identifier}: {problem}")
         extra = {JOINING_NODE: (data[NODE_NAME],)} if data.get(NODE_NAME) else {}
-        return Vouched(User(f"{USER}{identifier}", groups=tuple(_groups(data)), extra=extra), (AUDIENCE,))
+        return TokenReviewResult(
+            User(f"{USER}{identifier}", groups=tuple(_groups(data)), extra=extra), (AUDIENCE,)
+        )
 
     async def spend(self, identifier: str, request: str, asked: RequestedCertificate) -> str:
         """Have a token be used for a request; what speaks against it, if anything does."""

@@ -30,7 +30,7 @@ _UNAUTHENTICATED = ANONYMOUS.groups[0]
 _IDENTITY = "authentication.k8s.io"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ImpersonatedUser(msgspec.Struct, frozen=True):
     """Whom the headers name."""
 
     user: str = ""
@@ -55,7 +55,7 @@ def impersonates(headers: Mapping[str, str]) -> bool:
     return any(name[:1] in "iI" and name[: len(_PREFIX)].lower() == _PREFIX for name in headers)
 
 
-def _read(request: Request) -> Wanted:
+def _read(request: Request) -> ImpersonatedUser:
     user = uid = ""
     groups: list[str] = []
     extra: list[tuple[str, str]] = []
@@ -76,10 +76,10 @@ def _read(request: Request) -> Wanted:
         raise errors.bad_request(
             "groups, uid and extra can't be impersonated without a user: Impersonate-User must name one"
         )
-    return Wanted(user, uid, tuple(groups), tuple(extra))
+    return ImpersonatedUser(user, uid, tuple(groups), tuple(extra))
 
 
-def _needed(wanted: Wanted) -> Iterator[Attributes]:
+def _needed(wanted: ImpersonatedUser) -> Iterator[Attributes]:
     """What the user who asks must be allowed."""
     namespace, name = _account(wanted.user)
     if name:
@@ -98,7 +98,7 @@ def _needed(wanted: Wanted) -> Iterator[Attributes]:
         yield Attributes("impersonate", group=_IDENTITY, version="v1", resource="uids", name=wanted.uid)
 
 
-def _become(wanted: Wanted) -> User:
+def _become(wanted: ImpersonatedUser) -> User:
     namespace, name = _account(wanted.user)
     groups = wanted.groups
     if name and not groups:

@@ -1,7 +1,7 @@
 """Service accounts' tokens: whose they are, and whether they are good now.
 
-    tokens = Tokens(signing_key, cache, clock)
-    tokens.review(token, (AUDIENCE,))       # Vouched(user=User("system:serviceaccount:t:robot", …), audiences=…)
+    tokens = ServiceAccountTokens(signing_key, cache, clock)
+    tokens.review(token, (AUDIENCE,))       # TokenReviewResult(user=User("system:serviceaccount:t:robot", …), audiences=…)
 
 A token is signed for a while, for some audiences, perhaps for one pod, secret or node; ``minting`` makes them. Its
 signature never changes and is checked once. Everything else is looked at each time: its dates, and whether the account
@@ -20,14 +20,14 @@ from pilothouse.apiserver.authentication.authenticator import (
     AUDIENCE,
     AUTHENTICATED,
     CREDENTIAL_ID,
-    UnseenError,
+    DependencyUnknownError,
+    TokenReviewResult,
     UntrustedError,
-    Vouched,
 )
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.server.messages import User
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Guesses, Stored
+from pilothouse.apiserver.storage.objects import CachedValues, StoredValue
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.pki.jwt import SigningKey
@@ -40,25 +40,25 @@ _ACCOUNTS = "system:serviceaccounts"
 _EXTRA = "authentication.kubernetes.io/"
 
 
-class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
+class BoundReference(msgspec.Struct, frozen=True, omit_defaults=True):
     """An object that a token depends on, or tells of."""
 
     name: str
     uid: str = ""
 
 
-class Private(msgspec.Struct, frozen=True, omit_defaults=True):
+class PrivateClaims(msgspec.Struct, frozen=True, omit_defaults=True):
     """What only Kubernetes puts into a token."""
 
     namespace: str
-    serviceaccount: Reference
-    pod: Reference | None = None
-    secret: Reference | None = None
-    node: Reference | None = None
+    serviceaccount: BoundReference
+    pod: BoundReference | None = None
+    secret: BoundReference | None = None
+    node: BoundReference | None = None
     """What the token is bound to if there is no pod; else where the pod was when the token was made."""
 
 
-class Claims(msgspec.Struct, frozen=True):
+class TokenClaims(msgspec.Struct, frozen=True):
     """What a token says."""
 
     iss: str
@@ -68,17 +68,17 @@ class Claims(msgspec.Struct, frozen=True):
     nbf: int
     exp: int
     jti: str
-    kubernetes: Private = msgspec.field(name="kubernetes.io")
+    kubernetes: PrivateClaims = msgspec.field(name="kubernetes.io")
 
 
-class Known(msgspec.Struct, frozen=True):
+class VerifiedToken(msgspec.Struct, frozen=True):
     """A token whose signature was found to be ours."""
 
-    claims: Claims
+    claims: TokenClaims
     user: User
 
 
-class Seen(msgspec.Struct, frozen=True):
+class BoundObjectState(msgspec.Struct, frozen=True):
     """What counts of an object at one of its revisions."""
 
     revision: int
@@ -87,17 +87,17 @@ class Seen(msgspec.Struct, frozen=True):
     """When it counts as gone; infinity unless it is being deleted."""
 
 
-class Tokens:
+class ServiceAccountTokens:
     """Reviews service accounts' tokens."""
 
-    def __init__(self, key: SigningKey, guesses: Guesses, clock: Clock) -> None:
+    def __init__(self, key: SigningKey, guesses: CachedValues, clock: Clock) -> None:
         self._key = key
         self._guesses = guesses
         self._clock = clock
-        self._known: dict[str, Known] = {}
-        self._seen: dict[str, Seen] = {}
+        self._known: dict[str, VerifiedToken] = {}
+        self._seen: dict[str, BoundObjectState] = {}
 
-    def review(self, token: str, audiences: tuple[str, ...]) -> Vouched | None:
+    def review(self, token: str, audiences: tuple[str, ...]) -> TokenReviewResult | None:
         """Whose a token is; None if it is none of ours. Raises ``UntrustedError`` if it is not good now."""
         if token.count(".") != 2:
             return None
@@ -123,41 +123,43 @@ class Tokens:
             self._find("pods", private.namespace, private.pod, now)
         elif private.node is not None:
             self._find("nodes", "", private.node, now)
-        return Vouched(known.user, meant)
+        return TokenReviewResult(known.user, meant)
 
-    def _learn(self, token: str) -> Known:
+    def _learn(self, token: str) -> VerifiedToken:
         """Check a token's signature, and remember that it is ours."""
         try:
-            claims = msgspec.convert(self._key.verify(token), Claims)
+            claims = msgspec.convert(self._key.verify(token), TokenClaims)
         except ValueError as problem:
             raise _untrusted(str(problem)) from None
         private = claims.kubernetes
         groups = (_ACCOUNTS, f"{_ACCOUNTS}:{private.namespace}", AUTHENTICATED)
-        known = Known(claims, User(claims.sub, private.serviceaccount.uid, groups, _extra(claims)))
+        known = VerifiedToken(claims, User(claims.sub, private.serviceaccount.uid, groups, _extra(claims)))
         _remember(self._known, token, known)
         return known
 
-    def _find(self, plural: str, namespace: str, wanted: Reference, now: float) -> None:
+    def _find(self, plural: str, namespace: str, wanted: BoundReference, now: float) -> None:
         """See that an object is there, as the one that the token was made for."""
         key = f"{ROOT}{plural}/{namespace}/{wanted.name}" if namespace else f"{ROOT}{plural}/{wanted.name}"
         found = self._guesses.peek(key)
         if found is None:
-            raise UnseenError(_told(f'{plural} "{wanted.name}" not found'))
+            raise DependencyUnknownError(_told(f'{plural} "{wanted.name}" not found'))
         seen = self._seen.get(key)
         if seen is None or seen.revision != found.revision:
             seen = _look(found)
             _remember(self._seen, key, seen)
         if seen.uid != wanted.uid:
             detail = f"UID ({seen.uid}) does not match the token's ({wanted.uid})"
-            raise UnseenError(_told(f'{plural} "{wanted.name}" is another one now: its {detail}'))
+            raise DependencyUnknownError(_told(f'{plural} "{wanted.name}" is another one now: its {detail}'))
         if now > seen.gone:
             raise _untrusted("service account token has been invalidated")
 
 
-def _look(found: Stored) -> Seen:
+def _look(found: StoredValue) -> BoundObjectState:
     metadata = codec.decode(found.value)["metadata"]
     going = metadata.get("deletionTimestamp")
-    return Seen(found.revision, metadata["uid"], parse_time(going) + _LEEWAY if going else math.inf)
+    return BoundObjectState(
+        found.revision, metadata["uid"], parse_time(going) + _LEEWAY if going else math.inf
+    )
 
 
 def _remember(memory: dict[str, T], key: str, value: T) -> None:
@@ -167,7 +169,7 @@ def _remember(memory: dict[str, T], key: str, value: T) -> None:
     memory[key] = value
 
 
-def _extra(claims: Claims) -> dict[str, tuple[str, ...]]:
+def _extra(claims: TokenClaims) -> dict[str, tuple[str, ...]]:
     extra: dict[str, tuple[str, ...]] = {CREDENTIAL_ID: (f"JTI={claims.jti}",)}
     for what, reference in (("node", claims.kubernetes.node), ("pod", claims.kubernetes.pod)):
         if reference is not None:

@@ -72,7 +72,7 @@ class Attributes(msgspec.Struct, frozen=True):
         )
 
 
-class Decision(msgspec.Struct, frozen=True):
+class AuthorizationDecision(msgspec.Struct, frozen=True):
     """Allowed, denied for good, or neither, and why."""
 
     allowed: bool
@@ -80,21 +80,21 @@ class Decision(msgspec.Struct, frozen=True):
     denied: bool = False
 
 
-NO_OPINION = Decision(False)
-_MASTER = Decision(True)
+NO_OPINION = AuthorizationDecision(False)
+_MASTER = AuthorizationDecision(True)
 
 
 class Authorizer(Protocol):
     """Decides. Must be cheap: it is asked once for each request."""
 
-    def decide(self, user: User, attributes: Attributes) -> Decision:
+    def decide(self, user: User, attributes: Attributes) -> AuthorizationDecision:
         """May this user do that?"""
 
 
 class Masters:
     """Members of ``system:masters`` may do anything, whatever the state of the store."""
 
-    def decide(self, user: User, attributes: Attributes) -> Decision:
+    def decide(self, user: User, attributes: Attributes) -> AuthorizationDecision:
         return _MASTER if MASTERS in user.groups else NO_OPINION
 
 
@@ -104,7 +104,7 @@ class Chain:
     def __init__(self, authorizers: Iterable[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
 
-    def decide(self, user: User, attributes: Attributes) -> Decision:
+    def decide(self, user: User, attributes: Attributes) -> AuthorizationDecision:
         reasons = []
         for authorizer in self._authorizers:
             decision = authorizer.decide(user, attributes)
@@ -112,7 +112,7 @@ class Chain:
                 return decision
             if decision.reason:
                 reasons.append(decision.reason)
-        return Decision(False, "\n".join(reasons)) if reasons else NO_OPINION
+        return AuthorizationDecision(False, "\n".join(reasons)) if reasons else NO_OPINION
 
 
 def demand(authorizer: Authorizer, user: User, attributes: Attributes) -> None:

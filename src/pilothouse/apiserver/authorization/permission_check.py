@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.apiserver.admission.leadership_fence import Fence, fence_of
+from pilothouse.apiserver.admission.leadership_fence import WriteFence, fence_of
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer, demand, refusal
 from pilothouse.apiserver.endpoints.request_info import RequestInfo
 from pilothouse.apiserver.registry.node_proxy import asks_for_figures, asks_for_session
@@ -60,7 +60,7 @@ class PermissionCheck:
             reason = "; ".join(filter(None, [decision.reason, _SESSION_NEEDS_CREATE]))
             raise refusal(request.user, attributes, reason)
 
-    def fence(self, request: Request) -> Fence | None:
+    def fence(self, request: Request) -> WriteFence | None:
         """The leadership that a write is made under. Whether it holds tells something about the Lease: so it must be one
         that the user may read.
         """

@@ -16,7 +16,7 @@ from pilothouse.meta.versions import api_version_rank
 ROOT = "/registry/"
 
 
-class Served(msgspec.Struct, frozen=True):
+class ServedVersion(msgspec.Struct, frozen=True):
     """A resource, seen through one of its versions."""
 
     resource: Resource
@@ -32,13 +32,13 @@ class Served(msgspec.Struct, frozen=True):
         return f"{self.prefix(namespace if self.kind.namespaced else '')}{name}"
 
 
-class Catalog:
+class KindCatalog:
     """What is served now."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self.generation = 0
         self._resources: dict[tuple[str, str], Resource] = {}
-        self._served: dict[tuple[str, str, str], Served] = {}
+        self._served: dict[tuple[str, str, str], ServedVersion] = {}
         self._listeners: list[Callable[[], None]] = []
         for resource in resources:
             self.add(resource)
@@ -46,14 +46,14 @@ class Catalog:
     def __iter__(self) -> Iterator[Resource]:
         return iter(self._resources.values())
 
-    def find(self, group: str, version: str, plural: str) -> Served | None:
+    def find(self, group: str, version: str, plural: str) -> ServedVersion | None:
         """Who answers there, if anyone."""
         return self._served.get((group, version, plural))
 
     def resource(self, group: str, plural: str) -> Resource | None:
         return self._resources.get((group, plural))
 
-    def of_kind(self, api_version: str, kind: str) -> Served | None:
+    def of_kind(self, api_version: str, kind: str) -> ServedVersion | None:
         """Who serves objects with this ``apiVersion`` and ``kind``."""
         group, _, version = api_version.rpartition("/")
         for (served_group, served_version, _), served in self._served.items():
@@ -67,7 +67,7 @@ class Catalog:
         self._resources[resource.group, resource.plural] = resource
         for kind in resource.kinds:
             if kind.served:
-                self._served[kind.group, kind.version, kind.plural] = Served(resource, kind)
+                self._served[kind.group, kind.version, kind.plural] = ServedVersion(resource, kind)
         self._changed()
 
     def remove(self, group: str, plural: str) -> None:

@@ -1,9 +1,9 @@
-"""Discovery: what is served, told in the two forms that clients know.
+"""DiscoveryDocuments: what is served, told in the two forms that clients know.
 
 kubectl and client-go ask for everything at once (``APIGroupDiscoveryList``); older and smaller clients ask for the
 groups, then for each version's resources. Both are derived from the catalogue and kept until it changes.
 
-    discovery = Discovery(catalog)
+    discovery = DiscoveryDocuments(catalog)
     discovery.answer(Request("GET", "/apis/apps/v1"))    # an APIResourceList; None for a path that is not discovery's
 
 Order matters to clients: the first group and the first version that have a name win. Core comes first, then
@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.discovery.catalog import Catalog
-from pilothouse.apiserver.endpoints.negotiation import YAML, Endpoint, clauses, is_pretty, negotiate
+from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.endpoints.negotiation import YAML, AnswerEndpoint, clauses, is_pretty, negotiate
 from pilothouse.apiserver.server.messages import JSON, Request, Response
 from pilothouse.apiserver.storage import codec
 from pilothouse.meta import errors
@@ -51,25 +51,25 @@ _PRIORITY = (
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
 
 
-class Document(msgspec.Struct, frozen=True):
+class DiscoveryDocument(msgspec.Struct, frozen=True):
     """A body and its tag."""
 
     body: bytes
     tag: str
 
     @classmethod
-    def of(cls, content: Any) -> Document:
+    def of(cls, content: Any) -> DiscoveryDocument:
         body = codec.dump(content)
         return cls(body, f'"{sha256(body).hexdigest().upper()}"')
 
 
-class Discovery:
+class DiscoveryDocuments:
     """Answers the paths above the resources."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: KindCatalog) -> None:
         self._catalog = catalog
         self._generation = -1
-        self._documents: dict[tuple[str, str], Document | None] = {}
+        self._documents: dict[tuple[str, str], DiscoveryDocument | None] = {}
 
     def answer(self, request: Request) -> Response | None:
         """The answer to a discovery path; None for any other path."""
@@ -85,7 +85,7 @@ class Discovery:
         version = _aggregated_version(request) if len(parts) == 1 else ""
         if version:
             return self._aggregated(request, path, version)
-        form = negotiate(request, Endpoint.PLAIN)
+        form = negotiate(request, AnswerEndpoint.PLAIN)
         document = self._document(path, "", lambda: self._legacy(parts))
         return Response(200, form.write(document.body), form.media) if document is not None else None
 
@@ -100,14 +100,14 @@ class Discovery:
         body = msgspec.json.format(document.body, indent=2) if is_pretty(request) else document.body
         return Response(200, body, media, headers)
 
-    def _document(self, path: str, version: str, make: Callable[[], Any]) -> Document | None:
+    def _document(self, path: str, version: str, make: Callable[[], Any]) -> DiscoveryDocument | None:
         place = (path, version)
         if place not in self._documents:
             content = make()
             if content is None:
                 # Not remembered: anybody may ask for any number of groups that don't exist.
                 return None
-            self._documents[place] = Document.of(content)
+            self._documents[place] = DiscoveryDocument.of(content)
         return self._documents[place]
 
     def _groups(self) -> list[str]:

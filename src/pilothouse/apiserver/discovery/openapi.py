@@ -1,6 +1,6 @@
 """The OpenAPI documents: one for each group and version (v3) with an index, and one of everything (v2).
 
-    openapi = OpenApi(catalog)
+    openapi = OpenAPIDocuments(catalog)
     await openapi.answer(Request("GET", "/openapi/v3"))    # None for a path that is not OpenAPI's
 
 They are what kubectl validates, explains and patches by. Each is made when first asked for; after a change of the
@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.endpoints.negotiation import clauses
 from pilothouse.apiserver.server.compression import deflate, gzip_of, wanted
 from pilothouse.apiserver.server.messages import JSON, Request, Response
@@ -43,7 +43,7 @@ _JSON = dict.fromkeys((JSON, "application/*", "*/*"), JSON)
 _JSON_OR_PROTOBUF = _JSON | dict.fromkeys((PROTOBUF, PROTOBUF.replace("v2.v1", "v2@v1")), PROTOBUF)
 
 
-class Document:
+class OpenAPIDocument:
     """One document: it is large, and asked for by every kubectl, so it is also kept compressed."""
 
     def __init__(self, content: Any, media: str = JSON) -> None:
@@ -56,17 +56,17 @@ class Document:
         return gzip_of([deflate(self.body)])
 
 
-class OpenApi:
+class OpenAPIDocuments:
     """Answers the paths below ``/openapi``."""
 
-    def __init__(self, catalog: Catalog, clock: Clock = SystemClock()) -> None:
+    def __init__(self, catalog: KindCatalog, clock: Clock = SystemClock()) -> None:
         self._catalog = catalog
         self._clock = clock
         self._generation = -1
-        self._made: dict[str, tuple[tuple[Kind, ...], Document]] = {}
-        self._joined: dict[str, Document] = {}
+        self._made: dict[str, tuple[tuple[Kind, ...], OpenAPIDocument]] = {}
+        self._joined: dict[str, OpenAPIDocument] = {}
         self._joining = asyncio.Lock()
-        self._index: Document | None = None
+        self._index: OpenAPIDocument | None = None
 
     async def answer(self, request: Request) -> Response | None:
         """The answer to a path of OpenAPI's; None for any other."""
@@ -80,7 +80,7 @@ class OpenApi:
             return _answer(request, await self._v2(_media(request, _JSON_OR_PROTOBUF)))
         if path == _INDEX:
             _media(request, _JSON)
-            self._index = self._index or Document({"paths": self._places()})
+            self._index = self._index or OpenAPIDocument({"paths": self._places()})
             return _answer(request, self._index)
         kinds = self._kinds().get(path.removeprefix(f"{_INDEX}/"))
         if kinds is None or not path.startswith(f"{_INDEX}/"):
@@ -88,7 +88,7 @@ class OpenApi:
         _media(request, _JSON)
         return self._v3(request, path, self._document(kinds))
 
-    def _v3(self, request: Request, path: str, document: Document) -> Response:
+    def _v3(self, request: Request, path: str, document: OpenAPIDocument) -> Response:
         asked = request.params().get("hash", "")
         if not asked:
             return _answer(request, document)
@@ -100,7 +100,7 @@ class OpenApi:
         )
         return _answer(request, document, forever)
 
-    async def _v2(self, media: str) -> Document:
+    async def _v2(self, media: str) -> OpenAPIDocument:
         async with self._joining:  # Whoever asks for the same meanwhile gets what the first is waiting for.
             self._follow_catalog()
             known = self._joined.get(media)
@@ -130,7 +130,7 @@ class OpenApi:
                 found[root_path(kinds[0]).lstrip("/")] = kinds
         return found
 
-    def _document(self, kinds: tuple[Kind, ...]) -> Document:
+    def _document(self, kinds: tuple[Kind, ...]) -> OpenAPIDocument:
         place = root_path(kinds[0])
         known = self._made.get(place)
         if known is None or known[0] != kinds:
@@ -139,7 +139,7 @@ class OpenApi:
                 for resource in self._catalog
                 for kind in resource.kinds
             }
-            known = self._made[place] = (kinds, Document(openapi_v3(kinds, types)))
+            known = self._made[place] = (kinds, OpenAPIDocument(openapi_v3(kinds, types)))
         return known[1]
 
     def _follow_catalog(self) -> None:
@@ -152,8 +152,8 @@ class OpenApi:
         self._made = {place: made for place, made in self._made.items() if place in present}
 
 
-def _join(bodies: list[bytes], media: str) -> Document:
-    return Document(openapi_v2(msgspec.json.decode(body) for body in bodies), media)
+def _join(bodies: list[bytes], media: str) -> OpenAPIDocument:
+    return OpenAPIDocument(openapi_v2(msgspec.json.decode(body) for body in bodies), media)
 
 
 def _media(request: Request, known: Mapping[str, str]) -> str:
@@ -167,7 +167,7 @@ def _media(request: Request, known: Mapping[str, str]) -> str:
     raise errors.not_acceptable(sorted(set(known.values())))
 
 
-def _answer(request: Request, document: Document, more: tuple[tuple[str, str], ...] = ()) -> Response:
+def _answer(request: Request, document: OpenAPIDocument, more: tuple[tuple[str, str], ...] = ()) -> Response:
     tag = f'"{document.hash}"'
     headers = (("ETag", tag), ("Vary", "Accept-Encoding, Accept"), *more)
     if tag in request.headers.get("If-None-Match", ""):

@@ -56,7 +56,7 @@ def columns_of(kind: Kind) -> tuple[Column, ...]:
     return declared if kind.native and kind.columns else (NAME, *declared)
 
 
-class Layout:
+class TableLayout:
     """Columns, ready to be filled in."""
 
     __slots__ = ("_cells", "definitions")
@@ -90,9 +90,9 @@ class Layout:
 
 
 @lru_cache(maxsize=1024)
-def layout_of(kind: Kind) -> Layout:
+def layout_of(kind: Kind) -> TableLayout:
     """The layout of a kind's tables."""
-    return Layout(columns_of(kind))
+    return TableLayout(columns_of(kind))
 
 
 def table_of_object(kind: Kind, obj: Object, include: str, now: float) -> bytes:
@@ -102,10 +102,10 @@ def table_of_object(kind: Kind, obj: Object, include: str, now: float) -> bytes:
 
 def table_of_scale(scale: Object, include: str, now: float) -> bytes:
     """A table of one Scale, the same whatever is scaled."""
-    return _table_of_one(Layout(SCALE_COLUMNS), scale, include, now)
+    return _table_of_one(TableLayout(SCALE_COLUMNS), scale, include, now)
 
 
-def _table_of_one(layout: Layout, obj: Object, include: str, now: float) -> bytes:
+def _table_of_one(layout: TableLayout, obj: Object, include: str, now: float) -> bytes:
     revision = obj["metadata"].get("resourceVersion")
     return layout.table([layout.row(obj, include, now)], {"resourceVersion": revision} if revision else {})
 

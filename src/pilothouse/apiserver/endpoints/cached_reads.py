@@ -20,11 +20,11 @@ from time import perf_counter
 import msgspec
 
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.reads import COMPRESS_FROM
 from pilothouse.apiserver.endpoints.request_info import fits, locate
-from pilothouse.apiserver.metrics.request_metrics import Requests, Series
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters, RequestSeries
 from pilothouse.apiserver.server import limits
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.apiserver.storage.watch_cache import WatchCache
@@ -38,15 +38,15 @@ _PLAIN = re.compile(rb"(/[A-Za-z0-9_:-][A-Za-z0-9._:-]*)+(\?[A-Za-z0-9=&]*)?")
 _PARAMETERS = frozenset({"resourceVersion", "timeout"})
 
 
-class Aim(msgspec.Struct, frozen=True):
+class ReadTarget(msgspec.Struct, frozen=True):
     """What a target asks for."""
 
     path: str
     query: str
-    served: Served
+    served: ServedVersion
     key: str
     attributes: Attributes
-    series: Series
+    series: RequestSeries
     least: int | None
     """The revision that the answer must have reached; None if it has to be the latest."""
 
@@ -55,23 +55,23 @@ class CachedReads:
     """Answers what can be answered at once."""
 
     def __init__(
-        self, catalog: Catalog, cache: WatchCache, authorizer: Authorizer, requests: Requests
+        self, catalog: KindCatalog, cache: WatchCache, authorizer: Authorizer, requests: RequestCounters
     ) -> None:
         self._catalog = catalog
         self._cache = cache
         self._authorizer = authorizer
         self._requests = requests
-        self._aims: dict[bytes, Aim | None] = {}
+        self._aims: dict[bytes, ReadTarget | None] = {}
         catalog.on_change(self._aims.clear)
 
-    def aim(self, target: bytes) -> Aim | None:
+    def aim(self, target: bytes) -> ReadTarget | None:
         """What a GET of a target asks for; None if that is not one object."""
         try:
             return self._aims[target]
         except KeyError:
             return self._learn(target)
 
-    def answer(self, aim: Aim, request: Request) -> Response | None:
+    def answer(self, aim: ReadTarget, request: Request) -> Response | None:
         """The object, if it can be had at once by the user of the request; counted if so."""
         began = perf_counter()
         cache, served = self._cache, aim.served
@@ -93,7 +93,7 @@ class CachedReads:
         aim.series.count(200, perf_counter() - began)
         return Response(200, body)
 
-    def _learn(self, target: bytes) -> Aim | None:
+    def _learn(self, target: bytes) -> ReadTarget | None:
         if len(target) > LONGEST:
             return None
         if len(self._aims) >= MOST:
@@ -101,7 +101,7 @@ class CachedReads:
         aim = self._aims[target] = self._read(target)
         return aim
 
-    def _read(self, target: bytes) -> Aim | None:
+    def _read(self, target: bytes) -> ReadTarget | None:
         if not _PLAIN.fullmatch(target):
             return None
         path, _, query = target.decode().partition("?")
@@ -122,7 +122,7 @@ class CachedReads:
             return None
         if not params.keys() <= _PARAMETERS:
             return None
-        return Aim(
+        return ReadTarget(
             path,
             query,
             served,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
-from pilothouse.apiserver.admission.leadership_fence import Fence
-from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.admission.leadership_fence import WriteFence
+from pilothouse.apiserver.discovery.catalog import ServedVersion
 from pilothouse.apiserver.server.messages import Request
 
 
-class Call(msgspec.Struct, frozen=True):
+class ResourceRequest(msgspec.Struct, frozen=True):
     """One verb on one resource."""
 
     request: Request
-    served: Served
+    served: ServedVersion
     verb: str
     namespace: str = ""
     name: str = ""
     subresource: str = ""
     params: dict[str, str] = {}
-    fence: Fence | None = None
+    fence: WriteFence | None = None
     """The leadership that a write is made under."""
 
     @property

@@ -1,7 +1,7 @@
 """The options of list and watch: parsed from the query, refused with their name when they contradict each other.
 
     options = for_list("limit=500&labelSelector=app%3Dweb")
-    options.want    # Want.LATEST
+    options.want    # RevisionMatch.LATEST
 
 ``want`` says which state of the collection is asked for; it is the whole of Kubernetes' resourceVersion matrix, decided
 here once, so that nobody else looks at two or three parameters to find out.
@@ -25,7 +25,7 @@ EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _LARGEST = 2**64 - 1
 
 
-class Want(Enum):
+class RevisionMatch(Enum):
     """Which state is asked for."""
 
     LATEST = "every write acknowledged so far is in it"
@@ -38,7 +38,7 @@ class Want(Enum):
 class ListOptions(msgspec.Struct, frozen=True):
     """What a list is asked for."""
 
-    want: Want = Want.LATEST
+    want: RevisionMatch = RevisionMatch.LATEST
     revision: int = 0
     limit: int = 0
     token: ContinueToken | None = None
@@ -80,21 +80,21 @@ def for_list(query: str) -> ListOptions:
     if token_text and revision:
         raise errors.bad_request("specifying resource version is not allowed when using continue")
     if token_text:
-        want = Want.NEXT_PAGE
+        want = RevisionMatch.NEXT_PAGE
     elif revision is None:
-        want = Want.LATEST
+        want = RevisionMatch.LATEST
     elif revision == 0:
-        want = Want.ANY
+        want = RevisionMatch.ANY
     elif match == EXACT or (limit and not match):
         # A page at a revision without a match rule has meant exactly that revision since before there were rules.
-        want = Want.EXACTLY
+        want = RevisionMatch.EXACTLY
     else:
-        want = Want.AT_LEAST
+        want = RevisionMatch.AT_LEAST
     return ListOptions(
         want=want,
         revision=revision or 0,
         # What is at hand comes whole, as it always did; informers count on it.
-        limit=0 if want is Want.ANY else limit,
+        limit=0 if want is RevisionMatch.ANY else limit,
         token=ContinueToken.parse(token_text) if token_text else None,
         labels=params.get("labelSelector", ""),
         fields=params.get("fieldSelector", ""),

@@ -17,7 +17,7 @@ from functools import lru_cache
 import msgspec
 
 from pilothouse.apiserver.discovery import tables
-from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.discovery.catalog import ServedVersion
 from pilothouse.apiserver.endpoints import yaml_encoding
 from pilothouse.apiserver.server.messages import JSON, Request, Response
 from pilothouse.apiserver.storage.items import Item
@@ -31,7 +31,7 @@ _GROUP, _VERSION = "meta.k8s.io", "v1"
 _LONGEST = 4096
 
 
-class Endpoint(Enum):
+class AnswerEndpoint(Enum):
     """Where the answer comes from."""
 
     OBJECT = "object"
@@ -44,15 +44,15 @@ class Endpoint(Enum):
 
 
 _TRANSFORMS = {
-    Endpoint.OBJECT: frozenset({TABLE, PARTIAL}),
-    Endpoint.LIST: frozenset({TABLE, PARTIAL_LIST}),
-    Endpoint.WATCH: frozenset({TABLE, PARTIAL}),
-    Endpoint.REVIEW: frozenset({PARTIAL}),
-    Endpoint.PLAIN: frozenset[str](),
+    AnswerEndpoint.OBJECT: frozenset({TABLE, PARTIAL}),
+    AnswerEndpoint.LIST: frozenset({TABLE, PARTIAL_LIST}),
+    AnswerEndpoint.WATCH: frozenset({TABLE, PARTIAL}),
+    AnswerEndpoint.REVIEW: frozenset({PARTIAL}),
+    AnswerEndpoint.PLAIN: frozenset[str](),
 }
 
 
-class Form(msgspec.Struct, frozen=True):
+class AnswerForm(msgspec.Struct, frozen=True):
     """The form of an answer."""
 
     media: str = JSON
@@ -71,7 +71,7 @@ class Form(msgspec.Struct, frozen=True):
         return msgspec.json.format(body, indent=2) + b"\n" if self.pretty else body
 
 
-BARE = Form()
+BARE = AnswerForm()
 
 
 class _Clause(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class _Clause(msgspec.Struct, frozen=True):
     quality: float
 
 
-def negotiate(request: Request, endpoint: Endpoint) -> Form:
+def negotiate(request: Request, endpoint: AnswerEndpoint) -> AnswerForm:
     """The form of the answer; 406 if there is none that the client takes."""
     headers = request.headers
     accept = headers.get("Accept", "")
@@ -100,9 +100,9 @@ def is_pretty(request: Request) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def accepted(accept: str, endpoint: Endpoint) -> Form:
+def accepted(accept: str, endpoint: AnswerEndpoint) -> AnswerForm:
     """The first clause of an ``Accept`` header that can be served."""
-    streams = endpoint is Endpoint.WATCH
+    streams = endpoint is AnswerEndpoint.WATCH
     for clause in clauses(accept):
         if clause.media in (JSON, "*/*", "application/*"):
             media = JSON
@@ -114,7 +114,7 @@ def accepted(accept: str, endpoint: Endpoint) -> Form:
         known = clause.params.get("g", "") == _GROUP and clause.params.get("v", "") == _VERSION
         if transform and not (known and transform in _TRANSFORMS[endpoint]):
             continue
-        return Form(media, transform, clause.params.get("pretty", "") in ("1", "true"))
+        return AnswerForm(media, transform, clause.params.get("pretty", "") in ("1", "true"))
     raise errors.not_acceptable([JSON] if streams else [JSON, YAML])
 
 
@@ -140,7 +140,7 @@ def clauses(accept: str) -> list[_Clause]:
 
 def render(
     request: Request,
-    served: Served,
+    served: ServedVersion,
     value: bytes,
     revision: int,
     status: int = 200,
@@ -148,7 +148,7 @@ def render(
     clock: Clock = SystemClock(),
 ) -> Response:
     """An object's stored value as an answer in the version of ``served``; revision 0 leaves it out."""
-    form = negotiate(request, Endpoint.OBJECT)
+    form = negotiate(request, AnswerEndpoint.OBJECT)
     prefix = served.kind.prefix
     if revision and value.startswith(prefix):
         body = b'%b"resourceVersion":"%d",%b' % (prefix, revision, value[len(prefix) :])
@@ -162,7 +162,7 @@ def render(
     )
 
 
-def transformed(request: Request, kind: Kind, form: Form, body: bytes, now: float) -> bytes:
+def transformed(request: Request, kind: Kind, form: AnswerForm, body: bytes, now: float) -> bytes:
     """A served object as the form's transform has it."""
     if form.transform == TABLE:
         include = tables.included(request.params())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.apiserver.endpoints.write_options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
+from pilothouse.apiserver.endpoints.write_options import BACKGROUND, FOREGROUND, ORPHAN, ParsedDeleteOptions
 from pilothouse.apiserver.storage.objects import REMOVE, Change
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors, names
@@ -149,7 +149,7 @@ def refusal_to_go(kind: Kind, live: Object) -> str:
     return "" if "deletionTimestamp" in live["metadata"] else kind.protected(live)
 
 
-def deletion(kind: Kind, options: DeleteOptions, now: float) -> Change:
+def deletion(kind: Kind, options: ParsedDeleteOptions, now: float) -> Change:
     """The change that a delete makes: gone, or marked as going."""
 
     def change(live: Object) -> Any:
@@ -180,7 +180,7 @@ def deletion(kind: Kind, options: DeleteOptions, now: float) -> Change:
     return change
 
 
-def _finalizers(current: list[str], options: DeleteOptions) -> list[str]:
+def _finalizers(current: list[str], options: ParsedDeleteOptions) -> list[str]:
     """The finalizers after a deletion policy is applied; without a policy they stay as they are."""
     policy = options.propagation
     if not policy and options.orphan_dependents is not None:

@@ -11,14 +11,14 @@ from typing import Any
 
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
 from pilothouse.apiserver.endpoints import scale as scaling
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.decoding import Body
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.write_options import STRICT, WARN, WriteOptions
-from pilothouse.apiserver.endpoints.writes import Writer, reset_fields
+from pilothouse.apiserver.endpoints.writes import WriteEndpoints, reset_fields
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Outcome
+from pilothouse.apiserver.storage.objects import WriteOutcome
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
@@ -37,18 +37,22 @@ _CREATE_RACES = 8
 Edit = Callable[[Object], Any]
 
 
-class Patcher:
+class PatchEndpoints:
     """Patches to objects, their status and their scale."""
 
     def __init__(
-        self, writer: Writer, clock: Clock, may_create: Callable[[Call], None], large: LargeWrites
+        self,
+        writer: WriteEndpoints,
+        clock: Clock,
+        may_create: Callable[[ResourceRequest], None],
+        large: LargeWrites,
     ) -> None:
         self._large = large
         self._writer = writer
         self._clock = clock
         self._may_create = may_create
 
-    async def patch(self, call: Call) -> Response:
+    async def patch(self, call: ResourceRequest) -> Response:
         """PATCH of an object."""
         kind = call.served.kind
         media = decoding.media_type(call.request.headers)
@@ -76,7 +80,7 @@ class Patcher:
 
         return self._writer.respond(call, await self._writer.amend(call, change, chosen), 200)
 
-    async def patch_scale(self, call: Call) -> Response:
+    async def patch_scale(self, call: ResourceRequest) -> Response:
         """PATCH of an object's scale."""
         kind = call.served.kind
         media = decoding.media_type(call.request.headers)
@@ -99,7 +103,7 @@ class Patcher:
 
         return scale_response(call, await self._writer.amend(call, change, chosen))
 
-    async def update_scale(self, call: Call) -> Response:
+    async def update_scale(self, call: ResourceRequest) -> Response:
         """PUT of an object's scale; without a resourceVersion it is unconditional."""
         chosen = write_options.write_options(call.request, call.params, "UpdateOptions")
         body = await self._large.run(call.request, lambda: decoding.read(call.request, native=True))
@@ -112,7 +116,7 @@ class Patcher:
 
         return scale_response(call, await self._writer.amend(call, change, chosen))
 
-    def rescale(self, call: Call, scale: Object, live: Object, chosen: WriteOptions) -> Any:
+    def rescale(self, call: ResourceRequest, scale: Object, live: Object, chosen: WriteOptions) -> Any:
         """The live object with the replicas of a Scale."""
         kind = call.served.kind
         metadata = scale["metadata"]
@@ -126,7 +130,7 @@ class Patcher:
         return self._writer.succeed(call, new, live, chosen)
 
     def _edited(
-        self, call: Call, live: Object, edit: Edit, repeated: list[str], chosen: WriteOptions
+        self, call: ResourceRequest, live: Object, edit: Edit, repeated: list[str], chosen: WriteOptions
     ) -> Object:
         kind = call.served.kind
         new = strict_decoding.identify(kind, edit(live))
@@ -146,7 +150,7 @@ class Patcher:
             raise strict_decoding.invalid(kind, new, [problem]) from None
         return new
 
-    async def _apply(self, call: Call, chosen: WriteOptions) -> tuple[Outcome, int]:
+    async def _apply(self, call: ResourceRequest, chosen: WriteOptions) -> tuple[WriteOutcome, int]:
         kind = call.served.kind
         body = await self._large.run(call.request, lambda: decoding.read_yaml(call.request.body))
         self._check_applied(call, body, chosen)
@@ -172,7 +176,9 @@ class Patcher:
                     raise
         raise errors.conflict(kind.plural, kind.group, call.name, errors.MODIFIED)
 
-    def _applying(self, call: Call, applied: Object, chosen: WriteOptions) -> Callable[[Object], Any]:
+    def _applying(
+        self, call: ResourceRequest, applied: Object, chosen: WriteOptions
+    ) -> Callable[[Object], Any]:
         def change(live: Object) -> Any:
             metadata = applied["metadata"]
             object_metadata.check_preconditions(
@@ -186,7 +192,9 @@ class Patcher:
 
         return change
 
-    def _merged(self, call: Call, live: Object | None, applied: Object, chosen: WriteOptions) -> Object:
+    def _merged(
+        self, call: ResourceRequest, live: Object | None, applied: Object, chosen: WriteOptions
+    ) -> Object:
         served = call.served
         merged = apply(
             live,
@@ -207,7 +215,7 @@ class Patcher:
         )
         return merged
 
-    def _check_applied(self, call: Call, body: Body, chosen: WriteOptions) -> None:
+    def _check_applied(self, call: ResourceRequest, body: Body, chosen: WriteOptions) -> None:
         kind = call.served.kind
         obj = strict_decoding.identify(kind, body.value)
         metadata = obj["metadata"]
@@ -242,7 +250,7 @@ def accepted_patches(kind: Kind) -> list[str]:
     return [*accepted, STRATEGIC_PATCH] if kind.native else accepted
 
 
-def scale_response(call: Call, outcome: Outcome) -> Response:
+def scale_response(call: ResourceRequest, outcome: WriteOutcome) -> Response:
     """The Scale of an object after a write."""
     kind = call.served.kind
     obj = codec.decode(outcome.value, outcome.revision)

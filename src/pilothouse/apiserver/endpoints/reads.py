@@ -1,6 +1,6 @@
 """GET, LIST and WATCH.
 
-    reader = Reader(catalog, cache, clock, rng)
+    reader = ReadEndpoints(catalog, cache, clock, rng)
     response = await reader.get(request, served, "t", "db-1")
     response = await reader.list(request, served, "t")
     streaming = await reader.watch(request, served, "t")
@@ -18,30 +18,30 @@ from functools import lru_cache
 import msgspec
 
 from pilothouse.apiserver.discovery import tables
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import list_options
 from pilothouse.apiserver.endpoints.negotiation import (
     BARE,
     PARTIAL,
     PARTIAL_LIST,
     TABLE,
-    Endpoint,
-    Form,
+    AnswerEndpoint,
+    AnswerForm,
     negotiate,
     transformed,
 )
 from pilothouse.apiserver.server import compression
-from pilothouse.apiserver.server.messages import JSON, Pieces, Request, Response, Streaming
+from pilothouse.apiserver.server.messages import JSON, ChunkedBody, Request, Response, StreamingResponse
 from pilothouse.apiserver.storage import codec, listing
 from pilothouse.apiserver.storage.collection import Collection
-from pilothouse.apiserver.storage.fanout import Fanout
+from pilothouse.apiserver.storage.fanout import WatchFanout
 from pilothouse.apiserver.storage.items import Item, served_parts
 from pilothouse.apiserver.storage.large_lists import LARGE, gzipped, laid_out, weight
-from pilothouse.apiserver.storage.list_bodies import ListBodies, View, gzip_body
-from pilothouse.apiserver.storage.listing import Listing
+from pilothouse.apiserver.storage.list_bodies import ListBodies, ListView, gzip_body
+from pilothouse.apiserver.storage.listing import ListResult
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
-from pilothouse.apiserver.storage.watches import Watching
+from pilothouse.apiserver.storage.watches import WatchOpener
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
@@ -52,29 +52,29 @@ COMPRESS_FROM = 128 * 1024
 _GZIPPED = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 
 
-class Listed(msgspec.Struct, frozen=True):
+class CollectionSnapshot(msgspec.Struct, frozen=True):
     """The objects of a collection at one revision."""
 
     items: list[Item]
     revision: int
 
 
-class Reader:
+class ReadEndpoints:
     """Answers every read of every kind."""
 
-    def __init__(self, catalog: Catalog, cache: WatchCache, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, catalog: KindCatalog, cache: WatchCache, clock: Clock, rng: random.Random) -> None:
         self._catalog = catalog
         self._cache = cache
         self._clock = clock
         self._bodies = ListBodies()
-        self._fanout = Fanout(cache)
-        self._watching = Watching(cache, self._fanout, clock, rng)
+        self._fanout = WatchFanout(cache)
+        self._watching = WatchOpener(cache, self._fanout, clock, rng)
         # The server's own: what is served would be kept for as long as the process otherwise.
         self._selection = lru_cache(maxsize=1024)(Selection)
         self._resources = {(resource.group, resource.plural): resource for resource in catalog}
         catalog.on_change(self._follow_catalog)
 
-    async def get(self, request: Request, served: Served, namespace: str, name: str) -> Response:
+    async def get(self, request: Request, served: ServedVersion, namespace: str, name: str) -> Response:
         """One object; 404 if there is none."""
         cache = self._cache
         current = cache.store.current
@@ -85,14 +85,14 @@ class Reader:
             if found is None:
                 raise errors.not_found(served.kind.plural, served.kind.group, name)
             item = found
-        form = negotiate(request, Endpoint.OBJECT)
+        form = negotiate(request, AnswerEndpoint.OBJECT)
         body = item.served(served, self._collection(served).derive)
         if form is BARE and len(body) < COMPRESS_FROM:
             return Response(200, body)
         body = transformed(request, served.kind, form, body, self._clock.now())
         return await self._finish(request, form, body)
 
-    async def find(self, request: Request, served: Served, namespace: str, name: str) -> Item:
+    async def find(self, request: Request, served: ServedVersion, namespace: str, name: str) -> Item:
         """The item that a GET is about, as current as the request asks for; 404 if there is none."""
         cache = self._cache
         cache.check_ready()
@@ -110,9 +110,9 @@ class Reader:
             raise errors.not_found(served.kind.plural, served.kind.group, name)
         return item
 
-    async def list(self, request: Request, served: Served, namespace: str) -> Response:
+    async def list(self, request: Request, served: ServedVersion, namespace: str) -> Response:
         """A collection, or the part of it in a namespace."""
-        form = negotiate(request, Endpoint.LIST)
+        form = negotiate(request, AnswerEndpoint.LIST)
         options = list_options.for_list(request.query)
         selection = self._selection(served, namespace, options.labels, options.fields)
         include = tables.included(request.params()) if form.transform == TABLE else ""
@@ -122,14 +122,14 @@ class Reader:
     async def watch(
         self,
         request: Request,
-        served: Served,
+        served: ServedVersion,
         namespace: str,
         name: str = "",
         allowed: Callable[[], bool] | None = None,
-    ) -> Streaming:
+    ) -> StreamingResponse:
         """Changes of a collection; with a name (the old ``/watch/`` paths), of a single object. ``allowed``, if given, is asked before
         each of them is shown."""
-        form = negotiate(request, Endpoint.WATCH)
+        form = negotiate(request, AnswerEndpoint.WATCH)
         options = list_options.for_watch(request.query)
         fields = options.fields
         if name:
@@ -138,23 +138,25 @@ class Reader:
         include = tables.included(request.params()) if form.transform == TABLE else tables.METADATA
         return await self._watching.open(selection, options, form, include, allowed)
 
-    async def select(self, request: Request, served: Served, namespace: str) -> Listed:
+    async def select(self, request: Request, served: ServedVersion, namespace: str) -> CollectionSnapshot:
         """What a request for a collection is about, for whoever does something to each of its objects."""
         options = list_options.for_list(request.query)
         selection = self._selection(served, namespace, options.labels, options.fields)
         found = await listing.find(self._cache, selection, options)
-        return Listed(found.read(), found.revision)
+        return CollectionSnapshot(found.read(), found.revision)
 
-    async def render_list(self, request: Request, served: Served, listed: Listed) -> Response:
+    async def render_list(
+        self, request: Request, served: ServedVersion, listed: CollectionSnapshot
+    ) -> Response:
         """Objects that were selected, as a list."""
-        form = negotiate(request, Endpoint.LIST)
+        form = negotiate(request, AnswerEndpoint.LIST)
         include = tables.included(request.params()) if form.transform == TABLE else ""
-        found = Listing(lambda: listed.items, listed.revision)
+        found = ListResult(lambda: listed.items, listed.revision)
         return await self._render_listing(request, self._selection(served, ""), form, found, include)
 
     def render_scale(self, request: Request, scale: Object) -> Response:
         """A Scale, in the form that is asked for."""
-        form = negotiate(request, Endpoint.OBJECT)
+        form = negotiate(request, AnswerEndpoint.OBJECT)
         body = codec.dump(scale)
         if form.transform == TABLE:
             body = tables.table_of_scale(scale, tables.included(request.params()), self._clock.now())
@@ -172,7 +174,7 @@ class Reader:
         return len(self._fanout)
 
     @property
-    def fanout(self) -> Fanout:
+    def fanout(self) -> WatchFanout:
         """All of them."""
         return self._fanout
 
@@ -185,7 +187,7 @@ class Reader:
         self._resources = present
 
     async def _render_listing(
-        self, request: Request, selection: Selection, form: Form, found: Listing, include: str
+        self, request: Request, selection: Selection, form: AnswerForm, found: ListResult, include: str
     ) -> Response:
         served = selection.served
         collection = self._collection(served)
@@ -206,7 +208,7 @@ class Reader:
         body = self._bodies.plain(view, found)
         return Response(200, body) if form.bare else await self._finish(request, form, bytes(body))
 
-    def _collection(self, served: Served) -> Collection:
+    def _collection(self, served: ServedVersion) -> Collection:
         return self._cache.collection(served.resource.path)
 
     async def _read_through(self, key: str) -> Item | None:
@@ -218,7 +220,7 @@ class Reader:
         return Item(entry.key, entry.revision, entry.value) if entry is not None else None
 
     async def _table(
-        self, request: Request, form: Form, served: Served, found: Listing, include: str
+        self, request: Request, form: AnswerForm, served: ServedVersion, found: ListResult, include: str
     ) -> Response:
         layout, derive = tables.layout_of(served.kind), self._collection(served).derive
         now = self._clock.now()
@@ -237,7 +239,7 @@ class Reader:
         head = layout.head(metadata)
         return _in_pieces(request, form, lambda: laid_out(form, head, map(codec.dump, rows())), found, items)
 
-    async def _finish(self, request: Request, form: Form, body: bytes) -> Response:
+    async def _finish(self, request: Request, form: AnswerForm, body: bytes) -> Response:
         """JSON in the form that is wanted, compressed if that pays."""
         body = form.write(body)
         if len(body) >= COMPRESS_FROM and compression.wanted(request.headers.get("Accept-Encoding", "")):
@@ -245,33 +247,37 @@ class Reader:
         return Response(200, body, form.media)
 
 
-def _large(found: Listing) -> list[Item] | None:
+def _large(found: ListResult) -> list[Item] | None:
     """The items of a listing, if they are too many to be laid out in one go."""
     items = found.read()
     return items if weight(items) > LARGE else None
 
 
 def _in_pieces(
-    request: Request, form: Form, read: Callable[[], Iterator[bytes]], found: Listing, items: list[Item]
+    request: Request,
+    form: AnswerForm,
+    read: Callable[[], Iterator[bytes]],
+    found: ListResult,
+    items: list[Item],
 ) -> Response:
     """A large list that is made while it is sent, compressed if that is wanted."""
     size = weight(items)
     if compression.wanted(request.headers.get("Accept-Encoding", "")):
-        return Response(200, Pieces(lambda: gzipped(read()), size, found.own), form.media, _GZIPPED)
-    return Response(200, Pieces(read, size, found.own), form.media)
+        return Response(200, ChunkedBody(lambda: gzipped(read()), size, found.own), form.media, _GZIPPED)
+    return Response(200, ChunkedBody(read, size, found.own), form.media)
 
 
-def _view(selection: Selection, collection: Collection, form: Form) -> View:
+def _view(selection: Selection, collection: Collection, form: AnswerForm) -> ListView:
     served, derive = selection.served, collection.derive
     if form.transform == PARTIAL_LIST:
-        return View(
+        return ListView(
             (selection.identity, PARTIAL_LIST),
             collection,
             PARTIAL_LIST,
             "meta.k8s.io/v1",
             lambda items: [b",".join([tables.partial(item.served(served, derive)) for item in items])],
         )
-    return View(
+    return ListView(
         selection.identity,
         collection,
         served.kind.list_name,

@@ -30,7 +30,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     force: bool = False
 
 
-class DeleteOptions(msgspec.Struct, frozen=True):
+class ParsedDeleteOptions(msgspec.Struct, frozen=True):
     """How a delete is to be done."""
 
     dry_run: bool = False
@@ -83,20 +83,22 @@ def default_manager(user_agent: str) -> str:
     return name.encode()[:_MANAGER_LIMIT].decode(errors="ignore") or "unknown"
 
 
-def delete_options(request: Request, params: Mapping[str, str]) -> DeleteOptions:
+def delete_options(request: Request, params: Mapping[str, str]) -> ParsedDeleteOptions:
     """Options of a delete, from the body or, where that has none, from the query."""
     given: dict[str, Any] = {}
     if request.body.strip():
         value = decoding.read(request, native=True).value
         if not isinstance(value, dict):
-            raise errors.bad_request("DeleteOptions must be an object")
-        if value.get("kind", "DeleteOptions") != "DeleteOptions":
-            raise errors.bad_request(f"the body of a delete must be DeleteOptions, not {value['kind']!r}")
+            raise errors.bad_request("ParsedDeleteOptions must be an object")
+        if value.get("kind", "ParsedDeleteOptions") != "ParsedDeleteOptions":
+            raise errors.bad_request(
+                f"the body of a delete must be ParsedDeleteOptions, not {value['kind']!r}"
+            )
         given = value
     return delete_options_of(given, params)
 
 
-def delete_options_of(given: Mapping[str, Any], params: Mapping[str, str]) -> DeleteOptions:
+def delete_options_of(given: Mapping[str, Any], params: Mapping[str, str]) -> ParsedDeleteOptions:
     """Options of a delete that were sent as an object, completed by the query; 422 with every problem."""
     problems: list[FieldError] = []
     dry_run = given.get("dryRun") or ([params["dryRun"]] if params.get("dryRun") else [])
@@ -125,8 +127,8 @@ def delete_options_of(given: Mapping[str, Any], params: Mapping[str, str]) -> De
         if field in ("uid", "resourceVersion") and not isinstance(value, str | None):
             problems.append(FieldError.type_invalid(f"preconditions.{field}", value, "must be a string"))
     if problems:
-        raise errors.invalid("DeleteOptions", "meta.k8s.io", "", problems)
-    return DeleteOptions(
+        raise errors.invalid("ParsedDeleteOptions", "meta.k8s.io", "", problems)
+    return ParsedDeleteOptions(
         dry_run=bool(dry_run),
         grace=grace,
         propagation=propagation,

@@ -15,7 +15,7 @@ import msgspec
 
 from pilothouse.aio.worker_thread import on_loop
 from pilothouse.api.kubernetes.pod_fields import ignored_fields
-from pilothouse.apiserver.admission.namespace_lifecycle import Admission
+from pilothouse.apiserver.admission.namespace_lifecycle import AdmissionChain
 from pilothouse.apiserver.endpoints import (
     decoding,
     object_metadata,
@@ -23,14 +23,14 @@ from pilothouse.apiserver.endpoints import (
     unmanaged_kinds,
     write_options,
 )
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.endpoints.negotiation import render
-from pilothouse.apiserver.endpoints.write_options import DeleteOptions, WriteOptions
+from pilothouse.apiserver.endpoints.write_options import ParsedDeleteOptions, WriteOptions
 from pilothouse.apiserver.registry import certificate_requests
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Objects, Outcome, Removal
+from pilothouse.apiserver.storage.objects import ObjectRemoval, ObjectStorage, WriteOutcome
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.base.uids import Uids
@@ -42,17 +42,17 @@ from pilothouse.store.interface import Conflict
 _GENERATED_TRIES = 8
 
 
-class Writer:
+class WriteEndpoints:
     """Writes to whole objects and to their status."""
 
     def __init__(
         self,
-        objects: Objects,
-        admission: Admission,
+        objects: ObjectStorage,
+        admission: AdmissionChain,
         clock: Clock,
         random: Random,
         uids: Uids,
-        may_create: Callable[[Call], None],
+        may_create: Callable[[ResourceRequest], None],
         large: LargeWrites,
     ) -> None:
         self._large = large
@@ -63,7 +63,7 @@ class Writer:
         self._clock = clock
         self._uids = uids
 
-    async def create(self, call: Call) -> Response:
+    async def create(self, call: ResourceRequest) -> Response:
         """POST to a collection."""
         chosen = write_options.write_options(call.request, call.params, "CreateOptions")
         obj = await self._large.run(call.request, lambda: self._take(call, chosen))
@@ -72,7 +72,7 @@ class Writer:
         outcome = await self.insert(call, obj, chosen)
         return self.respond(call, outcome, 201)
 
-    async def update(self, call: Call) -> Response:
+    async def update(self, call: ResourceRequest) -> Response:
         """PUT to an object or to its status."""
         chosen = write_options.write_options(call.request, call.params, "UpdateOptions")
         kind = call.served.kind
@@ -109,15 +109,15 @@ class Writer:
             return self.respond(call, outcome, 201)
         return self.respond(call, outcome, 200)
 
-    def _take(self, call: Call, chosen: WriteOptions) -> Object:
+    def _take(self, call: ResourceRequest, chosen: WriteOptions) -> Object:
         """The object in the body of a call."""
         kind = call.served.kind
         body = decoding.read(call.request, native=kind.native)
         return strict_decoding.take(kind, body, chosen.validation, call.request.warnings)
 
     def insert(
-        self, call: Call, obj: Object, chosen: WriteOptions, *, tracked: bool = True
-    ) -> Coroutine[Any, Any, Outcome]:
+        self, call: ResourceRequest, obj: Object, chosen: WriteOptions, *, tracked: bool = True
+    ) -> Coroutine[Any, Any, WriteOutcome]:
         """Store a new object, however it came. ``tracked``: its fields are yet to be credited to its manager."""
         metadata = obj["metadata"]
         if metadata.get("name") or not metadata.get("generateName"):
@@ -125,8 +125,8 @@ class Writer:
         return self._insert_generated(call, obj, chosen, tracked)
 
     async def _insert_generated(
-        self, call: Call, obj: Object, chosen: WriteOptions, tracked: bool
-    ) -> Outcome:
+        self, call: ResourceRequest, obj: Object, chosen: WriteOptions, tracked: bool
+    ) -> WriteOutcome:
         metadata = obj["metadata"]
         for _ in range(_GENERATED_TRIES):
             named = {**metadata, "name": names.generate_name(metadata["generateName"], self._random)}
@@ -140,7 +140,9 @@ class Writer:
         taken.retry_after = 1
         raise taken
 
-    async def _insert(self, call: Call, obj: Object, chosen: WriteOptions, tracked: bool) -> Outcome:
+    async def _insert(
+        self, call: ResourceRequest, obj: Object, chosen: WriteOptions, tracked: bool
+    ) -> WriteOutcome:
         kind = call.served.kind
         object_metadata.begin(
             kind, obj, namespace=call.namespace, uid=self._uids.new(), now=self._clock.now()
@@ -165,7 +167,7 @@ class Writer:
         raise errors.already_exists(kind.plural, kind.group, name, terminating=terminating)
 
     def succeed(
-        self, call: Call, new: Object, live: Object, chosen: WriteOptions, *, tracked: bool = True
+        self, call: ResourceRequest, new: Object, live: Object, chosen: WriteOptions, *, tracked: bool = True
     ) -> Any:
         """The change from the live object to the one sent, with all that the server adds; or its removal."""
         kind = call.served.kind
@@ -187,9 +189,9 @@ class Writer:
                 unmanaged_kinds.mark(kind, new)
             object_metadata.advance(kind, new, live)
         self._check(call, new, live, None)
-        return Removal(new) if object_metadata.ends(kind, new, live) else new
+        return ObjectRemoval(new) if object_metadata.ends(kind, new, live) else new
 
-    async def delete(self, call: Call) -> Response:
+    async def delete(self, call: ResourceRequest) -> Response:
         """DELETE of an object."""
         chosen = await self._large.run(
             call.request, lambda: write_options.delete_options(call.request, call.params)
@@ -197,14 +199,14 @@ class Writer:
         self._admission.admit_delete(call)
         return self.respond_deleted(call, await self.remove(call, chosen), chosen)
 
-    async def remove(self, call: Call, chosen: DeleteOptions) -> Outcome:
+    async def remove(self, call: ResourceRequest, chosen: ParsedDeleteOptions) -> WriteOutcome:
         """Delete an object, or mark it as going."""
         change = object_metadata.deletion(call.served.kind, chosen, self._clock.now())
         return await self._objects.amend(
             call.served, call.namespace, call.name, change, fence=call.fence, dry_run=chosen.dry_run
         )
 
-    async def delete_each(self, call: Call, keys: list[str]) -> None:
+    async def delete_each(self, call: ResourceRequest, keys: list[str]) -> None:
         """DELETE of a collection: each object on its own, as if deleted by name. One that is gone is no failure."""
         chosen = await self._large.run(
             call.request, lambda: write_options.delete_options(call.request, call.params)
@@ -225,11 +227,13 @@ class Writer:
                         causes=problem.causes,
                     ) from None
 
-    def respond(self, call: Call, outcome: Outcome, status: int) -> Response:
+    def respond(self, call: ResourceRequest, outcome: WriteOutcome, status: int) -> Response:
         """The object as it stands after a write, in the version asked for."""
         return render(call.request, call.served, outcome.value, outcome.revision, status)
 
-    def respond_deleted(self, call: Call, outcome: Outcome, chosen: DeleteOptions) -> Response:
+    def respond_deleted(
+        self, call: ResourceRequest, outcome: WriteOutcome, chosen: ParsedDeleteOptions
+    ) -> Response:
         """A Status for what is gone, the object for what is going."""
         if not outcome.removed:
             status = 202 if chosen.orphan_dependents is False else 200
@@ -249,9 +253,9 @@ class Writer:
         return Response(200, codec.dump(body))
 
     def amend(
-        self, call: Call, change: Callable[[Object], Any], chosen: WriteOptions
-    ) -> Coroutine[Any, Any, Outcome]:
-        """Change the object of a call; see ``Objects.amend``."""
+        self, call: ResourceRequest, change: Callable[[Object], Any], chosen: WriteOptions
+    ) -> Coroutine[Any, Any, WriteOutcome]:
+        """Change the object of a call; see ``ObjectStorage.amend``."""
         warnings = call.request.warnings
         before = len(warnings)
 
@@ -278,13 +282,13 @@ class Writer:
             raise strict_decoding.invalid(kind, sent, [problem])
         return revision
 
-    def _tidy(self, call: Call, metadata: dict[str, Any], live: dict[str, Any] | None) -> None:
+    def _tidy(self, call: ResourceRequest, metadata: dict[str, Any], live: dict[str, Any] | None) -> None:
         warnings = call.request.warnings
         warnings += names.dedupe_owner_references(metadata)
         if not call.served.kind.native:
             warnings += names.finalizer_warnings(metadata, live)
 
-    def _track(self, call: Call, live: Object | None, new: Object, chosen: WriteOptions) -> None:
+    def _track(self, call: ResourceRequest, live: Object | None, new: Object, chosen: WriteOptions) -> None:
         managed_fields.track_update(
             live,
             new,
@@ -298,12 +302,16 @@ class Writer:
             convert=codec.versions_of(call.served.resource),
         )
 
-    def _check(self, call: Call, new: Object, live: Object | None, namespace: bytes | None) -> None:
+    def _check(
+        self, call: ResourceRequest, new: Object, live: Object | None, namespace: bytes | None
+    ) -> None:
         """Raise for what may not be written."""
         self._admission.admit_write(call, new, live)
         self._validate(call, new, live, namespace)
 
-    def _validate(self, call: Call, new: Object, live: Object | None, namespace: bytes | None) -> None:
+    def _validate(
+        self, call: ResourceRequest, new: Object, live: Object | None, namespace: bytes | None
+    ) -> None:
         kind = call.served.kind
         problems = names.validate_object_meta(
             new["metadata"],
@@ -330,7 +338,7 @@ class Writer:
             call.request.warnings += islice(kind.warnings(new, live), MOST_PROBLEMS)
 
 
-def reset_fields(call: Call) -> tuple[str, ...]:
+def reset_fields(call: ResourceRequest) -> tuple[str, ...]:
     """Top-level fields that a write through this endpoint can't set, so that no one is credited with them."""
     kind = call.served.kind
     if call.subresource in ("status", "approval"):

@@ -57,7 +57,7 @@ Sizes = Callable[[RequestInfo, str], int]
 """How many objects a list of a place, with a query, is about to read."""
 
 
-class Class(Enum):
+class PriorityLevel(Enum):
     """A class of users."""
 
     SYSTEM = "system"
@@ -69,35 +69,37 @@ class Class(Enum):
 
 
 ASSURED = {
-    Class.SYSTEM: 15,
-    Class.CONTROLLERS: 15,
-    Class.NODES: 12,
-    Class.AGENTS: 9,
-    Class.WORKLOADS: 4,
-    Class.PEOPLE: 10,
+    PriorityLevel.SYSTEM: 15,
+    PriorityLevel.CONTROLLERS: 15,
+    PriorityLevel.NODES: 12,
+    PriorityLevel.AGENTS: 9,
+    PriorityLevel.WORKLOADS: 4,
+    PriorityLevel.PEOPLE: 10,
 }
 """The part of each lane, in percent, that nobody but the class can take."""
-_RENEWING = frozenset({Class.SYSTEM, Class.CONTROLLERS, Class.NODES, Class.AGENTS})
+_RENEWING = frozenset(
+    {PriorityLevel.SYSTEM, PriorityLevel.CONTROLLERS, PriorityLevel.NODES, PriorityLevel.AGENTS}
+)
 """Who shows by a lease that it is alive. Leases of others are objects like any other."""
 _SYSTEM_USERS = frozenset({"system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"})
 _SYSTEM_GROUPS = frozenset({MASTERS, "pilothouse:apiservers"})
 
 
-def class_of(user: User) -> Class:
+def class_of(user: User) -> PriorityLevel:
     """Groups are believed, names only where no group says as much: a ``system:node:x`` outside ``system:nodes`` is
     just somebody."""
     if user.name in _SYSTEM_USERS or not _SYSTEM_GROUPS.isdisjoint(user.groups):
-        return Class.SYSTEM
+        return PriorityLevel.SYSTEM
     if "system:nodes" in user.groups:
-        return Class.NODES
+        return PriorityLevel.NODES
     if _ACCOUNTS in user.groups:
         if _SYSTEM_ACCOUNTS in user.groups:
-            return Class.CONTROLLERS
+            return PriorityLevel.CONTROLLERS
         # A token that was made for a pod on a machine. Anybody with a namespace can make pods that run nowhere.
-        return Class.AGENTS if _POD in user.extra and _NODE in user.extra else Class.WORKLOADS
+        return PriorityLevel.AGENTS if _POD in user.extra and _NODE in user.extra else PriorityLevel.WORKLOADS
     if user.name.startswith("pilothouse:"):
-        return Class.CONTROLLERS
-    return Class.PEOPLE
+        return PriorityLevel.CONTROLLERS
+    return PriorityLevel.PEOPLE
 
 
 def tenant_of(user: User) -> str:
@@ -109,12 +111,12 @@ def tenant_of(user: User) -> str:
     )
 
 
-class Band:
+class PriorityQueue:
     """A class in a lane."""
 
     __slots__ = ("assured", "crowded", "kind", "lane", "running", "unfair", "used")
 
-    def __init__(self, lane: Lane, kind: Class, assured: int) -> None:
+    def __init__(self, lane: SeatPool, kind: PriorityLevel, assured: int) -> None:
         self.lane = lane
         self.kind = kind
         self.assured = assured
@@ -128,7 +130,7 @@ class Band:
         """Requests turned away because their user had its share."""
 
 
-class Tenant:
+class NamespaceFlow:
     """The requests of a namespace's service accounts in a lane, of whichever class."""
 
     __slots__ = ("used",)
@@ -137,12 +139,12 @@ class Tenant:
         self.used = 0
 
 
-class Flow:
+class UserFlow:
     """One user's requests in a lane."""
 
     __slots__ = ("band", "tenant", "used")
 
-    def __init__(self, band: Band, tenant: Tenant | None = None) -> None:
+    def __init__(self, band: PriorityQueue, tenant: NamespaceFlow | None = None) -> None:
         self.band = band
         self.tenant = tenant
         self.used = 0
@@ -183,24 +185,24 @@ class Flow:
             self.tenant.used += weight
 
 
-class Lane:
+class SeatPool:
     """Places of one sort. A limit of 0 is no limit."""
 
     def __init__(self, name: str, limit: int) -> None:
         self.name = name
         self.limit = limit
         self.heaviest = max(1, min(HEAVIEST, limit // 10)) if limit else 1
-        self.bands = {kind: Band(self, kind, limit * part // 100) for kind, part in ASSURED.items()}
+        self.bands = {kind: PriorityQueue(self, kind, limit * part // 100) for kind, part in ASSURED.items()}
         self.open = limit - sum(band.assured for band in self.bands.values())
         """Places that are no class's own."""
         self.lent = 0
         """How many of those are taken."""
-        self._flows: dict[object, Flow] = {}
-        self._tenants: dict[str, Tenant] = {}
+        self._flows: dict[object, UserFlow] = {}
+        self._tenants: dict[str, NamespaceFlow] = {}
         self._sweep_at = _KEPT
 
-    def enter(self, user: User, weight: int = 1) -> Flow | None:
-        """Take places; None if there are none for this user. They are given back with ``Flow.leave``."""
+    def enter(self, user: User, weight: int = 1) -> UserFlow | None:
+        """Take places; None if there are none for this user. They are given back with ``UserFlow.leave``."""
         key: object = (user.name, user.groups) if not user.extra else _key(user)
         flow = self._flows.get(key)
         if flow is None:
@@ -226,24 +228,24 @@ class Lane:
             flow.tenant.used += weight
         return flow
 
-    def fits(self, flow: Flow, weight: int) -> bool:
+    def fits(self, flow: UserFlow, weight: int) -> bool:
         """Whether a user who has places may have more, by the rules of ``enter``."""
         left = self.open - self.lent + max(0, flow.band.assured - flow.band.used)
         return not self.limit or (weight <= left and flow.is_fair(weight, left))
 
-    def lend(self, band: Band, weight: int) -> None:
+    def lend(self, band: PriorityQueue, weight: int) -> None:
         """Note what of a class's places are not its own; before it takes them."""
         self.lent += max(0, weight - max(0, band.assured - band.used))
 
-    def _begin(self, key: object, user: User) -> Flow:
+    def _begin(self, key: object, user: User) -> UserFlow:
         flows = self._flows
         if len(flows) >= self._sweep_at:
             self._flows = flows = {kept: flow for kept, flow in flows.items() if flow.used}
             self._tenants = {name: tenant for name, tenant in self._tenants.items() if tenant.used}
             self._sweep_at = max(_KEPT, 2 * len(flows))
         name = tenant_of(user)
-        tenant = self._tenants.setdefault(name, Tenant()) if name else None
-        flow = flows[key] = Flow(self.bands[class_of(user)], tenant)
+        tenant = self._tenants.setdefault(name, NamespaceFlow()) if name else None
+        flow = flows[key] = UserFlow(self.bands[class_of(user)], tenant)
         return flow
 
 
@@ -260,17 +262,17 @@ class FlowController:
     """The places of a server."""
 
     def __init__(self, reads: int = READS, mutations: int = MUTATIONS, sizes: Sizes = _unknown) -> None:
-        self.reads = Lane("reads", reads)
-        self.mutations = Lane("mutations", mutations)
-        self.leases = Lane("leases", max(LEAST_FOR_LEASES, mutations // 2) if mutations else 0)
-        self.bodies = Lane("bodies", mutations)
+        self.reads = SeatPool("reads", reads)
+        self.mutations = SeatPool("mutations", mutations)
+        self.leases = SeatPool("leases", max(LEAST_FOR_LEASES, mutations // 2) if mutations else 0)
+        self.bodies = SeatPool("bodies", mutations)
         self._sizes = sizes
 
     @property
-    def lanes(self) -> tuple[Lane, ...]:
+    def lanes(self) -> tuple[SeatPool, ...]:
         return self.reads, self.mutations, self.leases, self.bodies
 
-    def await_body(self, request: Request) -> tuple[Flow, int]:
+    def await_body(self, request: Request) -> tuple[UserFlow, int]:
         """Places for a body that is still on its way, and how many. Raises 429 if there are none."""
         lane = self.bodies
         length = request.headers.get("Content-Length", "")
@@ -280,7 +282,7 @@ class FlowController:
             raise refusal_of(request.user, lane)
         return flow, weight
 
-    def admit(self, request: Request, mutating: bool) -> tuple[Flow, int]:
+    def admit(self, request: Request, mutating: bool) -> tuple[UserFlow, int]:
         """Places for a request whose body is here, and how many. Raises 429 if there are none."""
         lane = self.mutations if mutating else self.reads
         weight = 1
@@ -303,7 +305,7 @@ class FlowController:
             raise refusal_of(request.user, lane)
         return flow, weight
 
-    def _weight(self, lane: Lane, request: Request, place: RequestInfo) -> int:
+    def _weight(self, lane: SeatPool, request: Request, place: RequestInfo) -> int:
         query = request.query
         if request.method == "POST":
             return 1
@@ -313,18 +315,18 @@ class FlowController:
         return min(lane.heaviest, 1 + self._sizes(place, request.query) // OBJECTS_PER_PLACE)
 
 
-def _weight_of_body(lane: Lane, length: int) -> int:
+def _weight_of_body(lane: SeatPool, length: int) -> int:
     return min(lane.heaviest, 1 + length // BODY_PER_PLACE)
 
 
-def weight_of(answer: Response, lane: Lane) -> int:
+def weight_of(answer: Response, lane: SeatPool) -> int:
     """Places that an answer takes besides those of its request."""
     body = answer.body
     held = len(body) if isinstance(body, bytes) else body.own
     return min(held // BYTES_PER_PLACE, lane.limit // 10)
 
 
-def refusal_of(user: User, lane: Lane) -> StatusError:
+def refusal_of(user: User, lane: SeatPool) -> StatusError:
     """429 for a request that gets no place."""
     return too_many_requests(
         f"too many requests, please try again later: of {lane.limit} {lane.name} at a time, those open to "

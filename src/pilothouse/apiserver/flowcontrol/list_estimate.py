@@ -1,6 +1,6 @@
 """How much a list is about to read, estimated from its path before anything is read.
 
-Sizing(catalog, cache).size_of(locate("/api/v1/namespaces/t/pods"), "limit=5000")      # at most 5000
+ListEstimate(catalog, cache).size_of(locate("/api/v1/namespaces/t/pods"), "limit=5000")      # at most 5000
 
 The unit is an object of ordinary size; one that is larger counts as several.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs
 
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.endpoints.request_info import RequestInfo
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 
@@ -19,10 +19,10 @@ ORDINARY = 2048
 """Bytes of an ordinary object."""
 
 
-class Sizing:
+class ListEstimate:
     """Looks into the cache. An estimate: selectors are not tried."""
 
-    def __init__(self, catalog: Catalog, cache: WatchCache) -> None:
+    def __init__(self, catalog: KindCatalog, cache: WatchCache) -> None:
         self._catalog = catalog
         self._cache = cache
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from pilothouse.apiserver.flowcontrol.fair_queuing import Class, class_of, tenant_of
+from pilothouse.apiserver.flowcontrol.fair_queuing import PriorityLevel, class_of, tenant_of
 from pilothouse.apiserver.server.messages import Answer, Request, Response, User
 from pilothouse.meta.errors import too_many_requests
 
@@ -88,7 +88,7 @@ def _sender(request: Request) -> User:
 
 def _keys(user: User) -> tuple[_Key, ...]:
     """What a stream of a user is counted as."""
-    if class_of(user) is Class.SYSTEM:
+    if class_of(user) is PriorityLevel.SYSTEM:
         return ()
     namespace, pods = tenant_of(user), user.extra.get(_POD, ())
     # The pods of a set share one service account, and are users of their own all the same.

@@ -9,9 +9,9 @@ from typing import Any
 
 from pilothouse.apiserver.metrics.object_states import (
     STATUSES,
+    KindMetrics,
     Measure,
     Sample,
-    View,
     conditions,
     controller,
     created,
@@ -33,7 +33,7 @@ _VOLUME_PHASES = ("Pending", "Available", "Bound", "Released", "Failed")
 _UNITS = {"cpu": "core", "memory": "byte", "ephemeral-storage": "byte", "storage": "byte"}
 
 
-def views() -> Mapping[str, View]:
+def views() -> Mapping[str, KindMetrics]:
     """The kinds that are told of, by path."""
     return {
         "pods": _pods(),
@@ -45,8 +45,8 @@ def views() -> Mapping[str, View]:
     }
 
 
-def _pods() -> View:
-    return View(
+def _pods() -> KindMetrics:
+    return KindMetrics(
         _named("pod"),
         (
             Measure("kube_pod_info", "A pod, where it runs and who made it.", _pod_info),
@@ -79,7 +79,7 @@ def _pods() -> View:
     )
 
 
-def _stateful_sets() -> View:
+def _stateful_sets() -> KindMetrics:
     counts = (
         ("replicas", "replicas", "Replicas that there are."),
         ("replicas_available", "availableReplicas", "Replicas that have been ready for long enough."),
@@ -87,7 +87,7 @@ def _stateful_sets() -> View:
         ("replicas_ready", "readyReplicas", "Replicas that are ready."),
         ("replicas_updated", "updatedReplicas", "Replicas of the revision that is rolled out."),
     )
-    return View(
+    return KindMetrics(
         _named("statefulset"),
         (
             Measure("kube_statefulset_created", "When it was created.", created),
@@ -110,8 +110,8 @@ def _stateful_sets() -> View:
     )
 
 
-def _claims() -> View:
-    return View(
+def _claims() -> KindMetrics:
+    return KindMetrics(
         _named("persistentvolumeclaim"),
         (
             Measure("kube_persistentvolumeclaim_info", "A claim and its volume.", _claim_info),
@@ -131,8 +131,8 @@ def _claims() -> View:
     )
 
 
-def _volumes() -> View:
-    return View(
+def _volumes() -> KindMetrics:
+    return KindMetrics(
         lambda obj: labels(persistentvolume=obj["metadata"]["name"]),
         (
             Measure("kube_persistentvolume_created", "When it was created.", created),
@@ -143,8 +143,8 @@ def _volumes() -> View:
     )
 
 
-def _nodes() -> View:
-    return View(
+def _nodes() -> KindMetrics:
+    return KindMetrics(
         lambda obj: labels(node=obj["metadata"]["name"]),
         (
             Measure("kube_node_info", "A machine.", _node_info),
@@ -158,8 +158,8 @@ def _nodes() -> View:
     )
 
 
-def _namespaces() -> View:
-    return View(
+def _namespaces() -> KindMetrics:
+    return KindMetrics(
         lambda obj: labels(namespace=obj["metadata"]["name"]),
         (
             Measure("kube_namespace_created", "When it was created.", created),

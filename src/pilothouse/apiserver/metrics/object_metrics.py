@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pilothouse.apiserver.metrics.kubernetes_states import views as kubernetes_views
-from pilothouse.apiserver.metrics.object_states import View, view_of
+from pilothouse.apiserver.metrics.object_states import KindMetrics, view_of
 from pilothouse.apiserver.metrics.server_metrics import refuse_writes
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.apiserver.storage.collection import Collection
@@ -34,7 +34,7 @@ _SLICE = 32
 """Objects that become text before other requests get their turn."""
 
 
-def views(resources: Iterable[Resource]) -> Mapping[str, View]:
+def views(resources: Iterable[Resource]) -> Mapping[str, KindMetrics]:
     """How our own kinds and some of Kubernetes' are told, by path."""
     own = {each.path: view_of(each.stored) for each in resources if not each.stored.native}
     return {**own, **kubernetes_views()}
@@ -45,7 +45,7 @@ class _Texts:
 
     __slots__ = ("_of_item", "_stamp", "view")
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: KindMetrics) -> None:
         self.view = view
         self._stamp = -1
         self._of_item: dict[str, tuple[Item, tuple[bytes, ...]]] = {}
@@ -92,7 +92,7 @@ class _Texts:
 class ObjectMetrics:
     """Answers with the state of every object that there is a view of."""
 
-    def __init__(self, cache: WatchCache, views: Mapping[str, View]) -> None:
+    def __init__(self, cache: WatchCache, views: Mapping[str, KindMetrics]) -> None:
         self._cache = cache
         self._views = views
         self._texts: dict[str, _Texts] = {}

@@ -40,7 +40,7 @@ class Measure(msgspec.Struct, frozen=True):
         return header(self.name, self.type, self.help)
 
 
-class View(msgspec.Struct, frozen=True):
+class KindMetrics(msgspec.Struct, frozen=True):
     """How the objects of one kind are told."""
 
     name: Callable[[Object], str]
@@ -56,7 +56,7 @@ class View(msgspec.Struct, frozen=True):
         ]
 
 
-def view_of(kind: Kind) -> View:
+def view_of(kind: Kind) -> KindMetrics:
     """A kind of our own."""
     fixed = labels(group=kind.group, kind=kind.name)
 
@@ -65,7 +65,7 @@ def view_of(kind: Kind) -> View:
         return f"{fixed},namespace={quoted(metadata.get('namespace', ''))},name={quoted(metadata['name'])}"
 
     prefix = "pilothouse_object"
-    return View(
+    return KindMetrics(
         name,
         (
             Measure(f"{prefix}_info", "An object, its version and who owns it.", _info),

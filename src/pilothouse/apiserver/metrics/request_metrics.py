@@ -1,6 +1,6 @@
-"""Requests, counted by what they asked for and how they ended, and how long they took.
+"""RequestCounters, counted by what they asked for and how they ended, and how long they took.
 
-    requests = Requests(catalog)
+    requests = RequestCounters(catalog)
     requests.saw(request, status=200, streaming=False, seconds=0.0002)      # from the connection, for every request
     for series in requests.series(): ...
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.apiserver.endpoints.request_info import RequestInfo, locate
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.base.histogram import Histogram
@@ -37,8 +37,8 @@ _APPLY = "application/apply-patch"
 _Key = tuple[str, str, str, str, str, bool, bool]
 
 
-class Series:
-    """Requests of one sort."""
+class RequestSeries:
+    """RequestCounters of one sort."""
 
     __slots__ = ("codes", "group", "resource", "scope", "seconds", "subresource", "verb", "version")
 
@@ -62,13 +62,13 @@ class Series:
             self.seconds.observe(seconds)
 
 
-class Requests:
+class RequestCounters:
     """All requests since the start."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: KindCatalog) -> None:
         self._catalog = catalog
-        self._known: dict[_Key, Series] = {}
-        self._series: dict[tuple[str, ...], Series] = {}
+        self._known: dict[_Key, RequestSeries] = {}
+        self._series: dict[tuple[str, ...], RequestSeries] = {}
 
     def saw(self, request: Request, status: int, streaming: bool, seconds: float) -> None:
         """A request has its answer (or its stream begins)."""
@@ -80,7 +80,7 @@ class Requests:
             method = "APPLY"
         self.sort(method, place).count(status, None if streaming else seconds)
 
-    def sort(self, method: str, place: RequestInfo) -> Series:
+    def sort(self, method: str, place: RequestInfo) -> RequestSeries:
         """The requests of a method for a place. ``method`` may be a verb where that says more."""
         key = (
             method,
@@ -94,10 +94,10 @@ class Requests:
         series = self._known.get(key)
         return self._begin(key) if series is None else series
 
-    def series(self) -> Iterable[Series]:
+    def series(self) -> Iterable[RequestSeries]:
         return self._series.values()
 
-    def _begin(self, key: _Key) -> Series:
+    def _begin(self, key: _Key) -> RequestSeries:
         method, group, version, plural, subresource, named, namespaced = key
         verb = _VERBS.get(method, "other")
         served = self._catalog.find(group, version, plural)
@@ -112,11 +112,11 @@ class Requests:
         found = self._known[key] = self._of(verb, group, version, plural, subresource, scope)
         return found
 
-    def _of(self, *labels: str) -> Series:
+    def _of(self, *labels: str) -> RequestSeries:
         """Several ways to ask may be one sort: a HEAD is a GET."""
         found = self._series.get(labels)
         if found is None:
-            found = self._series[labels] = Series(*labels)
+            found = self._series[labels] = RequestSeries(*labels)
         return found
 
 

@@ -1,6 +1,6 @@
 """``/metrics``: how the server is doing, for Prometheus.
 
-    metrics = Metrics(requests=…, shares=…, cache=…, fanout=…, store=…)
+    metrics = ServerMetrics(requests=…, shares=…, cache=…, fanout=…, store=…)
     metrics.add(audit_families)
     core.serve(PATH, metrics.answer)
 
@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import pilothouse
-from pilothouse.apiserver.discovery.catalog import Catalog
-from pilothouse.apiserver.flowcontrol.fair_queuing import Band, FlowController, Lane
+from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController, PriorityQueue, SeatPool
 from pilothouse.apiserver.metrics import process_metrics
-from pilothouse.apiserver.metrics.request_metrics import Requests, Series
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters, RequestSeries
 from pilothouse.apiserver.server.messages import Request, Response
-from pilothouse.apiserver.storage.fanout import Fanout
+from pilothouse.apiserver.storage.fanout import WatchFanout
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.prometheus_text import CONTENT_TYPE, counter, gauge, histogram, labels
 from pilothouse.meta.errors import StatusError
@@ -37,17 +37,17 @@ Families = Callable[[], Iterable[str]]
 _KINDS = {"reads": "readOnly", "mutations": "mutating"}
 
 
-class Metrics:
+class ServerMetrics:
     """Collects what there is to tell."""
 
     def __init__(
         self,
         *,
-        requests: Requests,
+        requests: RequestCounters,
         shares: FlowController,
-        catalog: Catalog,
+        catalog: KindCatalog,
         cache: WatchCache,
-        fanout: Fanout,
+        fanout: WatchFanout,
         store: TimedStore,
     ) -> None:
         self._cache = cache
@@ -96,11 +96,11 @@ def refuse_writes(request: Request) -> None:
         raise StatusError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
 
 
-def request_families(requests: Requests) -> Iterator[str]:
+def request_families(requests: RequestCounters) -> Iterator[str]:
     every = [(_labels(series), series) for series in requests.series()]
     yield counter(
         "apiserver_request_total",
-        "Requests answered, by what they asked for and the status they got.",
+        "RequestCounters answered, by what they asked for and the status they got.",
         [(f'{text},code="{code}"', n) for text, series in every for code, n in sorted(series.codes.items())],
     )
     yield histogram(
@@ -110,7 +110,7 @@ def request_families(requests: Requests) -> Iterator[str]:
     )
 
 
-def _labels(series: Series) -> str:
+def _labels(series: RequestSeries) -> str:
     return labels(
         component="apiserver",
         group=series.group,
@@ -126,7 +126,7 @@ def share_families(shares: FlowController) -> Iterator[str]:
     bands = [(lane, band) for lane in shares.lanes for band in lane.bands.values()]
     yield gauge(
         "apiserver_current_inflight_requests",
-        "Requests under way; those about leases are in neither.",
+        "RequestCounters under way; those about leases are in neither.",
         [
             (labels(request_kind=kind), sum(band.running for band in lane.bands.values()))
             for lane in shares.lanes
@@ -135,7 +135,7 @@ def share_families(shares: FlowController) -> Iterator[str]:
     )
     yield gauge(
         "apiserver_flowcontrol_current_executing_requests",
-        "Requests under way, by lane and by class of users.",
+        "RequestCounters under way, by lane and by class of users.",
         [(_place(lane, band), band.running) for lane, band in bands],
     )
     yield gauge(
@@ -150,7 +150,7 @@ def share_families(shares: FlowController) -> Iterator[str]:
     )
     yield counter(
         "apiserver_flowcontrol_rejected_requests_total",
-        "Requests turned away with 429: the class had no place left, or the user had its share.",
+        "RequestCounters turned away with 429: the class had no place left, or the user had its share.",
         [
             (f'{_place(lane, band)},reason="{reason}"', number)
             for lane, band in bands
@@ -159,11 +159,11 @@ def share_families(shares: FlowController) -> Iterator[str]:
     )
 
 
-def _place(lane: Lane, band: Band) -> str:
+def _place(lane: SeatPool, band: PriorityQueue) -> str:
     return labels(lane=lane.name, priority_level=band.kind.value)
 
 
-def watch_families(fanout: Fanout) -> Iterator[str]:
+def watch_families(fanout: WatchFanout) -> Iterator[str]:
     yield gauge(
         "apiserver_longrunning_requests",
         "Open watches.",
@@ -186,7 +186,7 @@ def watch_families(fanout: Fanout) -> Iterator[str]:
     )
 
 
-def object_families(catalog: Catalog, cache: WatchCache) -> Iterator[str]:
+def object_families(catalog: KindCatalog, cache: WatchCache) -> Iterator[str]:
     counts: dict[str, int] = {}
     for resource in catalog:
         if not resource.kinds[0].virtual:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
-from pilothouse.apiserver.instances import Instance
+from pilothouse.apiserver.instances import ServerInstance
 from pilothouse.apiserver.metrics.server_metrics import refuse_writes
 from pilothouse.apiserver.server.messages import Request, Response
 from pilothouse.apiserver.storage import codec
@@ -21,7 +21,7 @@ PATH = "/pilothouse/v1/server-targets"
 class ServerTargets:
     """Lists the servers. ``running`` are the instances that share the store; none where there can't be others."""
 
-    def __init__(self, running: Callable[[], Awaitable[Sequence[Instance]]]) -> None:
+    def __init__(self, running: Callable[[], Awaitable[Sequence[ServerInstance]]]) -> None:
         self._running = running
 
     async def answer(self, request: Request) -> Response:

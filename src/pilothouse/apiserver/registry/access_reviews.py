@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from pilothouse.apiserver.authentication.authenticator import AUDIENCE, Authenticator, UntrustedError
 from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
-from pilothouse.apiserver.authorization.rbac.rules import Rule
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.negotiation import Endpoint, negotiate, transformed
+from pilothouse.apiserver.endpoints.negotiation import AnswerEndpoint, negotiate, transformed
 from pilothouse.apiserver.registry.review_selectors import fields_asked, labels_asked
 from pilothouse.apiserver.server.messages import Response, User
 from pilothouse.apiserver.storage import codec
@@ -24,29 +24,29 @@ from pilothouse.meta.kind import Kind, Object
 _RIGHTS = "authorization.k8s.io"
 
 
-class Holdings(Protocol):
+class RuleResolver(Protocol):
     """Who holds which rules."""
 
-    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+    def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """A user's rules in a namespace, and which roles could not be found."""
 
 
-class Scopes(Protocol):
+class ScopeCheck(Protocol):
     """Who is kept within a scope that no rules tell of."""
 
     def confines(self, user: User) -> bool:
         """Whether this user is one of them."""
 
 
-class Reviews:
+class AccessReviews:
     """Answers every virtual kind."""
 
     def __init__(
         self,
         authenticator: Authenticator,
         authorizer: Authorizer,
-        holdings: Holdings,
-        scopes: Scopes,
+        holdings: RuleResolver,
+        scopes: ScopeCheck,
         clock: Clock,
         large: LargeWrites,
     ) -> None:
@@ -56,7 +56,7 @@ class Reviews:
         self._scopes = scopes
         self._clock = clock
         self._large = large
-        self._answers: dict[str, Callable[[Call, Object], dict[str, Any]]] = {
+        self._answers: dict[str, Callable[[ResourceRequest, Object], dict[str, Any]]] = {
             "SelfSubjectReview": self._self_subject,
             "SelfSubjectAccessReview": self._self_access,
             "SubjectAccessReview": self._access,
@@ -64,7 +64,7 @@ class Reviews:
             "SelfSubjectRulesReview": self._rules,
         }
 
-    async def create(self, call: Call) -> Response:
+    async def create(self, call: ResourceRequest) -> Response:
         """POST of a question: 201 and the same object with its status."""
         kind = call.served.kind
         obj = await self._large.run(call.request, lambda: self._take(call))
@@ -73,12 +73,12 @@ class Reviews:
         else:
             status = self._answers[kind.name](call, obj)
         metadata = {**obj["metadata"], "creationTimestamp": format_time(self._clock.now())}
-        form = negotiate(call.request, Endpoint.REVIEW)
+        form = negotiate(call.request, AnswerEndpoint.REVIEW)
         answer = codec.dump({**obj, "metadata": metadata, "status": status})
         written = form.write(transformed(call.request, kind, form, answer, self._clock.now()))
         return Response(201, written, form.media)
 
-    def _take(self, call: Call) -> Object:
+    def _take(self, call: ResourceRequest) -> Object:
         """The question in the body of a call, valid."""
         kind = call.served.kind
         chosen = write_options.write_options(call.request, call.params, "CreateOptions")
@@ -91,7 +91,7 @@ class Reviews:
             raise strict_decoding.invalid(kind, obj, problems)
         return obj
 
-    def _self_subject(self, call: Call, review: Object) -> dict[str, Any]:
+    def _self_subject(self, call: ResourceRequest, review: Object) -> dict[str, Any]:
         return {"userInfo": user_info(call.request.user)}
 
     async def _token(self, spec: Object) -> dict[str, Any]:
@@ -107,10 +107,10 @@ class Reviews:
             "audiences": list(vouched.audiences),
         }
 
-    def _self_access(self, call: Call, review: Object) -> dict[str, Any]:
+    def _self_access(self, call: ResourceRequest, review: Object) -> dict[str, Any]:
         return self._decide(call.request.user, review)
 
-    def _access(self, call: Call, review: Object) -> dict[str, Any]:
+    def _access(self, call: ResourceRequest, review: Object) -> dict[str, Any]:
         spec = review["spec"]
         extra = {name: tuple(values or ()) for name, values in (spec.get("extra") or {}).items()}
         user = User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), extra)
@@ -125,7 +125,7 @@ class Reviews:
             status["reason"] = decision.reason
         return status
 
-    def _rules(self, call: Call, review: Object) -> dict[str, Any]:
+    def _rules(self, call: ResourceRequest, review: Object) -> dict[str, Any]:
         namespace = (review.get("spec") or {}).get("namespace")
         if not namespace:
             raise errors.bad_request("no namespace on request")

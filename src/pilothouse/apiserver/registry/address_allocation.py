@@ -12,7 +12,7 @@ over and then waits until it sees every write made before has seen all that was 
 out more. So between two servers, as within one, nothing is given out twice; and no server has to wait for another, not
 even for one that died with the turn.
 
-Taking over is one write. A server that keeps the turn pays nothing, which is the usual case. Where two compete, each
+PendingAllocation over is one write. A server that keeps the turn pays nothing, which is the usual case. Where two compete, each
 waits for a random time, growing from loss to loss, before it takes over again, so that the other gets something done.
 
 A write whose outcome is unknown may yet happen. Its turn is given up: the next one begins with a writing of the book
@@ -34,9 +34,9 @@ from pilothouse.store.interface import (
     Batch,
     Conflict,
     Entry,
+    EntryPage,
     Guard,
     GuardFailed,
-    Page,
     Store,
     StoreError,
     TooLarge,
@@ -50,11 +50,11 @@ Thing = str | int
 _PAUSE = Backoff(first=0.02, factor=2.0, longest=0.5)
 
 
-class NotOurTurn(Exception):
+class AllocatorUnavailable(Exception):
     """A write takes an address, and another server may be giving out addresses; nothing was written."""
 
 
-class Taking:
+class PendingAllocation:
     """What one write takes, and the turn that it does so in."""
 
     def __init__(self, turn: Guard | None) -> None:
@@ -63,9 +63,9 @@ class Taking:
 
 
 @contextmanager
-def taking(turn: Guard | None) -> Iterator[Taking]:
+def taking(turn: Guard | None) -> Iterator[PendingAllocation]:
     """Within this context, what is taken belongs together."""
-    mine = Taking(turn)
+    mine = PendingAllocation(turn)
     before = _taking.set(mine)
     try:
         yield mine
@@ -73,12 +73,12 @@ def taking(turn: Guard | None) -> Iterator[Taking]:
         _taking.reset(before)
 
 
-def current() -> Taking:
+def current() -> PendingAllocation:
     """What the write under way takes. LookupError where none is."""
     return _taking.get()
 
 
-_taking: ContextVar[Taking] = ContextVar("what the write under way takes")
+_taking: ContextVar[PendingAllocation] = ContextVar("what the write under way takes")
 
 
 class AddressAllocator:
@@ -92,7 +92,7 @@ class AddressAllocator:
 
     def guarding(self, store: Store) -> Store:
         """The store, each write that takes something guarded; as it is, where this process is its only writer."""
-        return store if store.current is not None else Booking(store, self)
+        return store if store.current is not None else AllocatingStore(store, self)
 
     def give_up(self, turn: Guard) -> None:
         """This turn is over, or may be."""
@@ -118,7 +118,7 @@ class AddressAllocator:
             self.turn = Guard(KEY, revision)
 
 
-class Booking:
+class AllocatingStore:
     """A store around another one, whose writes hold only while their turn lasts."""
 
     def __init__(self, inner: Store, book: AddressAllocator) -> None:
@@ -147,18 +147,21 @@ class Booking:
         return self._in_turn(mine, guard, write) if mine is not None and mine.things else write(guard)
 
     async def _in_turn(
-        self, mine: Taking, guard: Guard | None, write: Callable[[Guard | None], Coroutine[Any, Any, int]]
+        self,
+        mine: PendingAllocation,
+        guard: Guard | None,
+        write: Callable[[Guard | None], Coroutine[Any, Any, int]],
     ) -> int:
         turn = mine.turn
         if turn is None or turn is not self._book.turn:
-            raise NotOurTurn
+            raise AllocatorUnavailable
         try:
             return await write(Guard(turn.key, turn.revision, guard))
         except GuardFailed as failure:
             if failure.guard.key != turn.key:
                 raise
             self._book.give_up(turn)
-            raise NotOurTurn from None
+            raise AllocatorUnavailable from None
         except (Conflict, TooLarge):
             raise
         except BaseException:
@@ -179,7 +182,7 @@ class Booking:
 
     def list(
         self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = ""
-    ) -> Coroutine[Any, Any, Page]:
+    ) -> Coroutine[Any, Any, EntryPage]:
         return self.inner.list(prefix, revision=revision, limit=limit, after=after)
 
     def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:

@@ -19,7 +19,7 @@ from pilothouse.apiserver.authentication.bootstrap_tokens import GROUP as TOKEN_
 from pilothouse.apiserver.authentication.bootstrap_tokens import USER as TOKEN_USER
 from pilothouse.apiserver.authorization.authorizer import MASTERS, Attributes, Authorizer
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.server.messages import User
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta import errors
@@ -31,7 +31,7 @@ from pilothouse.pki.signers import CLIENT, JOINING_NODE, NODE, NODE_CLIENT, why_
 _VERDICTS = ("Approved", "Denied")
 
 
-def name_requestor(call: Call, obj: Object) -> None:
+def name_requestor(call: ResourceRequest, obj: Object) -> None:
     """Write into a new request who makes it, whatever it says itself."""
     spec = obj.get("spec")
     if call.served.kind.group != GROUP or not isinstance(spec, dict):
@@ -73,7 +73,7 @@ class RequestRights:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    def check(self, call: Call, new: Object, old: Object | None) -> None:
+    def check(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
         """403 to whoever may not do that, whatever else they may do to requests."""
         if call.served.kind.group != GROUP:
             return
@@ -85,7 +85,7 @@ class RequestRights:
             self._demand(call, "sign", old)
             _check_outcome(call, new, old)
 
-    def _demand(self, call: Call, verb: str, request: Object) -> None:
+    def _demand(self, call: ResourceRequest, verb: str, request: Object) -> None:
         signer = request["spec"]["signerName"]
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
@@ -104,7 +104,7 @@ def asked_in(request: Object) -> RequestedCertificate:
         raise RequestError(f"not base64: {problem}") from None
 
 
-def _check_subject(call: Call, request: Object) -> None:
+def _check_subject(call: ResourceRequest, request: Object) -> None:
     """Nobody asks for a certificate that could do anything; what can't be read is told at once."""
     spec = request.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("request"), str):
@@ -135,7 +135,7 @@ def _beyond_token(user: User, spec: dict[str, Any], asked: RequestedCertificate)
     return ""
 
 
-def _check_outcome(call: Call, new: Object, old: Object) -> None:
+def _check_outcome(call: ResourceRequest, new: Object, old: Object) -> None:
     """Who may sign may not approve."""
     before = {each.get("type") for each in _conditions(old)}
     added = [each.get("type") for each in _conditions(new) if each.get("type") in _VERDICTS]

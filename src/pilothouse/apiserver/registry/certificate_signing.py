@@ -1,6 +1,6 @@
 """Approved requests for certificates are signed, by the server itself.
 
-    signing = Signing(catalog, cache, objects, authority, clock, bootstrap_tokens.spend, claims.serving_problem)
+    signing = CertificateSigner(catalog, cache, objects, authority, clock, bootstrap_tokens.spend, claims.serving_problem)
     cache.listen(signing)
     await signing.run()
 
@@ -22,11 +22,11 @@ from typing import Any
 
 from pilothouse.api.kubernetes.certificates_v1 import GROUP
 from pilothouse.apiserver.authentication import bootstrap_tokens
-from pilothouse.apiserver.discovery.catalog import ROOT, Catalog
+from pilothouse.apiserver.discovery.catalog import ROOT, KindCatalog
 from pilothouse.apiserver.registry.certificate_requests import asked_in
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.collection import Collection, Event
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -89,14 +89,14 @@ def signed(request: Object, authority: Authority, now: float, refusal: str = "")
     return {**request, "status": status}
 
 
-class Signing:
+class CertificateSigner:
     """Signs. A listener of the cache."""
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: KindCatalog,
         cache: WatchCache,
-        objects: Objects,
+        objects: ObjectStorage,
         authority: Callable[[], Authority],
         clock: Clock,
         spend: Spend,
@@ -113,7 +113,7 @@ class Signing:
         self._due: dict[str, None] = {}
         self._work = asyncio.Event()
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         if collection.path == f"{GROUP}/{PLURAL}" and event.after is not None:
             self._consider(event.after.name, event.after.value)
 

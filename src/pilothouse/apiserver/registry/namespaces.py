@@ -10,25 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 from pilothouse.apiserver.admission.namespace_lifecycle import PERMANENT_NAMESPACES
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import decoding, object_metadata, strict_decoding, write_options
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
-from pilothouse.apiserver.endpoints.writes import Writer
+from pilothouse.apiserver.endpoints.writes import WriteEndpoints
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Removal
+from pilothouse.apiserver.storage.objects import ObjectRemoval
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.meta import errors, names
 from pilothouse.meta.fields import FieldError, element
 from pilothouse.meta.kind import Object
 
 
-async def check_deletion(call: Call, catalog: Catalog, cache: WatchCache) -> None:
+async def check_deletion(call: ResourceRequest, catalog: KindCatalog, cache: WatchCache) -> None:
     """403 if the namespace holds something that may not be deleted."""
     if call.name in PERMANENT_NAMESPACES:
         return  # It has another reason to stay, and is refused for that.
-    protectable = [Served(one, one.stored) for one in catalog if one.stored.protectable]
+    protectable = [ServedVersion(one, one.stored) for one in catalog if one.stored.protectable]
     if protectable and not await cache.fresh():
         raise errors.unavailable("what the namespace holds is not known for certain; please try again")
     for served in protectable:
@@ -39,7 +39,7 @@ async def check_deletion(call: Call, catalog: Catalog, cache: WatchCache) -> Non
                 raise errors.forbidden("namespaces", "", call.name, f"it holds {held}: {why}")
 
 
-async def finalize(call: Call, writer: Writer, large: LargeWrites) -> Response:
+async def finalize(call: ResourceRequest, writer: WriteEndpoints, large: LargeWrites) -> Response:
     """PUT of a namespace whose ``spec.finalizers`` alone are taken over; without any left it is gone."""
     kind = call.served.kind
     chosen = write_options.write_options(call.request, call.params, "UpdateOptions")
@@ -68,6 +68,6 @@ async def finalize(call: Call, writer: Writer, large: LargeWrites) -> Response:
         if not finalizers:
             del spec["finalizers"]
         new = {**live, "spec": spec}
-        return Removal(new) if object_metadata.ends(kind, new, live) else new
+        return ObjectRemoval(new) if object_metadata.ends(kind, new, live) else new
 
     return writer.respond(call, await writer.amend(call, change, chosen), 200)

@@ -1,7 +1,7 @@
 """Which pod, which container, which node: what a call to a node is addressed to, worked out from the objects.
 
 name = container_of(pod, "")                 # the only container, or a 400 that lists them
-endpoint = endpoint_of(node)                 # Endpoint(name="n1", host="192.0.2.7", port=10250)
+endpoint = endpoint_of(node)                 # NodeEndpoint(name="n1", host="192.0.2.7", port=10250)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pilothouse.pki.signers import serving_name
 _PREFERRED = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class NodeEndpoint(msgspec.Struct, frozen=True):
     """Where a node listens. It proves by its certificate that it has that name."""
 
     name: str
@@ -34,7 +34,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         return serving_name(self.name)
 
 
-def endpoint_of(node: Object) -> Endpoint:
+def endpoint_of(node: Object) -> NodeEndpoint:
     """Where a Node says that it is to be reached. Raises a 503 that says what it does not tell."""
     name = node["metadata"]["name"]
     status = node.get("status") or {}
@@ -45,7 +45,7 @@ def endpoint_of(node: Object) -> Endpoint:
     found = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
     for kind in _PREFERRED:
         if found.get(kind):
-            return Endpoint(name, str(found[kind]), port, ready)
+            return NodeEndpoint(name, str(found[kind]), port, ready)
     raise unavailable(f'node "{name}" has no address', 0)
 
 

@@ -1,6 +1,6 @@
 """Calls to the server that each node has: what runs there is there to be read and talked to.
 
-    calls = NodeCalls(tls)
+    calls = HTTPSNodeClient(tls)
     answer = await calls.read(endpoint, "/containerLogs/t/db-0/db", [("follow", "true")])
     tunnel = await calls.connect(endpoint, "/exec/t/db-0/db", query, request.headers)
 
@@ -21,8 +21,17 @@ from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from pilothouse.aio.http_response import HTTPResponse, HTTPResponseError, read_response
-from pilothouse.apiserver.registry.node_addresses import Endpoint
-from pilothouse.apiserver.server.messages import TEXT, Answer, Chunk, Line, Response, Sink, Streaming, Tunnel
+from pilothouse.apiserver.registry.node_addresses import NodeEndpoint
+from pilothouse.apiserver.server.messages import (
+    TEXT,
+    Answer,
+    Response,
+    StreamChunk,
+    StreamingResponse,
+    StreamSink,
+    UpgradedResponse,
+    UpgradedStream,
+)
 from pilothouse.base.backoff import Backoff
 from pilothouse.meta.errors import StatusError, bad_request, internal, too_many_requests, unavailable
 
@@ -46,51 +55,55 @@ Query = Sequence[tuple[str, str]]
 log = logging.getLogger(__name__)
 
 
-class Nodes(Protocol):
+class NodeClient(Protocol):
     """How nodes are reached."""
 
     async def read(
-        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+        self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
     ) -> Answer:
         """What a node answers to a GET, as it comes. Raises a 503 if it can't be asked.
 
         What a node says against a request is an error of our own, or with ``verbatim`` the answer as it is.
         """
 
-    async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
+    async def connect(
+        self, node: NodeEndpoint, path: str, query: Query, headers: Mapping[str, str]
+    ) -> Answer:
         """A connection to a node, upgraded as the headers of the client ask. Raises a 503 if it can't be asked."""
 
-    async def check(self, node: Endpoint) -> None:
+    async def check(self, node: NodeEndpoint) -> None:
         """Raise a 503 if a node can't be reached."""
 
 
-class NoNodes:
+class NoNodeClient:
     """A server that has no way to any node, such as a simulated one."""
 
     async def read(
-        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+        self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
     ) -> Answer:
         raise self._problem(node)
 
-    async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
+    async def connect(
+        self, node: NodeEndpoint, path: str, query: Query, headers: Mapping[str, str]
+    ) -> Answer:
         raise self._problem(node)
 
-    async def check(self, node: Endpoint) -> None:
+    async def check(self, node: NodeEndpoint) -> None:
         raise self._problem(node)
 
-    def _problem(self, node: Endpoint) -> StatusError:
+    def _problem(self, node: NodeEndpoint) -> StatusError:
         return unavailable(f"this server has no way to node {node.name}", 0)
 
 
-class NodeCalls:
-    """Nodes, reached over the network."""
+class HTTPSNodeClient:
+    """NodeClient, reached over the network."""
 
     def __init__(self, tls: Callable[[], ssl.SSLContext]) -> None:
         """``tls`` gives what this server shows and whom it trusts; it is asked each time, and may change."""
         self._tls = tls
 
     async def read(
-        self, node: Endpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
+        self, node: NodeEndpoint, path: str, query: Query, *, ends: bool, verbatim: bool = False
     ) -> Answer:
         reader, writer = await self._open(node)
         try:
@@ -116,7 +129,7 @@ class NodeCalls:
             # At once: a node that goes on sending would keep a connection that waits for its end.
             writer.transport.abort()
 
-        return Streaming(
+        return StreamingResponse(
             lambda sink: _pour(response, sink),
             content_type,
             headers=_SAFE,
@@ -125,7 +138,9 @@ class NodeCalls:
             close=close,
         )
 
-    async def connect(self, node: Endpoint, path: str, query: Query, headers: Mapping[str, str]) -> Answer:
+    async def connect(
+        self, node: NodeEndpoint, path: str, query: Query, headers: Mapping[str, str]
+    ) -> Answer:
         reader, writer = await self._open(node)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -145,13 +160,15 @@ class NodeCalls:
             writer.close()
 
         kept = tuple((name, value) for name in _PASSED_BACK if (value := response.header(name)))
-        return Tunnel(lambda line: _relay(line, response.rest, reader, writer), headers=kept, close=close)
+        return UpgradedResponse(
+            lambda line: _relay(line, response.rest, reader, writer), headers=kept, close=close
+        )
 
-    async def check(self, node: Endpoint) -> None:
+    async def check(self, node: NodeEndpoint) -> None:
         _, writer = await self._open(node)
         writer.close()
 
-    async def _open(self, node: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open(self, node: NodeEndpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         failures, problem = 0, OSError("no answer in time")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -170,7 +187,7 @@ class NodeCalls:
             problem = other
         raise _unreachable(node, problem) from None
 
-    async def _connection(self, node: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connection(self, node: NodeEndpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(
             node.host, node.port, ssl=self._tls(), server_hostname=node.certified, limit=MAX_HEAD
         )
@@ -180,22 +197,22 @@ def _target(path: str, query: Query) -> str:
     return f"{quote(path)}?{urlencode(query)}" if query else quote(path)
 
 
-def _request(node: Endpoint, target: str, *lines: str) -> bytes:
+def _request(node: NodeEndpoint, target: str, *lines: str) -> bytes:
     return "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {node.name}", *lines, "", ""]).encode("latin-1")
 
 
-def _upgrade(node: Endpoint, target: str, headers: Mapping[str, str]) -> bytes:
+def _upgrade(node: NodeEndpoint, target: str, headers: Mapping[str, str]) -> bytes:
     """The request for a WebSocket, with the client's own key: the node's answer is then the client's too."""
     kept = [f"{name}: {headers[name]}" for name in _PASSED_ON if name in headers]
     return _request(node, target, "Connection: Upgrade", "Upgrade: websocket", *kept)
 
 
-async def _pour(response: HTTPResponse, sink: Sink) -> None:
+async def _pour(response: HTTPResponse, sink: StreamSink) -> None:
     """Pass on what a node sends, no faster than the client takes it."""
     while data := await response.read_piece():
         if sink.closed:
             return
-        sink.write(Chunk.of(data))
+        sink.write(StreamChunk.of(data))
         # Others get their turn, though there may be more of it here already.
         await asyncio.sleep(0)
         while sink.buffered() > _HELD_BACK and not sink.closed:  # noqa: ASYNC110 - a sink is looked at, not waited for
@@ -203,7 +220,7 @@ async def _pour(response: HTTPResponse, sink: Sink) -> None:
 
 
 async def _relay(
-    line: Line, begun: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    line: UpgradedStream, begun: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Pass bytes on, both ways, until either side has ended. The node has ``begun`` already."""
 
@@ -241,7 +258,7 @@ def is_for_client(status: int) -> bool:
     return not (300 <= status < 400 or status in (401, 403))
 
 
-def refusal(node: Endpoint, status: int, body: bytes) -> StatusError:
+def refusal(node: NodeEndpoint, status: int, body: bytes) -> StatusError:
     """What a node says against it, as the client is told: nodes speak in sentences."""
     said = body.decode(errors="replace").strip()
     if status in (400, 404, 422):
@@ -253,7 +270,7 @@ def refusal(node: Endpoint, status: int, body: bytes) -> StatusError:
     return internal(f"node {node.name} answers {status}: {said}")
 
 
-def _unreachable(node: Endpoint, problem: BaseException) -> StatusError:
+def _unreachable(node: NodeEndpoint, problem: BaseException) -> StatusError:
     why = str(problem) or (
         "no answer in time" if isinstance(problem, TimeoutError) else type(problem).__name__
     )

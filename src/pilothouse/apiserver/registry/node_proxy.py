@@ -12,12 +12,12 @@ from __future__ import annotations
 from urllib.parse import parse_qsl
 
 from pilothouse.api.kubernetes.kubelet_paths import opens_session
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.registry.node_addresses import endpoint_of
-from pilothouse.apiserver.registry.node_client import Nodes
+from pilothouse.apiserver.registry.node_client import NodeClient
 from pilothouse.apiserver.server.messages import Answer
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.meta import errors
 
 _FIGURES = frozenset({"/metrics", "/metrics/resource", "/metrics/cadvisor"})
@@ -42,11 +42,11 @@ def asks_for_session(path: str) -> bool:
 class NodeProxy:
     """Passes reads on."""
 
-    def __init__(self, objects: Objects, nodes: Nodes) -> None:
+    def __init__(self, objects: ObjectStorage, nodes: NodeClient) -> None:
         self._objects = objects
         self._nodes = nodes
 
-    async def answer(self, call: Call) -> Answer:
+    async def answer(self, call: ResourceRequest) -> Answer:
         """What the node answers."""
         found = await self._objects.find(call.key)
         if found is None:

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from pilothouse.api.kubernetes.pods.log_options import NAMES, LogOptions
 from pilothouse.api.kubernetes.pods.stream_options import PROTOCOLS, StreamOptions
-from pilothouse.apiserver.discovery.catalog import Catalog
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.discovery.catalog import KindCatalog
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.registry.node_addresses import (
-    Endpoint,
+    NodeEndpoint,
     container_of,
     endpoint_of,
     no_node,
     refuse_ended,
 )
-from pilothouse.apiserver.registry.node_client import Nodes
-from pilothouse.apiserver.server.messages import TEXT, Answer, Response, Streaming
+from pilothouse.apiserver.registry.node_client import NodeClient
+from pilothouse.apiserver.server.messages import TEXT, Answer, Response, StreamingResponse
 from pilothouse.apiserver.server.websockets import is_of_other_site, log_over_websocket, upgrade_of
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
@@ -39,17 +39,17 @@ _OLD_CLIENT = (
 class PodStreams:
     """Passes on what concerns a pod's processes to the node they run on."""
 
-    def __init__(self, catalog: Catalog, objects: Objects, nodes: Nodes, clock: Clock) -> None:
+    def __init__(self, catalog: KindCatalog, objects: ObjectStorage, nodes: NodeClient, clock: Clock) -> None:
         self._catalog = catalog
         self._objects = objects
         self._nodes = nodes
         self._clock = clock
 
-    async def answer(self, call: Call) -> Answer:
+    async def answer(self, call: ResourceRequest) -> Answer:
         """The answer to a call of one of the subresources."""
         return await (self._log(call) if call.subresource == "log" else self._connect(call))
 
-    async def _log(self, call: Call) -> Answer:
+    async def _log(self, call: ResourceRequest) -> Answer:
         upgrade = upgrade_of(call.request)
         options = LogOptions.parse(call.params, self._clock.now())
         pod = await self._pod(call)
@@ -60,7 +60,7 @@ class PodStreams:
         asked = [(name, call.params[name]) for name in NAMES if call.params.get(name)]
         path = f"/containerLogs/{call.namespace}/{call.name}/{container}"
         answer = await self._nodes.read(node, path, asked, ends=not options.follow)
-        if upgrade is None or not isinstance(answer, Streaming):
+        if upgrade is None or not isinstance(answer, StreamingResponse):
             return answer
         try:
             return log_over_websocket(answer, upgrade)
@@ -68,7 +68,7 @@ class PodStreams:
             await answer.close()
             raise
 
-    async def _connect(self, call: Call) -> Answer:
+    async def _connect(self, call: ResourceRequest) -> Answer:
         refuse_other_sites(call)
         runs = call.subresource == "exec"
         options = StreamOptions.parse(call.request.query, runs=runs)
@@ -84,13 +84,13 @@ class PodStreams:
         path = f"/{call.subresource}/{call.namespace}/{call.name}/{container}"
         return await self._nodes.connect(node, path, options.node_query(), call.request.headers)
 
-    async def _pod(self, call: Call) -> Object:
+    async def _pod(self, call: ResourceRequest) -> Object:
         found = await self._objects.find(call.key)
         if found is None:
             raise errors.not_found("pods", "", call.name)
         return codec.decode(found.value, found.revision)
 
-    async def _node_of(self, pod: Object) -> Endpoint:
+    async def _node_of(self, pod: Object) -> NodeEndpoint:
         name = pod["spec"]["nodeName"]
         served = self._catalog.find("", "v1", "nodes")
         found = await self._objects.find(served.key("", name)) if served is not None else None
@@ -99,7 +99,7 @@ class PodStreams:
         return endpoint_of(codec.decode(found.value, found.revision))
 
 
-def refuse_other_sites(call: Call) -> None:
+def refuse_other_sites(call: ResourceRequest) -> None:
     """Raise a 403 for what a page of another site has a browser ask. It would ask with the certificate of whoever looks at it."""
     if is_of_other_site(call.request.headers):
         origin, host = call.request.headers["Origin"], call.request.headers.get("Host", "")
@@ -108,7 +108,7 @@ def refuse_other_sites(call: Call) -> None:
         )
 
 
-def why_not_spoken(call: Call) -> str:
+def why_not_spoken(call: ResourceRequest) -> str:
     """Why a connection can't be upgraded as the client wants it; empty if it can."""
     headers = call.request.headers
     asked = headers.get("Upgrade", "")

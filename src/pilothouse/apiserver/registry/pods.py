@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import decoding, object_metadata, write_options
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -24,11 +24,16 @@ from pilothouse.meta.selectors import LabelSelector
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-class Pods:
+class PodSubresources:
     """``pods/binding`` and ``pods/eviction``."""
 
     def __init__(
-        self, catalog: Catalog, cache: WatchCache, objects: Objects, clock: Clock, large: LargeWrites
+        self,
+        catalog: KindCatalog,
+        cache: WatchCache,
+        objects: ObjectStorage,
+        clock: Clock,
+        large: LargeWrites,
     ) -> None:
         self._catalog = catalog
         self._cache = cache
@@ -36,7 +41,7 @@ class Pods:
         self._clock = clock
         self._large = large
 
-    async def bind(self, call: Call) -> Response:
+    async def bind(self, call: ResourceRequest) -> Response:
         """POST of a Binding: the pod runs on that node from now on."""
         chosen = write_options.write_options(call.request, call.params, "CreateOptions")
         binding = await self._large.run(call.request, lambda: _body(call, "Binding", "v1"))
@@ -78,7 +83,7 @@ class Pods:
         )
         return Response(201, codec.dump(_SUCCESS))
 
-    async def evict(self, call: Call) -> Response:
+    async def evict(self, call: ResourceRequest) -> Response:
         """POST of an Eviction: a delete, if the pod's disruption budget has room for it."""
         chosen = write_options.write_options(call.request, call.params, "CreateOptions")
         eviction = await self._large.run(call.request, lambda: _body(call, "Eviction", "policy/v1"))
@@ -102,7 +107,7 @@ class Pods:
         )
         return Response(201, codec.dump(_SUCCESS))
 
-    async def _spend(self, call: Call, pod: Object, dry_run: bool) -> None:
+    async def _spend(self, call: ResourceRequest, pod: Object, dry_run: bool) -> None:
         """Take one disruption from the pod's budget, or 429."""
         served = self._catalog.find("policy", "v1", "poddisruptionbudgets")
         if served is None:
@@ -133,7 +138,7 @@ class Pods:
             served, call.namespace, budgets[0], change, fence=call.fence, dry_run=dry_run
         )
 
-    def _budgets(self, served: Served, namespace: str, labels: dict[str, str]) -> list[str]:
+    def _budgets(self, served: ServedVersion, namespace: str, labels: dict[str, str]) -> list[str]:
         found = []
         for item in self._cache.collection(served.resource.path).below(served.prefix(namespace)):
             selector = (codec.decode(item.value).get("spec") or {}).get("selector")
@@ -152,16 +157,16 @@ def _refused(detail: str, retry_after: int) -> errors.StatusError:
     problem = errors.too_many_requests(
         "Cannot evict pod as it would violate the pod's disruption budget.", retry_after
     )
-    problem.causes = (errors.Cause("DisruptionBudget", detail),)
+    problem.causes = (errors.StatusCauseDetail("DisruptionBudget", detail),)
     return problem
 
 
-def _check_uid(call: Call, sent: Object, pod: Object) -> None:
+def _check_uid(call: ResourceRequest, sent: Object, pod: Object) -> None:
     uid = (sent.get("metadata") or {}).get("uid") or ""
     object_metadata.check_preconditions(call.served.kind, pod, uid=uid, revision="")
 
 
-def _body(call: Call, kind: str, api_version: str) -> dict[str, Any]:
+def _body(call: ResourceRequest, kind: str, api_version: str) -> dict[str, Any]:
     value = decoding.read(call.request, native=True).value
     if not isinstance(value, dict) or value.get("kind", kind) != kind:
         raise errors.bad_request(f"the body must be a {kind} of {api_version}")

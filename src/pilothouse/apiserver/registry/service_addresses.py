@@ -30,14 +30,14 @@ from pilothouse.api.kubernetes.services import HEADLESS, has_address, has_node_p
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.registry.address_allocation import (
     AddressAllocator,
-    NotOurTurn,
+    AllocatorUnavailable,
     Thing,
     current,
     taking,
 )
 from pilothouse.apiserver.registry.service_ranges import NODE_PORTS
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError, element
@@ -83,7 +83,7 @@ class ServiceAddresses:
                     if not await self._cache.fresh() and mine.turn is not None:
                         self._book.give_up(mine.turn)
                     return answer
-                except NotOurTurn:
+                except AllocatorUnavailable:
                     pass
                 finally:
                     for thing in mine.things:
@@ -217,7 +217,7 @@ class ServiceAddresses:
 
     # What is in use
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         if collection.path == SERVICES:
             self._learn(event.key, event.after.value if event.after is not None else None)
 

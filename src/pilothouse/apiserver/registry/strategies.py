@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-from pilothouse.apiserver.discovery.catalog import Catalog
+from pilothouse.apiserver.discovery.catalog import KindCatalog
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object
 
 _PREPARING = ("complete", "prepare_delete")
 
 
-def adopt(catalog: Catalog, group: str, plural: str, keeper: object) -> None:
+def register_strategy(catalog: KindCatalog, group: str, plural: str, keeper: object) -> None:
     """Have ``keeper``'s hooks run whenever an object of this resource is written; nothing if it is not served."""
     resource = catalog.resource(group, plural)
     if resource is None:

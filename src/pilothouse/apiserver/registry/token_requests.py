@@ -12,13 +12,18 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.authentication.authenticator import AUDIENCE
-from pilothouse.apiserver.authentication.service_account_tokens import ISSUER, Claims, Private, Reference
+from pilothouse.apiserver.authentication.service_account_tokens import (
+    ISSUER,
+    BoundReference,
+    PrivateClaims,
+    TokenClaims,
+)
 from pilothouse.apiserver.discovery.catalog import ROOT
 from pilothouse.apiserver.endpoints import write_options
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.server.messages import Response
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.base.uids import Uids
@@ -32,7 +37,7 @@ _GROUP = "authentication.k8s.io"
 _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class TokenRequestSpec(msgspec.Struct, frozen=True):
     """What a TokenRequest asks for."""
 
     seconds: int
@@ -44,13 +49,13 @@ class Wanted(msgspec.Struct, frozen=True):
 class TokenRequests:
     """Makes service accounts' tokens."""
 
-    def __init__(self, key: SigningKey, objects: Objects, clock: Clock, uids: Uids) -> None:
+    def __init__(self, key: SigningKey, objects: ObjectStorage, clock: Clock, uids: Uids) -> None:
         self._key = key
         self._objects = objects
         self._clock = clock
         self._uids = uids
 
-    async def mint(self, call: Call, request: Any) -> Response:
+    async def mint(self, call: ResourceRequest, request: Any) -> Response:
         """POST of a TokenRequest, which is the decoded body, to a service account."""
         chosen = write_options.write_options(call.request, call.params, "CreateOptions")
         if not isinstance(request, dict) or request.get("kind", "TokenRequest") != "TokenRequest":
@@ -58,11 +63,11 @@ class TokenRequests:
         _check_metadata(request.get("metadata") or {}, call)
         account = await self._object("serviceaccounts", call.namespace, call.name)
         wanted = read_request(request.get("spec") or {})
-        private = Private(call.namespace, Reference(call.name, account["metadata"]["uid"]))
+        private = PrivateClaims(call.namespace, BoundReference(call.name, account["metadata"]["uid"]))
         if wanted.bound:
             private = await self._bind(private, wanted.bound)
         now = int(self._clock.now())
-        claims = Claims(
+        claims = TokenClaims(
             iss=ISSUER,
             sub=f"system:serviceaccount:{call.namespace}:{call.name}",
             aud=tuple(wanted.audiences),
@@ -92,7 +97,7 @@ class TokenRequests:
         }
         return Response(201, codec.dump(body))
 
-    async def _bind(self, private: Private, bound: dict[str, str]) -> Private:
+    async def _bind(self, private: PrivateClaims, bound: dict[str, str]) -> PrivateClaims:
         """The claims of a token that lasts no longer than an object; 404 or 409 if it is not there as asked for."""
         kind, name, uid = bound["kind"], bound["name"], bound.get("uid", "")
         namespace = "" if kind == "Node" else private.namespace
@@ -113,7 +118,7 @@ class TokenRequests:
                 "The object might have been deleted and then recreated"
             )
             raise errors.conflict(_BINDABLE[kind], "", name, detail)
-        reference = Reference(name, actual)
+        reference = BoundReference(name, actual)
         match kind:
             case "Pod":
                 return msgspec.structs.replace(private, pod=reference, node=node)
@@ -121,12 +126,12 @@ class TokenRequests:
                 return msgspec.structs.replace(private, secret=reference)
         return msgspec.structs.replace(private, node=reference)
 
-    async def _node(self, name: str) -> Reference | None:
+    async def _node(self, name: str) -> BoundReference | None:
         """Where a pod is; only the name if nobody has registered that node."""
         if not name:
             return None
         found = await self._objects.glance(f"{ROOT}nodes/{name}")
-        return Reference(name, codec.decode(found.value)["metadata"]["uid"] if found else "")
+        return BoundReference(name, codec.decode(found.value)["metadata"]["uid"] if found else "")
 
     async def _object(self, plural: str, namespace: str, name: str) -> Object:
         found = await self._objects.find(
@@ -137,7 +142,7 @@ class TokenRequests:
         return codec.decode(found.value)
 
 
-def read_request(spec: Any) -> Wanted:
+def read_request(spec: Any) -> TokenRequestSpec:
     """What is asked for, with its defaults; 422 with every problem."""
     if not isinstance(spec, dict):
         raise errors.bad_request("spec of a TokenRequest must be an object")
@@ -167,7 +172,7 @@ def read_request(spec: Any) -> Wanted:
         raise errors.invalid("TokenRequest", _GROUP, "", problems)
     if bound:
         _check_bindable(bound.get("apiVersion") or "v1", bound.get("kind") or "")
-    return Wanted(seconds, audiences, {name: value for name, value in bound.items() if value})
+    return TokenRequestSpec(seconds, audiences, {name: value for name, value in bound.items() if value})
 
 
 def _check_bindable(api_version: str, kind: str) -> None:
@@ -177,7 +182,7 @@ def _check_bindable(api_version: str, kind: str) -> None:
         )
 
 
-def _check_metadata(metadata: Any, call: Call) -> None:
+def _check_metadata(metadata: Any, call: ResourceRequest) -> None:
     """A request that says whom it is for must say whom it is sent to."""
     if not isinstance(metadata, dict):
         raise errors.bad_request("metadata of a TokenRequest must be an object")

@@ -86,7 +86,7 @@ def join(parts: Iterable[Deflated]) -> Deflated:
     return Deflated(b"".join(data), crc, size)
 
 
-class Checksum:
+class GzipChecksum:
     """That of a gzip stream which is handed on part by part, after ``GZIP_HEAD``."""
 
     __slots__ = ("_crc", "_size")
@@ -107,7 +107,7 @@ class Checksum:
 
 def gzip_of(parts: Iterable[Deflated]) -> bytes:
     """A whole gzip stream."""
-    whole = Checksum()
+    whole = GzipChecksum()
     return b"".join((GZIP_HEAD, *[whole.add(part) for part in parts], whole.end()))
 
 

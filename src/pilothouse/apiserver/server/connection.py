@@ -38,17 +38,29 @@ from yarl import URL
 
 from pilothouse.apiserver.audit.policy import COMPLETE, STARTED
 from pilothouse.apiserver.audit.sight import GONE, Arrival
-from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.authentication.authenticator import Authenticator, UnseenError, certified_user
+from pilothouse.apiserver.audit.trail import AuditTrail
+from pilothouse.apiserver.authentication.authenticator import (
+    Authenticator,
+    DependencyUnknownError,
+    certified_user,
+)
 from pilothouse.apiserver.endpoints.error_responses import refusal
-from pilothouse.apiserver.flowcontrol.fair_queuing import Flow, FlowController, refusal_of, weight_of
-from pilothouse.apiserver.metrics.request_metrics import Requests
+from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController, UserFlow, refusal_of, weight_of
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
 from pilothouse.apiserver.server import health, request_bodies, websockets
 from pilothouse.apiserver.server.fast_path import FastPath, FastRequest
 from pilothouse.apiserver.server.health import Health
-from pilothouse.apiserver.server.limits import Deadlines, Patience, allowance
-from pilothouse.apiserver.server.messages import Answer, Pieces, Request, Response, Streaming, Tunnel, User
-from pilothouse.apiserver.server.request_boundaries import Boundary, Head
+from pilothouse.apiserver.server.limits import ClientTimeouts, Deadlines, allowance
+from pilothouse.apiserver.server.messages import (
+    Answer,
+    ChunkedBody,
+    Request,
+    Response,
+    StreamingResponse,
+    UpgradedResponse,
+    User,
+)
+from pilothouse.apiserver.server.request_boundaries import RequestBoundary, RequestHead
 from pilothouse.apiserver.server.request_targets import LONGEST, split
 from pilothouse.apiserver.server.response_heads import ResponseHeads
 from pilothouse.apiserver.server.response_writer import HIGH_WATER, LAST_CHUNK, LOW_WATER, write_body
@@ -79,22 +91,22 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class Shared:
+class ServerContext:
     """What all connections of a server have in common."""
 
     handler: Handler
     authenticator: Authenticator
     health: Health
     shares: FlowController
-    requests: Requests
+    requests: RequestCounters
     deadlines: Deadlines
     heads: ResponseHeads
-    patience: Patience
+    patience: ClientTimeouts
     check_head: HeadCheck | None = None
     """Asked before a body is waited for."""
     prompting: FastPath | None = None
     """Who answers plain reads at once, where the handler has such."""
-    trail: Trail | None = None
+    trail: AuditTrail | None = None
     """Where requests are recorded, if they are."""
     leaving: bool = False
     """Connections end with their next answer."""
@@ -103,7 +115,7 @@ class Shared:
     connections: set[Connection] = field(default_factory=set)
 
 
-class Doing(Enum):
+class ConnectionPhase(Enum):
     """What a connection is about, which decides what a lost client or a shutdown does to it."""
 
     WAITING = "waiting for a request"
@@ -137,7 +149,7 @@ class Connection(web.RequestHandler):
         "_weight",
     )
 
-    def __init__(self, server: web.Server, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: web.Server, shared: ServerContext, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
             server,
             loop=loop,
@@ -150,9 +162,9 @@ class Connection(web.RequestHandler):
             auto_decompress=False,
         )
         self._shared = shared
-        self._boundary = Boundary()
+        self._boundary = RequestBoundary()
         self._task: asyncio.Task[None] | None = None
-        self._doing = Doing.WAITING
+        self._doing = ConnectionPhase.WAITING
         self._expired = False
         self._incoming: StreamReader = EMPTY_PAYLOAD
         self._letter: FastRequest | None = None
@@ -164,7 +176,7 @@ class Connection(web.RequestHandler):
         self._dismissed = False
         self._finished = False
         """The client has ended its side, and TLS has no half of a connection: nothing reaches it any more."""
-        self._flow: Flow | None = None
+        self._flow: UserFlow | None = None
         self._weight = 0
         """What the request under way has of its user's share."""
         self._impatient = False
@@ -223,7 +235,7 @@ class Connection(web.RequestHandler):
         boundary.follow(data, arrived)
         if prompting is not None and at_boundary and boundary.clear and arrived and arrived[0] is not None:
             prompting.learn(data, arrived[0])
-        if self._doing is Doing.RECEIVING and self._messages:
+        if self._doing is ConnectionPhase.RECEIVING and self._messages:
             message = self._messages[-1][0]
             if not isinstance(message, RawRequestMessage):
                 # The parser gave up in the middle of a body, whose reader would otherwise wait for the rest.
@@ -295,7 +307,7 @@ class Connection(web.RequestHandler):
             self._line.lost()
         if self._certificate_end is not None:
             self._certificate_end.cancel()
-        if self._doing is not Doing.WRITING and self._task is not None:
+        if self._doing is not ConnectionPhase.WRITING and self._task is not None:
             self._task.cancel()
 
     @property
@@ -315,9 +327,9 @@ class Connection(web.RequestHandler):
 
     def drain(self) -> None:
         """The server is to stop: end what has no end, let the rest finish."""
-        if self._doing is Doing.WAITING and not self._asked:
+        if self._doing is ConnectionPhase.WAITING and not self._asked:
             self.force_close()
-        elif self._doing is Doing.STREAMING and self._task is not None:
+        elif self._doing is ConnectionPhase.STREAMING and self._task is not None:
             self._task.cancel()
 
     def dismiss(self) -> None:
@@ -365,7 +377,7 @@ class Connection(web.RequestHandler):
                 break
             finally:
                 self._leave()
-            self._doing = Doing.WAITING
+            self._doing = ConnectionPhase.WAITING
             if not keep:
                 break
             self._wait_at_most(self._shared.patience.idle)
@@ -393,7 +405,7 @@ class Connection(web.RequestHandler):
             self._flow.leave(self._weight)
             self._flow = None
 
-    def _leave_with(self, answer: Streaming | Tunnel) -> None:
+    def _leave_with(self, answer: StreamingResponse | UpgradedResponse) -> None:
         """Give it back now, or when the beginning of a stream has been written; at the latest when the stream ends."""
         if answer.begun is not None and self._flow is not None:
             flow, weight, self._flow = self._flow, self._weight, None
@@ -403,10 +415,10 @@ class Connection(web.RequestHandler):
 
     async def _see_taken(self) -> None:
         """See that the client takes what was answered at once."""
-        self._doing = Doing.SENDING
+        self._doing = ConnectionPhase.SENDING
         if self.transport is not None:
             await self._settle(EMPTY_PAYLOAD)
-        self._doing = Doing.WAITING
+        self._doing = ConnectionPhase.WAITING
 
     def _wait_at_most(self, seconds: float) -> None:
         """Let aiohttp's timer close the connection if no request comes."""
@@ -432,7 +444,7 @@ class Connection(web.RequestHandler):
             if not self._recovered():
                 self._record(arrival, request, GONE)
                 raise
-            if self._doing is Doing.RECEIVING:
+            if self._doing is ConnectionPhase.RECEIVING:
                 answer = refusal(
                     StatusError(408, "Timeout", "the body of the request did not arrive in time")
                 )
@@ -455,7 +467,7 @@ class Connection(web.RequestHandler):
         self._leave_with(answer)
         self._record(arrival, request, answer.status, stage=STARTED)
         try:
-            if isinstance(answer, Tunnel):
+            if isinstance(answer, UpgradedResponse):
                 return await self._tunnel(answer, request, audit)
             return await self._stream(answer, request, audit, message)
         finally:
@@ -492,14 +504,14 @@ class Connection(web.RequestHandler):
             authorization = authorization or (f"Bearer {token}" if token else None)
         try:
             request.user = shared.authenticator.identify(self._certified, authorization)
-        except UnseenError:
+        except DependencyUnknownError:
             request.user = await shared.authenticator.identify_surely(self._certified, authorization)
         if health.serves(request.path):
             return await shared.health.examine(request)
         shared.deadlines.arm(self, allowance(request.query, mutating))
         request.body = body if payload is EMPTY_PAYLOAD else await self._receive(request, payload)
         self._flow, self._weight = flow, weight = shared.shares.admit(request, mutating)
-        self._doing = Doing.WRITING if mutating else Doing.READING
+        self._doing = ConnectionPhase.WRITING if mutating else ConnectionPhase.READING
         answer = await shared.handler(request)
         if isinstance(answer, Response) and (more := weight_of(answer, flow.band.lane)):
             if not flow.grow(more, surely=mutating):
@@ -517,7 +529,7 @@ class Connection(web.RequestHandler):
         flow, weight = shared.shares.await_body(request)
         try:
             self._incoming = payload
-            self._doing = Doing.RECEIVING
+            self._doing = ConnectionPhase.RECEIVING
             if request.headers.get("Expect", "").lower() == "100-continue" and self.transport is not None:
                 self.transport.write(_CONTINUE)
             return await request_bodies.read(payload)
@@ -544,14 +556,14 @@ class Connection(web.RequestHandler):
         transport = self.transport
         if transport is None:
             return False
-        self._doing = Doing.SENDING
+        self._doing = ConnectionPhase.SENDING
         unread = not payload.is_eof()
         keep = not (
             message.should_close or message.upgrade or unread or self._dismissed or self._shared.leaving
         )
         headers = (*answer.headers, _NOSNIFF) if answer.status in _REFUSED else answer.headers
         body = answer.body
-        if isinstance(body, Pieces):
+        if isinstance(body, ChunkedBody):
             return await self._send_pieces(body, answer, request, audit, message, keep)
         head = self._shared.heads.whole(
             answer.status,
@@ -575,7 +587,7 @@ class Connection(web.RequestHandler):
 
     async def _send_pieces(
         self,
-        body: Pieces,
+        body: ChunkedBody,
         answer: Response,
         request: Request,
         audit: str,
@@ -608,7 +620,7 @@ class Connection(web.RequestHandler):
             return False
         return keep and chunked
 
-    async def _pour(self, body: bytes | Pieces, *, chunked: bool) -> None:
+    async def _pour(self, body: bytes | ChunkedBody, *, chunked: bool) -> None:
         """Write a body as the client takes it, in no more time than it is given."""
         deadlines = self._shared.deadlines
         deadlines.arm(self, self._shared.patience.taking)
@@ -647,7 +659,7 @@ class Connection(web.RequestHandler):
             deadlines.disarm(self)
 
     async def _stream(
-        self, answer: Streaming, request: Request, audit: str, message: RawRequestMessage
+        self, answer: StreamingResponse, request: Request, audit: str, message: RawRequestMessage
     ) -> bool:
         """Send the head at once, then let the answer write until it ends."""
         transport = self.transport
@@ -666,7 +678,7 @@ class Connection(web.RequestHandler):
         )
         if request.method == "HEAD":
             return False
-        self._doing = Doing.SENDING if answer.ends else Doing.STREAMING
+        self._doing = ConnectionPhase.SENDING if answer.ends else ConnectionPhase.STREAMING
         self._impatient = not answer.patient
         if self._impatient and self.writing_paused:
             self._shared.deadlines.arm(self, self._shared.patience.taking)
@@ -692,13 +704,13 @@ class Connection(web.RequestHandler):
             self.transport.write(LAST_CHUNK)
         return chunked and not (message.should_close or self._dismissed or self._shared.leaving)
 
-    async def _tunnel(self, answer: Tunnel, request: Request, audit: str) -> bool:
+    async def _tunnel(self, answer: UpgradedResponse, request: Request, audit: str) -> bool:
         """Switch protocols, then let the answer have the connection, which ends with it."""
         transport = self.transport
         if transport is None:
             return False
         transport.write(self._shared.heads.switching("websocket", audit=audit, headers=answer.headers))
-        self._doing = Doing.STREAMING
+        self._doing = ConnectionPhase.STREAMING
         self._line = UpgradedConnection(transport, self._drain_helper, self._message_tail)
         self._message_tail = b""
         self._resume_reading_for_buffer()
@@ -752,6 +764,6 @@ def _message(letter: FastRequest) -> RawRequestMessage:
     )
 
 
-def _head(message: object) -> Head | None:
+def _head(message: object) -> RequestHead | None:
     """What the parser found, unless it could make nothing of it."""
     return message if isinstance(message, RawRequestMessage) else None

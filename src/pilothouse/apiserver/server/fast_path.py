@@ -23,12 +23,12 @@ from typing import Final, cast
 import msgspec
 
 from pilothouse.apiserver.audit.sight import Arrival
-from pilothouse.apiserver.audit.trail import Trail
-from pilothouse.apiserver.authentication.authenticator import Authenticator, UnseenError
+from pilothouse.apiserver.audit.trail import AuditTrail
+from pilothouse.apiserver.authentication.authenticator import Authenticator, DependencyUnknownError
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads
 from pilothouse.apiserver.server.header_cache import HeaderCache, plain_read, plain_write
 from pilothouse.apiserver.server.messages import Request, User
-from pilothouse.apiserver.server.request_boundaries import Head
+from pilothouse.apiserver.server.request_boundaries import RequestHead
 from pilothouse.apiserver.server.response_heads import ResponseHeads
 from pilothouse.meta.errors import StatusError
 
@@ -59,7 +59,7 @@ class FastPath:
     """Answers plain reads and opens plain writes; one for a server."""
 
     def __init__(
-        self, reads: CachedReads, authenticator: Authenticator, heads: ResponseHeads, trail: Trail | None
+        self, reads: CachedReads, authenticator: Authenticator, heads: ResponseHeads, trail: AuditTrail | None
     ) -> None:
         self._reads = reads
         self._authenticator = authenticator
@@ -69,7 +69,7 @@ class FastPath:
         self._of_writes = HeaderCache(plain_write)
 
     def reply(self, data: bytes, certified: User | None, peer: str) -> bytes | None:
-        """Head and body of the answer to a request, given whom the connection's certificate names."""
+        """RequestHead and body of the answer to a request, given whom the connection's certificate names."""
         if data[:4] != _GET:
             return None
         line = data.find(_LINE_END)
@@ -83,7 +83,7 @@ class FastPath:
         received = trail.now() if trail is not None else 0.0
         try:
             user = self._authenticator.identify(certified, letterhead.authorization)
-        except (StatusError, UnseenError):
+        except (StatusError, DependencyUnknownError):
             return None
         request = Request("GET", aim.path, aim.query, letterhead.headers, user=user, peer=peer)
         answer = self._reads.answer(aim, request)
@@ -110,7 +110,7 @@ class FastPath:
             return None
         return FastRequest(first[1].decode(), first[2].decode(), letterhead.headers, data[end:])
 
-    def learn(self, data: bytes, message: Head) -> None:
+    def learn(self, data: bytes, message: RequestHead) -> None:
         """Remember how the headers of a request are read. ``data`` is the request, from its first byte to its last.
 
         The headers are what follows its first line, so that has to be the one that the parser found: the parser passes over

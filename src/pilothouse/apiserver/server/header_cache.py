@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from pilothouse.apiserver.authentication.impersonation import impersonates
-from pilothouse.apiserver.endpoints.negotiation import Endpoint, negotiate
+from pilothouse.apiserver.endpoints.negotiation import AnswerEndpoint, negotiate
 from pilothouse.apiserver.server.limits import MAX_BODY
 from pilothouse.apiserver.server.messages import Request
-from pilothouse.apiserver.server.request_boundaries import Head
+from pilothouse.apiserver.server.request_boundaries import RequestHead
 from pilothouse.meta.errors import StatusError
 
 LONGEST = 8192
@@ -45,7 +45,7 @@ class ParsedHeaders(msgspec.Struct, frozen=True):
 class HeaderCache:
     """Those that were seen."""
 
-    def __init__(self, read: Callable[[Head], ParsedHeaders | None]) -> None:
+    def __init__(self, read: Callable[[RequestHead], ParsedHeaders | None]) -> None:
         """``read`` tells what a request's headers come to; None if they are not plain."""
         self._read = read
         self._known: dict[bytes, ParsedHeaders | None] = {}
@@ -54,7 +54,7 @@ class HeaderCache:
         """What a block says; None if it is not known, or not plain."""
         return self._known.get(block)
 
-    def learn(self, block: bytes, message: Head) -> None:
+    def learn(self, block: bytes, message: RequestHead) -> None:
         """Remember the block of a request, given what the parser made of the request."""
         if block in self._known or len(block) > LONGEST:
             return
@@ -63,13 +63,13 @@ class HeaderCache:
         self._known[block] = self._read(message)
 
 
-def plain_read(message: Head) -> ParsedHeaders | None:
+def plain_read(message: RequestHead) -> ParsedHeaders | None:
     """What is to be known of a GET."""
     headers = message.headers
     if not _is_plain(message) or "Content-Length" in headers or impersonates(headers):
         return None
     try:
-        form = negotiate(Request("GET", "", headers=headers), Endpoint.OBJECT)
+        form = negotiate(Request("GET", "", headers=headers), AnswerEndpoint.OBJECT)
     except StatusError:
         return None
     if form.transform or not form.bare:
@@ -77,7 +77,7 @@ def plain_read(message: Head) -> ParsedHeaders | None:
     return ParsedHeaders(headers, headers.get("Authorization"))
 
 
-def plain_write(message: Head) -> ParsedHeaders | None:
+def plain_write(message: RequestHead) -> ParsedHeaders | None:
     """What is to be known of a request with a body."""
     headers = message.headers
     length = headers.get("Content-Length", "")
@@ -86,7 +86,7 @@ def plain_write(message: Head) -> ParsedHeaders | None:
     return ParsedHeaders(headers, headers.get("Authorization"), int(length))
 
 
-def _is_plain(message: Head) -> bool:
+def _is_plain(message: RequestHead) -> bool:
     if message.should_close or message.upgrade or message.chunked:
         return False
     if any(name in message.headers for name in _ELSEWHERE):

@@ -22,15 +22,15 @@ from typing import Any
 
 from aiohttp import web
 
-from pilothouse.apiserver.audit.trail import Trail
+from pilothouse.apiserver.audit.trail import AuditTrail
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.endpoints.cached_reads import CachedReads
 from pilothouse.apiserver.flowcontrol.fair_queuing import FlowController
-from pilothouse.apiserver.metrics.request_metrics import Requests
-from pilothouse.apiserver.server.connection import Connection, Handler, HeadCheck, Shared
+from pilothouse.apiserver.metrics.request_metrics import RequestCounters
+from pilothouse.apiserver.server.connection import Connection, Handler, HeadCheck, ServerContext
 from pilothouse.apiserver.server.fast_path import FastPath
 from pilothouse.apiserver.server.health import Health
-from pilothouse.apiserver.server.limits import Deadlines, Patience
+from pilothouse.apiserver.server.limits import ClientTimeouts, Deadlines
 from pilothouse.apiserver.server.response_heads import ResponseHeads
 
 BACKLOG = 1024
@@ -69,16 +69,16 @@ class HTTPSServer:
         authenticator: Authenticator,
         health: Health,
         shares: FlowController,
-        requests: Requests,
+        requests: RequestCounters,
         check_head: HeadCheck | None = None,
         prompt: CachedReads | None = None,
-        trail: Trail | None = None,
-        patience: Patience = Patience(),
+        trail: AuditTrail | None = None,
+        patience: ClientTimeouts = ClientTimeouts(),
     ) -> None:
         loop = asyncio.get_running_loop()
         heads = ResponseHeads()
         self._health = health
-        self._shared = Shared(
+        self._shared = ServerContext(
             handler=handler,
             authenticator=authenticator,
             health=health,
@@ -168,7 +168,7 @@ class HTTPSServer:
 class _Listener(web.Server):
     """aiohttp's server, making connections of our own kind."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ServerContext) -> None:
         super().__init__(_unused, access_log=None)
         self._shared = shared
 

@@ -23,7 +23,7 @@ MUTATION_SECONDS = 34.0
 STEP = 0.25
 
 
-class Patience(msgspec.Struct, frozen=True):
+class ClientTimeouts(msgspec.Struct, frozen=True):
     """Seconds that a client may take."""
 
     idle: float = 200.0
@@ -57,7 +57,7 @@ def allowance(query: str, mutating: bool) -> float:
     return min(seconds, most) if seconds else most
 
 
-class Expiring(Protocol):
+class DeadlineTarget(Protocol):
     """What a deadline ends."""
 
     def expire(self) -> None:
@@ -69,16 +69,16 @@ class Deadlines:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._due: dict[Expiring, float] = {}
+        self._due: dict[DeadlineTarget, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def arm(self, who: Expiring, seconds: float) -> None:
+    def arm(self, who: DeadlineTarget, seconds: float) -> None:
         """``who.expire()`` is called in so many seconds; an earlier deadline of the same is replaced."""
         self._due[who] = self._loop.time() + seconds
         if self._timer is None:
             self._timer = self._loop.call_later(STEP, self._look)
 
-    def disarm(self, who: Expiring) -> None:
+    def disarm(self, who: DeadlineTarget) -> None:
         self._due.pop(who, None)
 
     def close(self) -> None:

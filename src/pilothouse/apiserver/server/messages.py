@@ -1,7 +1,7 @@
 """A request and its answer, as the core of the server sees them: no sockets, no HTTP library.
 
 The edge (``http``) makes a ``Request`` of what came over the wire, and writes the ``Response`` or runs the
-``Streaming`` that ``core`` gives back. A simulator or a test makes requests the same way, without a network.
+``StreamingResponse`` that ``core`` gives back. A simulator or a test makes requests the same way, without a network.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class User(msgspec.Struct, frozen=True):
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 
 
-class Verdict(Protocol):
+class RecordedDecision(Protocol):
     """What was decided about a request, as its audit record tells it."""
 
     @property
@@ -56,7 +56,7 @@ class Request(msgspec.Struct):
     """Texts for ``Warning`` headers; whoever handles the request adds to it."""
     impersonator: User | None = None
     """Who authenticated, where ``user`` is somebody else whom they impersonate."""
-    verdict: Verdict | None = None
+    verdict: RecordedDecision | None = None
     """Set by whoever authorizes."""
     annotations: dict[str, str] = {}
     """What admission has to say in the audit record."""
@@ -84,7 +84,7 @@ def _parsed(query: str) -> dict[str, str]:
 _remembered = lru_cache(maxsize=1024)(_parsed)
 
 
-class Pieces(msgspec.Struct, frozen=True):
+class ChunkedBody(msgspec.Struct, frozen=True):
     """A large body, made while it is sent: at no time is there more of it than the piece that the client has yet to take.
 
     ``bytes(body)`` is all of it, for a caller that wants it at once.
@@ -105,26 +105,26 @@ class Response(msgspec.Struct):
     """A whole answer."""
 
     status: int
-    body: bytes | Pieces
+    body: bytes | ChunkedBody
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Chunk(msgspec.Struct, frozen=True, gc=False):
+class StreamChunk(msgspec.Struct, frozen=True, gc=False):
     """Bytes for many streams at once, with HTTP's chunk framing put round them once."""
 
     data: bytes
     framed: bytes
 
     @classmethod
-    def of(cls, data: bytes) -> Chunk:
+    def of(cls, data: bytes) -> StreamChunk:
         return cls(data, b"%x\r\n%b\r\n" % (len(data), data))
 
 
-class Sink(Protocol):
+class StreamSink(Protocol):
     """The open end of a stream. Nothing here waits: whoever writes looks at ``buffered`` and holds back."""
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         """Hand over bytes; they may be buffered."""
 
     def buffered(self) -> int:
@@ -135,7 +135,7 @@ class Sink(Protocol):
         """True once the peer is gone; writes are then dropped."""
 
 
-class Line(Protocol):
+class UpgradedStream(Protocol):
     """A connection that has been handed over: bytes both ways."""
 
     async def receive(self) -> bytes:
@@ -159,13 +159,13 @@ async def _nothing_to_close() -> None:
     return None
 
 
-class Streaming(msgspec.Struct):
+class StreamingResponse(msgspec.Struct):
     """An answer without a known end. Its head is sent at once; ``run`` writes until it returns, then the stream ends.
 
     ``run`` is cancelled when the peer goes away.
     """
 
-    run: Callable[[Sink], Awaitable[None]]
+    run: Callable[[StreamSink], Awaitable[None]]
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
     status: int = 200
@@ -179,22 +179,22 @@ class Streaming(msgspec.Struct):
     """Called once at the end, also where ``run`` never was."""
 
 
-class Tunnel(msgspec.Struct):
+class UpgradedResponse(msgspec.Struct):
     """The connection itself, for another protocol: the head says so, then ``run`` has the line until it returns.
 
     ``run`` is cancelled when the peer goes away or the server stops.
     """
 
-    run: Callable[[Line], Awaitable[None]]
+    run: Callable[[UpgradedStream], Awaitable[None]]
     headers: tuple[tuple[str, str], ...] = ()
     status: int = 101
     content_type: str = ""
     begun: asyncio.Future[None] | None = None
-    """As of a ``Streaming``."""
+    """As of a ``StreamingResponse``."""
     patient: bool = True
-    """As of a ``Streaming``."""
+    """As of a ``StreamingResponse``."""
     close: Callable[[], Awaitable[None]] = _nothing_to_close
     """Called once at the end, also where ``run`` never was."""
 
 
-Answer = Response | Streaming | Tunnel
+Answer = Response | StreamingResponse | UpgradedResponse

@@ -15,7 +15,7 @@ from pilothouse.meta.errors import StatusError, bad_request, too_large
 _DISCARD = 8 * MAX_BODY
 
 
-class Incoming(Protocol):
+class IncomingBody(Protocol):
     """A body on its way in."""
 
     def is_eof(self) -> bool: ...
@@ -49,7 +49,7 @@ def refuse_early(headers: Mapping[str, str]) -> None:
         raise _over()
 
 
-async def read(incoming: Incoming) -> bytes:
+async def read(incoming: IncomingBody) -> bytes:
     """The whole body. Raises 413 as soon as it is too large, 400 if it is broken off or badly framed."""
     if incoming.is_eof():
         body = incoming.read_nowait()
@@ -67,7 +67,7 @@ async def read(incoming: Incoming) -> bytes:
     return b"".join(parts)
 
 
-async def discard(incoming: Incoming) -> bool:
+async def discard(incoming: IncomingBody) -> bool:
     """Read on and throw away, so that a client which is still sending gets to read its answer.
 
     True if the end was reached, false if there is too much to be worth it.
@@ -80,7 +80,7 @@ async def discard(incoming: Incoming) -> bool:
     return True
 
 
-async def _next(incoming: Incoming) -> bytes:
+async def _next(incoming: IncomingBody) -> bytes:
     try:
         return await incoming.readany()
     except StatusError:

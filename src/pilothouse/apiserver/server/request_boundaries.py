@@ -1,6 +1,6 @@
 """Where one request ends and the next begins, followed from outside the parser.
 
-    boundary = Boundary()
+    boundary = RequestBoundary()
     boundary.follow(data, arrived)          # for all that is fed to the parser, with the requests it found in it
     boundary.clear                          # what comes next is the first byte of a request
 
@@ -18,7 +18,7 @@ _END = b"\r\n\r\n"
 _LOST = -1
 
 
-class Head(Protocol):
+class RequestHead(Protocol):
     """A request's head, as the parser hands it over."""
 
     @property
@@ -46,7 +46,7 @@ class Head(Protocol):
     def chunked(self) -> bool: ...
 
 
-class Boundary:
+class RequestBoundary:
     """The state of one connection."""
 
     __slots__ = ("_left",)
@@ -60,7 +60,7 @@ class Boundary:
         """True if the next byte is the first one of a request."""
         return self._left == 0
 
-    def follow(self, data: bytes, arrived: Sequence[Head | None]) -> None:
+    def follow(self, data: bytes, arrived: Sequence[RequestHead | None]) -> None:
         """``data`` was fed to the parser, which thereupon handed over these requests; None is what was none."""
         if not (data or arrived):
             # The parser is prodded so when its reader has room again.
@@ -71,7 +71,7 @@ class Boundary:
             self._left = _body_left(data, arrived[0]) if len(arrived) == 1 else _LOST
 
 
-def _body_left(data: bytes, request: Head | None) -> int:
+def _body_left(data: bytes, request: RequestHead | None) -> int:
     """How much of the request's body is not in ``data`` yet, which begins with the request."""
     end = data.find(_END)
     if end < 0 or request is None or request.chunked or request.upgrade:

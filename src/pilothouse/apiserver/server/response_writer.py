@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from pilothouse.apiserver.server.messages import Pieces
+from pilothouse.apiserver.server.messages import ChunkedBody
 
 PART = 256 * 1024
 """Bytes that are handed over at a time."""
@@ -41,7 +41,7 @@ class ResponseStream(Protocol):
 
 
 async def write_body(
-    outlet: ResponseStream, body: bytes | Pieces, *, chunked: bool, progress: Callable[[], None]
+    outlet: ResponseStream, body: bytes | ChunkedBody, *, chunked: bool, progress: Callable[[], None]
 ) -> None:
     """Write all of a body; returns when the transport has little left of it. Raises ConnectionError if the client goes."""
     pieces: Iterable[bytes | memoryview] = (body,) if isinstance(body, bytes) else body.read()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from pilothouse.apiserver.server.messages import Chunk
+from pilothouse.apiserver.server.messages import StreamChunk
 
 
 class Connected(Protocol):
@@ -26,7 +26,7 @@ class ChunkedSink:
     def __init__(self, connection: Connected) -> None:
         self._connection = connection
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         transport = self._connection.transport
         if transport is not None:
             transport.write(chunk.framed)
@@ -46,7 +46,7 @@ class PlainSink(ChunkedSink):
 
     __slots__ = ()
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         transport = self._connection.transport
         if transport is not None:
             transport.write(chunk.data)

@@ -1,7 +1,7 @@
 """Streams over a WebSocket, as kube-apiserver has them: watches, one event a frame, and logs.
 
     upgrade = upgrade_of(request)                      # None for a request that asks for no WebSocket
-    return over_websocket(streaming, upgrade, EventFrames())  # a Tunnel in place of the Streaming
+    return over_websocket(streaming, upgrade, EventFrames())  # a UpgradedResponse in place of the StreamingResponse
 
 A client that can't send an ``Authorization`` header (a browser's page) may have its token among the subprotocols, in
 base64url; ``take_token`` finds it, and takes it out, so that it is neither echoed nor passed on to a node.
@@ -22,7 +22,14 @@ from typing import Final
 import msgspec
 from multidict import CIMultiDict
 
-from pilothouse.apiserver.server.messages import Chunk, Line, Request, Sink, Streaming, Tunnel
+from pilothouse.apiserver.server.messages import (
+    Request,
+    StreamChunk,
+    StreamingResponse,
+    StreamSink,
+    UpgradedResponse,
+    UpgradedStream,
+)
 from pilothouse.meta import errors
 
 TOKEN_PREFIX: Final = "base64url.bearer.authorization.k8s.io."
@@ -115,15 +122,15 @@ def take_token(headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
 
 
 def over_websocket(
-    streaming: Streaming, upgrade: Upgrade, frames: Frames, protocol: str | None = None
-) -> Tunnel:
+    streaming: StreamingResponse, upgrade: Upgrade, frames: Frames, protocol: str | None = None
+) -> UpgradedResponse:
     """A stream as frames. ``protocol`` is what is answered; without, the first of those offered."""
     chosen = protocol if protocol is not None else next(iter(upgrade.protocols), "")
     headers = [("Sec-WebSocket-Accept", upgrade.accept)]
     if chosen:
         headers.append((PROTOCOLS, chosen))
 
-    async def run(line: Line) -> None:
+    async def run(line: UpgradedStream) -> None:
         reading = asyncio.ensure_future(_read_until_closed(line))
         writing = asyncio.ensure_future(streaming.run(_FrameSink(line, frames)))
         try:
@@ -136,12 +143,12 @@ def over_websocket(
                 each.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
 
-    return Tunnel(
+    return UpgradedResponse(
         run, tuple(headers), begun=streaming.begun, patient=streaming.patient, close=streaming.close
     )
 
 
-def log_over_websocket(streaming: Streaming, upgrade: Upgrade) -> Tunnel:
+def log_over_websocket(streaming: StreamingResponse, upgrade: Upgrade) -> UpgradedResponse:
     """A log as frames. Raises 400 for a client that can take it in none of the forms there are."""
     offered = upgrade.protocols or ("",)
     protocol = next((each for each in offered if each in LOG_PROTOCOLS), None)
@@ -151,9 +158,9 @@ def log_over_websocket(streaming: Streaming, upgrade: Upgrade) -> Tunnel:
         )
     frames = _encoded_frames if protocol.startswith("base64.") else _binary_frames
 
-    async def run(sink: Sink) -> None:
+    async def run(sink: StreamSink) -> None:
         # An empty frame says that all is connected, also where nothing has been printed yet.
-        sink.write(Chunk.of(b""))
+        sink.write(StreamChunk.of(b""))
         await streaming.run(sink)
 
     return over_websocket(msgspec.structs.replace(streaming, run=run), upgrade, frames, protocol)
@@ -196,11 +203,11 @@ class _FrameSink:
 
     __slots__ = ("_frames", "_line")
 
-    def __init__(self, line: Line, frames: Frames) -> None:
+    def __init__(self, line: UpgradedStream, frames: Frames) -> None:
         self._line = line
         self._frames = frames
 
-    def write(self, chunk: Chunk) -> None:
+    def write(self, chunk: StreamChunk) -> None:
         self._line.write(b"".join(self._frames(chunk.data)))
 
     def buffered(self) -> int:
@@ -226,7 +233,7 @@ def _offered(headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(each.strip() for value in given for each in value.split(",") if each.strip())
 
 
-async def _read_until_closed(line: Line) -> None:
+async def _read_until_closed(line: UpgradedStream) -> None:
     """Answer pings, and return once the client has closed the WebSocket or gone."""
     reader = _FrameReader(line)
     while (control := await reader.next_control()) is not None:
@@ -240,7 +247,7 @@ async def _read_until_closed(line: Line) -> None:
 class _FrameReader:
     """What a client sends: control frames are read, the rest is passed over."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: UpgradedStream) -> None:
         self._line = line
         self._held = b""
 

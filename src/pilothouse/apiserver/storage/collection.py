@@ -1,6 +1,6 @@
 """One resource's part of the cache: its items in key order, and what happened to them of late.
 
-Every change becomes an ``Event`` that holds the items before and after it, so that a watcher with a selector can be
+Every change becomes an ``CacheEvent`` that holds the items before and after it, so that a watcher with a selector can be
 told what enters and what leaves its view. ``stamp`` moves with everything that may alter a listing; whoever keeps a
 rendered list compares it.
 """
@@ -16,7 +16,7 @@ from pilothouse.aio.ring_buffer import Bounds, RingBuffer
 from pilothouse.apiserver.storage.items import Derive, Item
 
 
-class Event(msgspec.Struct, frozen=True, eq=False, gc=False):
+class CacheEvent(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One change: ``after`` is None for a removal, ``before`` is None for something new."""
 
     key: str
@@ -35,7 +35,7 @@ class Collection:
         self.bounds = bounds
         self.items: dict[str, Item] = {}
         self._keys: list[str] = []
-        self.history: RingBuffer[Event] = RingBuffer(horizon, bounds)
+        self.history: RingBuffer[CacheEvent] = RingBuffer(horizon, bounds)
         self.changed = horizon
         """The revision of the last change; since then a listing is the same at every revision."""
         self.stamp = 0
@@ -45,7 +45,7 @@ class Collection:
         self.size = 0
         """Bytes of all values."""
 
-    def apply(self, key: str, revision: int, value: bytes | None, now: float) -> Event | None:
+    def apply(self, key: str, revision: int, value: bytes | None, now: float) -> CacheEvent | None:
         """Take a change in; None if it changes nothing (the removal of what was not there)."""
         before = self.items.get(key)
         if value is None:
@@ -61,7 +61,7 @@ class Collection:
             self.size += len(value) - (len(before.value) if before is not None else 0)
             if before is None:
                 insort(self._keys, key)
-        event = Event(key, revision, before, after)
+        event = CacheEvent(key, revision, before, after)
         # The new value lives on in ``items``; what history costs is the old one.
         self.history.append(revision, event, at=now, weight=len(before.value) if before is not None else 0)
         self.changed = revision

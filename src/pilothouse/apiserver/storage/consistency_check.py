@@ -22,7 +22,7 @@ _MENTIONED = 10
 log = logging.getLogger(__name__)
 
 
-class Auditor:
+class ConsistencyChecker:
     """Audits a cache at intervals."""
 
     def __init__(self, cache: WatchCache, interval: float = INTERVAL) -> None:

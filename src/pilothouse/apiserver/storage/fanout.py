@@ -1,6 +1,6 @@
 """Changes to many watchers at once.
 
-Watchers with the same view form a ``Group``. What happens within about two milliseconds is written once per group, as
+Watchers with the same view form a ``WatcherGroup``. What happens within about two milliseconds is written once per group, as
 one chunk, and handed to each member's sink in one go: there is no task and no queue per watcher, and a thousand
 watchers of one change cost a thousand writes of the same bytes. Groups are found by scope (a collection, a namespace, a
 single key), so that a change looks only at those it may concern.
@@ -24,8 +24,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from pilothouse.aio.debounce import Debouncer
 from pilothouse.apiserver.discovery.catalog import ROOT
-from pilothouse.apiserver.server.messages import Chunk, Sink
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.server.messages import StreamChunk, StreamSink
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Item
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.apiserver.storage.watch_events import Lines, Part, error_line
@@ -53,7 +53,7 @@ _REST_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class Group:
+class WatcherGroup:
     """The synced watchers of one view."""
 
     __slots__ = ("collection", "identity", "lines", "members", "pending")
@@ -62,12 +62,12 @@ class Group:
         self.identity = identity
         self.collection = collection
         self.lines = lines
-        self.members: dict[Watcher, None] = {}
+        self.members: dict[OpenWatch, None] = {}
         """In the order they came, synced or not."""
-        self.pending: list[Event] = []
+        self.pending: list[CacheEvent] = []
 
 
-class Watcher:
+class OpenWatch:
     """One open watch."""
 
     __slots__ = (
@@ -89,7 +89,14 @@ class Watcher:
     )
 
     def __init__(
-        self, group: Group, sink: Sink, *, position: int, bookmarks: bool, opened: float, deadline: float
+        self,
+        group: WatcherGroup,
+        sink: StreamSink,
+        *,
+        position: int,
+        bookmarks: bool,
+        opened: float,
+        deadline: float,
     ) -> None:
         self.group = group
         self.sink = sink
@@ -115,7 +122,7 @@ class Watcher:
         self.timer: asyncio.TimerHandle | None = None
 
     def send(self, lines: bytes) -> None:
-        self.sink.write(Chunk.of(lines))
+        self.sink.write(StreamChunk.of(lines))
 
     def end(self, problem: StatusError | None = None) -> None:
         """End the stream, saying why if there is a reason."""
@@ -134,16 +141,16 @@ class Watcher:
         return True
 
 
-class Fanout:
+class WatchFanout:
     """All watchers of the server."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
-        self._groups: dict[Hashable, Group] = {}
-        self._scopes: dict[str, list[Group]] = {}
-        self._busy: dict[Group, None] = {}
-        self._behind: dict[Watcher, None] = {}
-        self._early: dict[Watcher, None] = {}
+        self._groups: dict[Hashable, WatcherGroup] = {}
+        self._scopes: dict[str, list[WatcherGroup]] = {}
+        self._busy: dict[WatcherGroup, None] = {}
+        self._behind: dict[OpenWatch, None] = {}
+        self._early: dict[OpenWatch, None] = {}
         self._tick = Debouncer(self.flush, TICK)
         self._look: asyncio.TimerHandle | None = None
         self._pause = _LOOK_AGAIN
@@ -175,15 +182,15 @@ class Fanout:
         if self._closing:
             raise errors.too_many_requests("the server is shutting down", retry_after=1)
 
-    def group(self, identity: Hashable, collection: Collection, lines: Lines) -> Group:
+    def group(self, identity: Hashable, collection: Collection, lines: Lines) -> WatcherGroup:
         """The group of a view, made if this is its first watcher."""
         found = self._groups.get(identity)
         if found is None:
-            found = self._groups[identity] = Group(identity, collection, lines)
+            found = self._groups[identity] = WatcherGroup(identity, collection, lines)
             self._scopes.setdefault(lines.selection.scope, []).append(found)
         return found
 
-    async def serve(self, watcher: Watcher) -> None:
+    async def serve(self, watcher: OpenWatch) -> None:
         """Keep a watcher supplied until it ends."""
         if self._closing:
             # Asked for before all were ended, and begun after: nobody would ever end it.
@@ -201,7 +208,7 @@ class Fanout:
 
     # What the cache tells
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         scopes = self._scopes
         if not scopes:
             return
@@ -213,7 +220,7 @@ class Fanout:
             self._add(scopes.get(key[: slash + 1]), event)
         self._add(scopes.get(key), event)
 
-    def _add(self, groups: list[Group] | None, event: Event) -> None:
+    def _add(self, groups: list[WatcherGroup] | None, event: CacheEvent) -> None:
         if groups:
             for group in groups:
                 group.pending.append(event)
@@ -255,9 +262,9 @@ class Fanout:
                 for watcher in list(group.members):
                     watcher.end(errors.internal(f"an object of {group.collection.path} can't be shown"))
 
-    def _send(self, group: Group, events: list[Event]) -> None:
+    def _send(self, group: WatcherGroup, events: list[CacheEvent]) -> None:
         lines = group.lines
-        chunk: Chunk | None = None
+        chunk: StreamChunk | None = None
         written = False
         shown = told = 0
         large = sum(map(_weight, events)) > LARGE
@@ -274,7 +281,7 @@ class Fanout:
                 continue
             if not written:
                 parts = [part for part in map(lines.of, events) if part]
-                chunk = Chunk.of(b"".join(parts)) if parts else None
+                chunk = StreamChunk.of(b"".join(parts)) if parts else None
                 shown = len(parts)
                 size = len(chunk.data) if chunk is not None else 0
                 written = True
@@ -292,7 +299,7 @@ class Fanout:
             self._count(group, told * shown)
             self._spend(told * size)
 
-    def _tell(self, watcher: Watcher, events: Iterable[Event]) -> None:
+    def _tell(self, watcher: OpenWatch, events: Iterable[CacheEvent]) -> None:
         """Send changes to one watcher alone, up to about a slice; the first one it gets as a table carries the columns."""
         lines = watcher.group.lines
         parts: list[Part] = []
@@ -312,7 +319,7 @@ class Fanout:
             self._count(watcher.group, count)
             self._hand_over(watcher, parts, size)
 
-    def _hand_over(self, watcher: Watcher, parts: Sequence[Part], size: int) -> None:
+    def _hand_over(self, watcher: OpenWatch, parts: Sequence[Part], size: int) -> None:
         """Write whole lines; of large ones as much as there is room for now."""
         if size <= 2 * _SLICE:
             watcher.send(b"".join(parts))
@@ -321,7 +328,7 @@ class Fanout:
         watcher.rest.extend(parts)
         self._send_rest(watcher)
 
-    def _send_rest(self, watcher: Watcher) -> None:
+    def _send_rest(self, watcher: OpenWatch) -> None:
         """Go on with a large line, a slice at least."""
         rest = watcher.rest
         while rest:
@@ -352,19 +359,19 @@ class Fanout:
         """Whether those who are behind have to wait for another turn."""
         return self._spent >= AT_A_LOOK
 
-    def _count(self, group: Group, events: int) -> None:
+    def _count(self, group: WatcherGroup, events: int) -> None:
         kind = group.lines.selection.served.kind
         self.sent[kind.group, kind.version, kind.name] += events
 
     # Those who are behind
 
-    def _fall_behind(self, watcher: Watcher, position: int, pause: float) -> None:
+    def _fall_behind(self, watcher: OpenWatch, position: int, pause: float) -> None:
         watcher.synced = False
         watcher.position = position
         self._behind[watcher] = None
         self._look_soon(pause)
 
-    def _catch_up(self, watcher: Watcher) -> None:
+    def _catch_up(self, watcher: OpenWatch) -> None:
         """Send to one that is behind as much as it takes; it is synced when nothing is left."""
         # What is in the tick must go out first, or a watcher that joins now would get it twice.
         self.flush()
@@ -384,7 +391,7 @@ class Fanout:
             self._behind[watcher] = None
             self._look_soon(_LOOK_AGAIN)
 
-    def _advance(self, watcher: Watcher) -> bool:
+    def _advance(self, watcher: OpenWatch) -> bool:
         group = watcher.group
         sink, history = watcher.sink, group.collection.history
         while sink.buffered() <= LOW_MARK and not self._exhausted:
@@ -406,14 +413,14 @@ class Fanout:
                 return False
         return False
 
-    def _catch_up_with(self, watcher: Watcher, events: list[Event]) -> None:
+    def _catch_up_with(self, watcher: OpenWatch, events: list[CacheEvent]) -> None:
         """Send those of the next changes that concern the watcher, or as many of them as make a slice."""
         concerning = list(filter(watcher.group.lines.selection.covers, events))
         self._tell(watcher, concerning)
         if not concerning or watcher.position == concerning[-1].revision:
             watcher.position = events[-1].revision
 
-    def _send_backlog(self, watcher: Watcher, backlog: Iterator[Item]) -> None:
+    def _send_backlog(self, watcher: OpenWatch, backlog: Iterator[Item]) -> None:
         lines = watcher.group.lines
         parts: list[Part] = []
         size = count = 0
@@ -464,14 +471,14 @@ class Fanout:
 
     # Time
 
-    def _schedule(self, watcher: Watcher) -> None:
+    def _schedule(self, watcher: OpenWatch) -> None:
         now = asyncio.get_running_loop().time()
         due = watcher.deadline
         if watcher.bookmarks:
             due = min(now + BOOKMARK_EVERY, watcher.last_mark if watcher.last_mark > now else due)
         watcher.timer = asyncio.get_running_loop().call_at(due, self._wake, watcher)
 
-    def _wake(self, watcher: Watcher) -> None:
+    def _wake(self, watcher: OpenWatch) -> None:
         self.flush()
         # Timers may come a little early.
         now = asyncio.get_running_loop().time()
@@ -508,10 +515,10 @@ class Fanout:
                 watcher.send(watcher.group.lines.bookmark(self._cache.revision))
             watcher.end()
 
-    def _all(self) -> list[Watcher]:
+    def _all(self) -> list[OpenWatch]:
         return [watcher for group in self._groups.values() for watcher in group.members]
 
-    def _forget(self, watcher: Watcher) -> None:
+    def _forget(self, watcher: OpenWatch) -> None:
         if watcher.timer is not None:
             watcher.timer.cancel()
         self._behind.pop(watcher, None)
@@ -526,6 +533,6 @@ class Fanout:
                 del self._scopes[scope]
 
 
-def _weight(event: Event) -> int:
+def _weight(event: CacheEvent) -> int:
     item = event.after or event.before
     return len(item.value) if item is not None else 0

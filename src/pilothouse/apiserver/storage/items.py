@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.discovery.catalog import ServedVersion
 from pilothouse.apiserver.storage import codec
 from pilothouse.meta.kind import Kind, Object
 
@@ -44,7 +44,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
             found = self._remember("labels", _labels_of(self.value))
         return found  # type: ignore[no-any-return]
 
-    def form(self, served: Served, derive: Derive | None = None) -> bytes:
+    def form(self, served: ServedVersion, derive: Derive | None = None) -> bytes:
         """The canonical bytes in a version, without ``resourceVersion``."""
         kind = served.kind
         if derive is None and self.value.startswith(kind.prefix):
@@ -61,14 +61,14 @@ class Item(msgspec.Struct, eq=False, gc=False):
             found = self._remember(kind.api_version, self.value if made == self.value else made)
         return found  # type: ignore[no-any-return]
 
-    def served(self, served: Served, derive: Derive | None = None, revision: int = 0) -> bytes:
+    def served(self, served: ServedVersion, derive: Derive | None = None, revision: int = 0) -> bytes:
         """The bytes a client gets, at the item's own revision unless another is given."""
         prefix, form = served.kind.prefix, self.value
         if derive is not None or not form.startswith(prefix):
             form = self.form(served, derive)
         return b'%b"resourceVersion":"%d",%b' % (prefix, revision or self.revision, form[len(prefix) :])
 
-    def object(self, served: Served, derive: Derive | None = None, revision: int = 0) -> Object:
+    def object(self, served: ServedVersion, derive: Derive | None = None, revision: int = 0) -> Object:
         """The object a client gets, decoded; the caller's own."""
         return codec.decode(self.form(served, derive), revision or self.revision)
 
@@ -94,7 +94,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
         return answer
 
 
-def served_parts(items: Iterable[Item], served: Served, derive: Derive | None = None) -> list[Buffer]:
+def served_parts(items: Iterable[Item], served: ServedVersion, derive: Derive | None = None) -> list[Buffer]:
     """What the served forms of many items, with commas between them, are to be joined from.
 
     It is the inner loop of every list. Values are not copied before the one join that makes the body.
@@ -113,7 +113,7 @@ def served_parts(items: Iterable[Item], served: Served, derive: Derive | None = 
     return parts
 
 
-def _converted(served: Served, obj: Object) -> Object:
+def _converted(served: ServedVersion, obj: Object) -> Object:
     """The object in the kind's version. Two groups may each call their shape of the same data ``v1``."""
     resource, kind = served.resource, served.kind
     source = str(obj["apiVersion"])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from pilothouse.apiserver.endpoints import yaml_encoding
-from pilothouse.apiserver.endpoints.negotiation import YAML, Form
+from pilothouse.apiserver.endpoints.negotiation import YAML, AnswerForm
 from pilothouse.apiserver.server.compression import LEVEL, TURN
 from pilothouse.apiserver.storage.items import Buffer, Item
 
@@ -50,7 +50,7 @@ def joined(head: bytes, parts: Parts, items: list[Item]) -> Iterator[Buffer]:
     yield _TAIL
 
 
-def laid_out(form: Form, head: bytes, members: Iterable[bytes]) -> Iterator[bytes]:
+def laid_out(form: AnswerForm, head: bytes, members: Iterable[bytes]) -> Iterator[bytes]:
     """A list as people read it; ``head`` is JSON up to the bracket before the first member."""
     if form.media == YAML:
         yield yaml_encoding.write(head + _TAIL).removesuffix(b" []\n") + b"\n"

@@ -13,7 +13,7 @@ that an object that comes, goes or changes disturbs its own block only; the othe
 some size as well, whatever the keys are. Large amounts are deflated in a thread or in turns with others, so that nobody waits
 for it but the one who asked.
 
-A list that is too large to be kept is not put together at all, but handed over as ``Pieces``; its deflated blocks are kept.
+A list that is too large to be kept is not put together at all, but handed over as ``ChunkedBody``; its deflated blocks are kept.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from pilothouse.apiserver.server.compression import (
     EMPTY,
     GZIP_HEAD,
     GZIP_HEADER,
-    Checksum,
     Deflated,
+    GzipChecksum,
     deflate,
     deflate_in_turns,
     gzip_of,
     join,
     store,
 )
-from pilothouse.apiserver.server.messages import Pieces
+from pilothouse.apiserver.server.messages import ChunkedBody
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.items import Buffer, Item
 from pilothouse.apiserver.storage.large_lists import LARGE, PIECE, gzipped, joined, weight
-from pilothouse.apiserver.storage.listing import Listing
+from pilothouse.apiserver.storage.listing import ListResult
 
 BUDGET = 16 * 1024 * 1024
 """Bytes of rendered lists that are kept."""
@@ -55,7 +55,7 @@ _TAIL = b"]}"
 _PACKED_TAIL = store(_TAIL)
 
 
-class View(msgspec.Struct, frozen=True):
+class ListView(msgspec.Struct, frozen=True):
     """How a listing is shown; ``identity`` tells views apart."""
 
     identity: Hashable
@@ -65,7 +65,7 @@ class View(msgspec.Struct, frozen=True):
     parts: Callable[[list[Item]], list[Buffer]]
     """What the items' bytes, with commas between them, are to be joined from."""
 
-    def head(self, listing: Listing) -> bytes:
+    def head(self, listing: ListResult) -> bytes:
         """Everything before the first item."""
         remaining = b""
         if listing.remaining is not None:
@@ -152,21 +152,21 @@ class ListBodies:
         self._weight = 0
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
-    def plain(self, view: View, listing: Listing) -> bytes | Pieces:
+    def plain(self, view: ListView, listing: ListResult) -> bytes | ChunkedBody:
         """The body as it is."""
         head = view.head(listing)
         if not listing.whole:
             items = listing.read()
             size = weight(items)
             if size > LARGE:
-                return Pieces(lambda: joined(head, view.parts, items), size, listing.own)
+                return ChunkedBody(lambda: joined(head, view.parts, items), size, listing.own)
             return b"".join((head, *view.parts(items), _TAIL))
         kept = self._find(view)
         if kept.plain is None:
             items = listing.read()
             size = weight(items)
             if size > self._budget // 4:
-                return Pieces(lambda: joined(head, view.parts, items), size)
+                return ChunkedBody(lambda: joined(head, view.parts, items), size)
             body = b"".join((head, *view.parts(items), _TAIL))
         elif kept.plain[0] == listing.revision:
             return kept.plain[2]
@@ -177,7 +177,7 @@ class ListBodies:
             self._keep(view, kept)
         return body
 
-    async def gzipped(self, view: View, listing: Listing, at_least: int) -> bytes | Pieces | None:
+    async def gzipped(self, view: ListView, listing: ListResult, at_least: int) -> bytes | ChunkedBody | None:
         """The body as a gzip stream; None if it is too small to be worth it."""
         head = store(view.head(listing))
         if not listing.whole:
@@ -190,7 +190,7 @@ class ListBodies:
             if size < at_least:
                 return None
             if size > self._budget // 4:
-                return Pieces(lambda: self._packed_pieces(view, head, gathered), size)
+                return ChunkedBody(lambda: self._packed_pieces(view, head, gathered), size)
             items_packed = await self._pack(kept, view, gathered)
         elif kept.packed.revision == listing.revision:
             return kept.packed.body
@@ -203,23 +203,25 @@ class ListBodies:
         self._keep(view, kept)
         return whole.body
 
-    async def _gzipped_part(self, view: View, listing: Listing, at_least: int) -> bytes | Pieces | None:
+    async def _gzipped_part(
+        self, view: ListView, listing: ListResult, at_least: int
+    ) -> bytes | ChunkedBody | None:
         """The same for a list of which there are others."""
         plain = view.head(listing)
         items = listing.read()
         size = weight(items)
         if size > LARGE:
-            return Pieces(lambda: gzipped(joined(plain, view.parts, items)), size, listing.own)
+            return ChunkedBody(lambda: gzipped(joined(plain, view.parts, items)), size, listing.own)
         data = b"".join(view.parts(items))
         if len(data) < at_least:
             return None
         return gzip_of((store(plain), *await _deflate_all([data]), _PACKED_TAIL))
 
-    def _packed_pieces(self, view: View, head: Deflated, items: list[Item]) -> Iterator[bytes]:
+    def _packed_pieces(self, view: ListView, head: Deflated, items: list[Item]) -> Iterator[bytes]:
         """A large list as a gzip stream. What is deflated on the way is kept at once, for all who ask meanwhile."""
         kept = self._find(view)
         self._keep(view, kept)
-        shape, used, whole = kept.shape, set[str](), Checksum()
+        shape, used, whole = kept.shape, set[str](), GzipChecksum()
         del kept
         yield GZIP_HEAD + whole.add(head)
         for number, block in enumerate(_split(items)):
@@ -245,7 +247,7 @@ class ListBodies:
             self._keep(view, known)
         yield whole.add(_PACKED_TAIL) + whole.end()
 
-    async def _pack(self, kept: _Kept, view: View, items: list[Item]) -> Deflated:
+    async def _pack(self, kept: _Kept, view: ListView, items: list[Item]) -> Deflated:
         """The items, deflated: known blocks as they are, the others made now."""
         shape, known = kept.shape, kept.blocks
         blocks: dict[str, _Block] = {}
@@ -271,7 +273,7 @@ class ListBodies:
             kept.blocks = blocks
         return join(block.packed for block in blocks.values())
 
-    def _find(self, view: View) -> _Kept:
+    def _find(self, view: ListView) -> _Kept:
         kept = self._kept.get(view.identity)
         if kept is None:
             return _Kept(view.collection)
@@ -279,7 +281,7 @@ class ListBodies:
         self._kept.move_to_end(view.identity)
         return kept
 
-    def _keep(self, view: View, kept: _Kept, more: int | None = None) -> None:
+    def _keep(self, view: ListView, kept: _Kept, more: int | None = None) -> None:
         """Remember a view; forget others, the least used first, to stay within the budget.
 
         ``more`` is by how much a view that was remembered has grown, where that is known.

@@ -1,7 +1,7 @@
 """Which objects a list shows, as of which revision, and where the next page starts.
 
 Nearly every list is answered from the cache. The store is asked only for a state that the cache no longer has: a page
-of a list that was begun before the collection changed, an exact revision in the past. Both give the same ``Listing``,
+of a list that was begun before the collection changed, an exact revision in the past. Both give the same ``ListResult``,
 which knows nothing of bytes or forms.
 
 A paged list is pinned: the first page's revision goes into the continue token, and later pages show that state whatever
@@ -15,7 +15,7 @@ from itertools import islice
 
 import msgspec
 
-from pilothouse.apiserver.endpoints.list_options import ListOptions, Want
+from pilothouse.apiserver.endpoints.list_options import ListOptions, RevisionMatch
 from pilothouse.apiserver.storage.collection import Collection
 from pilothouse.apiserver.storage.continue_token import LATEST, ContinueToken
 from pilothouse.apiserver.storage.items import Item
@@ -34,7 +34,7 @@ _PAGE_TOO_OLD = (
 _TOO_OLD = "The resourceVersion for the provided list is too old."
 
 
-class Listing(msgspec.Struct, frozen=True):
+class ListResult(msgspec.Struct, frozen=True):
     """What a list shows."""
 
     read: Callable[[], list[Item]]
@@ -49,22 +49,22 @@ class Listing(msgspec.Struct, frozen=True):
     """Bytes of values that were read from the store, and that nobody else holds."""
 
 
-async def find(cache: WatchCache, selection: Selection, options: ListOptions) -> Listing:
+async def find(cache: WatchCache, selection: Selection, options: ListOptions) -> ListResult:
     """The listing that the options ask for. Raises 410, 429, 503 or 504."""
     cache.check_ready()
     revision, token = options.revision, options.token
-    if options.want is Want.NEXT_PAGE and token is not None:
+    if options.want is RevisionMatch.NEXT_PAGE and token is not None:
         after = selection.prefix + token.after
         if token.revision != LATEST:
             return await _next_page(cache, selection, options, token, after)
         return await _latest(cache, selection, options, after)
-    if options.want is Want.ANY:
+    if options.want is RevisionMatch.ANY:
         return _from_cache(cache, selection, options.limit)
-    if options.want is Want.LATEST:
+    if options.want is RevisionMatch.LATEST:
         return await _latest(cache, selection, options, "")
     if not await cache.reached(revision):
         raise errors.future_revision(revision, cache.revision)
-    if options.want is Want.AT_LEAST:
+    if options.want is RevisionMatch.AT_LEAST:
         return _from_cache(cache, selection, options.limit)
     try:
         return await _as_of(cache, selection, revision, options.limit)
@@ -74,7 +74,7 @@ async def find(cache: WatchCache, selection: Selection, options: ListOptions) ->
         raise errors.future_revision(revision, problem.current) from None
 
 
-async def _latest(cache: WatchCache, selection: Selection, options: ListOptions, after: str) -> Listing:
+async def _latest(cache: WatchCache, selection: Selection, options: ListOptions, after: str) -> ListResult:
     if await cache.fresh():
         return _from_cache(cache, selection, options.limit, after)
     # The cache lags, or the store can't say how far it is: read the store itself.
@@ -83,7 +83,7 @@ async def _latest(cache: WatchCache, selection: Selection, options: ListOptions,
 
 async def _next_page(
     cache: WatchCache, selection: Selection, options: ListOptions, token: ContinueToken, after: str
-) -> Listing:
+) -> ListResult:
     try:
         return await _as_of(cache, selection, token.revision, options.limit, after)
     except Compacted:
@@ -97,7 +97,7 @@ async def _next_page(
 
 async def _as_of(
     cache: WatchCache, selection: Selection, revision: int, limit: int, after: str = ""
-) -> Listing:
+) -> ListResult:
     collection = cache.collection(selection.served.resource.path)
     if collection.changed <= revision <= cache.revision:
         items, more, remaining = _page(collection, selection, limit, after)
@@ -105,10 +105,10 @@ async def _as_of(
     return await _from_store(cache, selection, revision, limit, after)
 
 
-def _from_cache(cache: WatchCache, selection: Selection, limit: int, after: str = "") -> Listing:
+def _from_cache(cache: WatchCache, selection: Selection, limit: int, after: str = "") -> ListResult:
     collection = cache.collection(selection.served.resource.path)
     if not limit and not after:
-        return Listing(lambda: list(selection.of(collection)), cache.revision, whole=True)
+        return ListResult(lambda: list(selection.of(collection)), cache.revision, whole=True)
     items, more, remaining = _page(collection, selection, limit, after)
     return _listing(selection, items, cache.revision, more, remaining)
 
@@ -126,14 +126,16 @@ def _page(
 
 async def _from_store(
     cache: WatchCache, selection: Selection, revision: int, limit: int, after: str
-) -> Listing:
+) -> ListResult:
     # A state that the cache does not hold has to be gathered in memory; so only a few are at a time.
     async with cache.gathering:
         found = await _gather(cache, selection, revision, limit, after)
     return msgspec.structs.replace(found, own=sum([len(item.value) for item in found.read()]))
 
 
-async def _gather(cache: WatchCache, selection: Selection, revision: int, limit: int, after: str) -> Listing:
+async def _gather(
+    cache: WatchCache, selection: Selection, revision: int, limit: int, after: str
+) -> ListResult:
     derive = cache.collection(selection.served.resource.path).derive
     items: list[Item] = []
     while True:
@@ -160,6 +162,6 @@ async def _gather(cache: WatchCache, selection: Selection, revision: int, limit:
 
 def _listing(
     selection: Selection, items: list[Item], revision: int, more: bool, remaining: int | None
-) -> Listing:
+) -> ListResult:
     token = ContinueToken(revision, items[-1].key[len(selection.prefix) :]) if more else None
-    return Listing(lambda: items, revision, token, remaining)
+    return ListResult(lambda: items, revision, token, remaining)

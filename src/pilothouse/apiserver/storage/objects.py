@@ -4,7 +4,7 @@
 
 ``amend`` is the heart of every write to an existing object. The change is a function of the live object, called again
 on the fresh one whenever another writer came in between. It raises to refuse, returns the new object to store, or
-returns a ``Removal`` to delete. A change that leaves the stored bytes as they were writes nothing.
+returns a ``ObjectRemoval`` to delete. A change that leaves the stored bytes as they were writes nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final, Protocol
 import msgspec
 
 from pilothouse.aio.keyed_lock import KeyedLocks
-from pilothouse.apiserver.admission.leadership_fence import Fence
-from pilothouse.apiserver.discovery.catalog import Served
+from pilothouse.apiserver.admission.leadership_fence import WriteFence
+from pilothouse.apiserver.discovery.catalog import ServedVersion
 from pilothouse.apiserver.endpoints.large_writes import LargeWrites
 from pilothouse.apiserver.server.messages import Request
 from pilothouse.apiserver.storage import codec
@@ -38,17 +38,17 @@ from pilothouse.store.interface import (
 _PATIENCE = 64
 
 
-class Removal(msgspec.Struct, frozen=True):
+class ObjectRemoval(msgspec.Struct, frozen=True):
     """The change that ends an object, and how it looked at the end (None: as it was stored)."""
 
     last: Object | None = None
 
 
-REMOVE: Final = Removal()
-Change = Callable[[Object], Object | Removal]
+REMOVE: Final = ObjectRemoval()
+Change = Callable[[Object], Object | ObjectRemoval]
 
 
-class Stored(Protocol):
+class StoredValue(Protocol):
     """What a cache gives for a key."""
 
     @property
@@ -58,18 +58,18 @@ class Stored(Protocol):
     def revision(self) -> int: ...
 
 
-class Guesses(Protocol):
+class CachedValues(Protocol):
     """A cache that may be a little behind."""
 
     @property
     def revision(self) -> int:
         """The revision up to which nothing is missing."""
 
-    def peek(self, key: str) -> Stored | None:
+    def peek(self, key: str) -> StoredValue | None:
         """What the cache holds for a key."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class WriteOutcome(msgspec.Struct, frozen=True):
     """A write's result: the stored value and its revision (0 where a dry run stored nothing)."""
 
     value: bytes
@@ -78,29 +78,29 @@ class Outcome(msgspec.Struct, frozen=True):
     removed: bool = False
 
 
-class Objects:
-    """Objects in a store, one at a time."""
+class ObjectStorage:
+    """ObjectStorage in a store, one at a time."""
 
-    def __init__(self, store: Store, guesses: Guesses, large: LargeWrites | None = None) -> None:
+    def __init__(self, store: Store, guesses: CachedValues, large: LargeWrites | None = None) -> None:
         self._store = store
         self._guesses = guesses
         self._large = large or LargeWrites(threads=False)
         # Writers of one object in this process take turns: only other processes can make an attempt fail.
         self._turns = KeyedLocks()
 
-    async def find(self, key: str) -> Stored | None:
+    async def find(self, key: str) -> StoredValue | None:
         """The latest value of a key."""
         try:
             return await self._store.get(key)
         except StoreError as problem:
             raise _told(problem) from None
 
-    async def glance(self, key: str) -> Stored | None:
+    async def glance(self, key: str) -> StoredValue | None:
         """A value of the key that may be a little old; never a false absence."""
         guess, certain = self._at_hand(key)
         return guess if certain or guess is not None else await self.find(key)
 
-    def _at_hand(self, key: str) -> tuple[Stored | None, bool]:
+    def _at_hand(self, key: str) -> tuple[StoredValue | None, bool]:
         """What can be had of a key without waiting, and whether that is the latest.
 
         A cache that stands where the store stands is as good as the store. Where others write too, nobody knows.
@@ -119,8 +119,14 @@ class Objects:
         return len(page.entries) + page.remaining
 
     async def create(
-        self, served: Served, key: str, obj: Object, *, fence: Fence | None = None, dry_run: bool = False
-    ) -> Outcome:
+        self,
+        served: ServedVersion,
+        key: str,
+        obj: Object,
+        *,
+        fence: WriteFence | None = None,
+        dry_run: bool = False,
+    ) -> WriteOutcome:
         """Store a new object. Raises the store's ``Conflict`` when the key is taken."""
         value = codec.encode(codec.convert(served.resource, obj, served.resource.storage))
         guard = await self._guard(fence) if fence is not None else None
@@ -128,11 +134,11 @@ class Objects:
             current = await self.find(key)
             if current is not None:
                 raise Conflict(key, Entry(key, current.value, current.revision, 0))
-            return Outcome(value, 0)
+            return WriteOutcome(value, 0)
         ttl = _time_to_live(served, obj)
         while True:
             try:
-                return Outcome(value, await self._store.create(key, value, ttl=ttl, guard=guard))
+                return WriteOutcome(value, await self._store.create(key, value, ttl=ttl, guard=guard))
             except GuardFailed:
                 guard = await self._guard(fence, latest=True)
             except StoreError as problem:
@@ -140,15 +146,15 @@ class Objects:
 
     async def amend(
         self,
-        served: Served,
+        served: ServedVersion,
         namespace: str,
         name: str,
         change: Change,
         *,
-        fence: Fence | None = None,
+        fence: WriteFence | None = None,
         dry_run: bool = False,
         request: Request | None = None,
-    ) -> Outcome:
+    ) -> WriteOutcome:
         """Change an object that exists, in the version of ``served``; 404 if it doesn't.
 
         With ``request``, whose change it is, that of a large object is made beside the loop; see ``large_writes``.
@@ -159,14 +165,14 @@ class Objects:
 
     async def _amend(
         self,
-        served: Served,
+        served: ServedVersion,
         name: str,
         key: str,
         change: Change,
-        fence: Fence | None,
+        fence: WriteFence | None,
         dry_run: bool,
         request: Request | None,
-    ) -> Outcome:
+    ) -> WriteOutcome:
         guard = await self._guard(fence) if fence is not None else None
         # A guess from the cache saves a read, and the store tells when it was wrong: but only if something is written.
         live, certain = self._at_hand(key)
@@ -199,7 +205,7 @@ class Objects:
             served.kind.plural, served.kind.group, name, "too many writers at once; please try again"
         )
 
-    async def _guard(self, fence: Fence | None, *, latest: bool = False) -> Guard | None:
+    async def _guard(self, fence: WriteFence | None, *, latest: bool = False) -> Guard | None:
         """The condition under which a fenced write may go through; 409 if its leadership is over."""
         if fence is None:
             return None
@@ -212,14 +218,14 @@ class Objects:
 
     async def _attempt(
         self,
-        served: Served,
+        served: ServedVersion,
         key: str,
-        live: Stored,
+        live: StoredValue,
         change: Change,
         guard: Guard | None,
         dry_run: bool,
         request: Request | None,
-    ) -> Outcome:
+    ) -> WriteOutcome:
         """One try at one state of the object. What the store says against it is raised as the store says it."""
         if request is None:
             result, value = _changed(served, live, change)
@@ -227,34 +233,36 @@ class Objects:
             result, value = await self._large.run(
                 request, lambda: _changed(served, live, change), len(live.value)
             )
-        if isinstance(result, Removal):
+        if isinstance(result, ObjectRemoval):
             if dry_run:
-                return Outcome(value, live.revision, removed=True)
+                return WriteOutcome(value, live.revision, removed=True)
             revision = await self._store.delete(key, revision=live.revision, guard=guard)
-            return Outcome(value, revision, removed=True)
+            return WriteOutcome(value, revision, removed=True)
         if value == live.value:
-            return Outcome(value, live.revision, changed=False)
+            return WriteOutcome(value, live.revision, changed=False)
         if dry_run:
-            return Outcome(value, live.revision)
+            return WriteOutcome(value, live.revision)
         ttl = _time_to_live(served, result)
         revision = await self._store.update(key, value, revision=live.revision, ttl=ttl, guard=guard)
-        return Outcome(value, revision)
+        return WriteOutcome(value, revision)
 
 
-def _changed(served: Served, live: Stored, change: Change) -> tuple[Object | Removal, bytes]:
+def _changed(
+    served: ServedVersion, live: StoredValue, change: Change
+) -> tuple[Object | ObjectRemoval, bytes]:
     """What a change makes of the stored object, and the bytes of that."""
     resource = served.resource
     stored = codec.decode(live.value, live.revision)
     if resource.refresh is not None:
         resource.refresh(stored)
     result = change(codec.convert(resource, stored, served.kind.version))
-    last = result.last if isinstance(result, Removal) else result
+    last = result.last if isinstance(result, ObjectRemoval) else result
     if last is None:
         return result, live.value
     return result, codec.encode(codec.convert(resource, last, resource.storage))
 
 
-def _time_to_live(served: Served, obj: Object) -> float:
+def _time_to_live(served: ServedVersion, obj: Object) -> float:
     rule = served.kind.time_to_live
     return rule(obj) if rule is not None else 0
 

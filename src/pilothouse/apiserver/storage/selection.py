@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from pilothouse.apiserver.discovery.catalog import ROOT, Served
+from pilothouse.apiserver.discovery.catalog import ROOT, ServedVersion
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Derive, Item
 from pilothouse.meta import errors
 from pilothouse.meta.json_path import compile_first
@@ -35,7 +35,7 @@ class Selection:
 
     __slots__ = ("_fields", "_labels", "identity", "key", "prefix", "served")
 
-    def __init__(self, served: Served, namespace: str, labels: str = "", fields: str = "") -> None:
+    def __init__(self, served: ServedVersion, namespace: str, labels: str = "", fields: str = "") -> None:
         self.served = served
         self._labels = LabelSelector.parse(labels) if labels else None
         field_selector = FieldSelector.parse(fields) if fields else None
@@ -58,7 +58,7 @@ class Selection:
         """True if it leaves out some of what is below its prefix."""
         return self._labels is not None or self._fields is not None
 
-    def covers(self, event: Event) -> bool:
+    def covers(self, event: CacheEvent) -> bool:
         """True for a change within its scope."""
         return event.key == self.key if self.key else event.key.startswith(self.prefix)
 
@@ -105,13 +105,13 @@ def _check_fields(selector: FieldSelector, kind: Kind) -> None:
             raise errors.bad_request(f"field label not supported: {requirement.field}")
 
 
-def _namespace(served: Served, item: Item) -> str:
+def _namespace(served: ServedVersion, item: Item) -> str:
     if not served.kind.namespaced:
         return ""
     return item.key[len(ROOT) + len(served.resource.path) + 1 :].partition("/")[0]
 
 
-def _selectable(served: Served, item: Item, derive: Derive | None) -> Mapping[str, str]:
+def _selectable(served: ServedVersion, item: Item, derive: Derive | None) -> Mapping[str, str]:
     obj = codec.decode(item.form(served, derive))
     return {label: _text(find(obj)) or absent for label, find, absent in _paths(served.kind)}
 

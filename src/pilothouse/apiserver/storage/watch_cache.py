@@ -27,8 +27,8 @@ from typing import Protocol
 
 from pilothouse.aio.ring_buffer import Bounds
 from pilothouse.aio.shared_call import SharedCall
-from pilothouse.apiserver.discovery.catalog import ROOT, Catalog
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.discovery.catalog import ROOT, KindCatalog
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Derive, Item
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
@@ -47,10 +47,10 @@ _BACKOFF = (0.05, 5.0)
 log = logging.getLogger(__name__)
 
 
-class Listener(Protocol):
+class CacheListener(Protocol):
     """Whoever passes changes on."""
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         """A change is in the collection; its batch may not be complete yet."""
 
     def advanced(self) -> None:
@@ -64,7 +64,7 @@ class WatchCache:
     """Everything below the root, as of one revision."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, clock: Clock, rng: Random, *, bounds: Bounds | None = None
+        self, store: Store, catalog: KindCatalog, clock: Clock, rng: Random, *, bounds: Bounds | None = None
     ) -> None:
         self.store = store
         self.revision = 0
@@ -76,7 +76,7 @@ class WatchCache:
         self._rng = rng
         self._bounds = bounds or Bounds()
         self._collections: dict[str, Collection] = {}
-        self._listeners: list[Listener] = []
+        self._listeners: list[CacheListener] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._latest = SharedCall(self._ask_latest)
         self._horizon = 0
@@ -125,7 +125,7 @@ class WatchCache:
         """Serve a resource's items in another way from now on: its schema changed."""
         self.collection(path).reshape(derive)
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: CacheListener) -> None:
         self._listeners.append(listener)
 
     def check_ready(self) -> None:
@@ -294,7 +294,7 @@ class WatchCache:
         self.revision = max(self.revision, batch.revision)
         self._arrive()
 
-    def _tell(self, collection: Collection, event: Event) -> None:
+    def _tell(self, collection: Collection, event: CacheEvent) -> None:
         for listener in self._listeners:
             try:
                 listener.happened(collection, event)

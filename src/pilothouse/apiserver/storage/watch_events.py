@@ -18,7 +18,7 @@ import msgspec
 from pilothouse.apiserver.discovery import tables
 from pilothouse.apiserver.endpoints.negotiation import PARTIAL, TABLE
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.items import Item
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.meta.errors import StatusError
@@ -56,17 +56,17 @@ class Lines:
         """True for tables: the first event of each watch carries the columns, which the others leave out."""
         return self._transform == TABLE
 
-    def of(self, event: Event, *, columns: bool = False) -> bytes:
+    def of(self, event: CacheEvent, *, columns: bool = False) -> bytes:
         """The line of a change; nothing if the view does not notice it. The event is within the view's scope."""
         change = self._change(event)
         return self._line(*change, columns) if change is not None else b""
 
-    def parts(self, event: Event, *, columns: bool = False) -> Sequence[Part]:
+    def parts(self, event: CacheEvent, *, columns: bool = False) -> Sequence[Part]:
         """The same in parts, to be sent one after the other."""
         change = self._change(event)
         return self._parts(*change, columns) if change is not None else ()
 
-    def _change(self, event: Event) -> _Change | None:
+    def _change(self, event: CacheEvent) -> _Change | None:
         """What the view notices: the type, the object, and the revision that it is shown with."""
         before, after = event.before, event.after
         selection, derive = self.selection, self._collection.derive

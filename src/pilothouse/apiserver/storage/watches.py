@@ -15,9 +15,9 @@ import random
 from collections.abc import Callable
 
 from pilothouse.apiserver.endpoints.list_options import WatchOptions
-from pilothouse.apiserver.endpoints.negotiation import Form
-from pilothouse.apiserver.server.messages import Sink, Streaming
-from pilothouse.apiserver.storage.fanout import Fanout, Group, Watcher
+from pilothouse.apiserver.endpoints.negotiation import AnswerForm
+from pilothouse.apiserver.server.messages import StreamingResponse, StreamSink
+from pilothouse.apiserver.storage.fanout import OpenWatch, WatcherGroup, WatchFanout
 from pilothouse.apiserver.storage.selection import Selection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.apiserver.storage.watch_events import Lines
@@ -29,10 +29,10 @@ SHORTEST, LONGEST = 1800.0, 3600.0
 lasts longer, since whether it is allowed is asked when it begins, and not again but of those for whom that was settled."""
 
 
-class Watching:
+class WatchOpener:
     """Opens watches."""
 
-    def __init__(self, cache: WatchCache, fanout: Fanout, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, cache: WatchCache, fanout: WatchFanout, clock: Clock, rng: random.Random) -> None:
         self._cache = cache
         self._fanout = fanout
         self._clock = clock
@@ -42,10 +42,10 @@ class Watching:
         self,
         selection: Selection,
         options: WatchOptions,
-        form: Form,
+        form: AnswerForm,
         include: str,
         allowed: Callable[[], bool] | None = None,
-    ) -> Streaming:
+    ) -> StreamingResponse:
         """A stream of changes, which ends when it is not ``allowed`` any more. Raises 429 while the cache is not filled or the server goes down, 504 for a state
         that the cache does not reach in time."""
         self._cache.check_ready()
@@ -54,7 +54,7 @@ class Watching:
 
         begun = asyncio.get_running_loop().create_future() if options.initial else None
 
-        async def run(sink: Sink) -> None:
+        async def run(sink: StreamSink) -> None:
             # From the group's making to the watcher's joining nothing is awaited, so that neither an event nor the
             # group itself can be lost in between.
             group = self._group(selection, form, include)
@@ -63,7 +63,7 @@ class Watching:
             watcher.allowed = allowed
             await self._fanout.serve(watcher)
 
-        return Streaming(run, begun=begun)
+        return StreamingResponse(run, begun=begun)
 
     def _duration(self, options: WatchOptions) -> float:
         return min(float(options.timeout), LONGEST) or self._rng.uniform(SHORTEST, LONGEST)
@@ -76,18 +76,18 @@ class Watching:
         elif options.initial and not await self._cache.reached(options.revision):
             raise errors.future_revision(options.revision, self._cache.revision)
 
-    def _group(self, selection: Selection, form: Form, include: str) -> Group:
+    def _group(self, selection: Selection, form: AnswerForm, include: str) -> WatcherGroup:
         identity = (selection.identity, form.transform, include if form.transform else "")
         collection = self._cache.collection(selection.served.resource.path)
         lines = Lines(selection, collection, transform=form.transform, include=include, now=self._clock.now)
         return self._fanout.group(identity, collection, lines)
 
-    def _watcher(self, group: Group, sink: Sink, options: WatchOptions) -> Watcher:
+    def _watcher(self, group: WatcherGroup, sink: StreamSink, options: WatchOptions) -> OpenWatch:
         opened = asyncio.get_running_loop().time()
         collection = group.collection
         from_now = options.initial or not options.revision
         position = self._cache.revision if from_now else options.revision or 0
-        watcher = Watcher(
+        watcher = OpenWatch(
             group,
             sink,
             position=position,

@@ -19,7 +19,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
 from pilothouse.controllers.elasticsearch.pilot_specs import difference, initial_masters, wanted_spec
-from pilothouse.runtime.intents import Intent, Patch
+from pilothouse.runtime.intents import Intent, PatchObject
 
 CONFIGURATIONS: Final = "RollingConfiguration"
 
@@ -34,7 +34,7 @@ def tell_pilots(scene: ObservedCluster) -> Iterator[Intent]:
             continue
         if fields := _fields(node.pilot, wanted):
             because = f"{node.name} has a new configuration, for which nothing is restarted that runs"
-            yield Patch(node.pilot, fields, because=because)
+            yield PatchObject(node.pilot, fields, because=because)
 
 
 def reconfigure(scene: ObservedCluster) -> ReconcileStep | None:
@@ -51,7 +51,9 @@ def reconfigure(scene: ObservedCluster) -> ReconcileStep | None:
             message = f"{node.name} is next to get its configuration: {wait.because}"
             return ReconcileStep(CONFIGURATIONS, message, wait=wait)
         because = f"{node.name} gets its configuration and is restarted with it"
-        patch = Patch(node.pilot, _fields(node.pilot, wanted), because=because, event="UpdateConfiguration")
+        patch = PatchObject(
+            node.pilot, _fields(node.pilot, wanted), because=because, event="UpdateConfiguration"
+        )
         return ReconcileStep(CONFIGURATIONS, because, (patch,))
     return None
 

@@ -32,7 +32,7 @@ from pilothouse.controllers.elasticsearch.template_rollout import (
     templated,
 )
 from pilothouse.controllers.elasticsearch.version_policy import target
-from pilothouse.runtime.intents import Intent, Patch, Wait
+from pilothouse.runtime.intents import Intent, PatchObject, Wait
 
 
 def roll(scene: ObservedCluster) -> ReconcileStep | None:
@@ -56,7 +56,7 @@ def reach(scene: ObservedCluster) -> Iterator[Intent]:
                 else f"pool {pool.name} has no nodes; new ones are made for version {made_for}"
             )
             fields = {"metadata": {"annotations": {VERSION: made_for}}}
-            yield Patch(stateful_set, fields, because=because, event="UpdateVersion")
+            yield PatchObject(stateful_set, fields, because=because, event="UpdateVersion")
 
 
 def _roll_pool(scene: ObservedCluster, pool: Pool) -> ReconcileStep | None:

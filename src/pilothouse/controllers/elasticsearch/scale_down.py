@@ -22,7 +22,7 @@ from pilothouse.controllers.elasticsearch.cluster_nodes import ClusterNode
 from pilothouse.controllers.elasticsearch.observed_cluster import ObservedCluster, ReconcileStep
 from pilothouse.controllers.elasticsearch.pools import Pool, set_name
 from pilothouse.controllers.stateful_sets.pod_identity import ordinal_of
-from pilothouse.runtime.intents import Delete, Intent, Patch, Wait
+from pilothouse.runtime.intents import Delete, Intent, PatchObject, Wait
 
 DRAINING: Final = "Draining"
 SHRINKING: Final = "Shrinking"
@@ -51,7 +51,7 @@ def take_back(scene: ObservedCluster) -> Iterator[Intent]:
                 "metadata": {"annotations": {DECOMMISSIONED_FOR: None}},
                 "spec": {"decommission": False},
             }
-            yield Patch(pilot, fields, because=f"{pilot.name} is wanted again", event="Recommission")
+            yield PatchObject(pilot, fields, because=f"{pilot.name} is wanted again", event="Recommission")
 
 
 def drain(scene: ObservedCluster) -> ReconcileStep | None:
@@ -140,9 +140,9 @@ def _is_marked(pilot: Object) -> bool:
     return bool(pilot.spec.get("decommission"))
 
 
-def _mark(pilot: Object, why: str) -> Patch:
+def _mark(pilot: Object, why: str) -> PatchObject:
     fields = {"metadata": {"annotations": {DECOMMISSIONED_FOR: why}}, "spec": {"decommission": True}}
-    return Patch(
+    return PatchObject(
         pilot, fields, because=f"{pilot.name} is to go: its data is moved away first", event="Decommission"
     )
 
@@ -167,7 +167,7 @@ def _shrink(scene: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> Rec
     before = stateful_set.spec.get("replicas", 1)
     because = f"pool {pool.name} is scaled from {before} to {replicas}: {names} {holds} nothing {left}"
     kept = [
-        Patch(
+        PatchObject(
             node.pilot,
             {"metadata": {"annotations": {DECOMMISSIONED_FOR: _LEAVING}}},
             exact=True,
@@ -176,7 +176,9 @@ def _shrink(scene: ObservedCluster, pool: Pool, going: list[ClusterNode]) -> Rec
         for node in going
         if node.pilot is not None and node.is_decommissioned and DECOMMISSIONED_FOR in node.pilot.annotations
     ]
-    shrunk = Patch(stateful_set, {"spec": {"replicas": replicas}}, exact=True, because=because, event="Scale")
+    shrunk = PatchObject(
+        stateful_set, {"spec": {"replicas": replicas}}, exact=True, because=because, event="Scale"
+    )
     return ReconcileStep(SHRINKING, because, (*kept, shrunk))
 
 

@@ -26,7 +26,7 @@ from pilothouse.controllers.elasticsearch.pool_stateful_set import DATA, annotat
 from pilothouse.controllers.elasticsearch.pools import Pool, set_name
 from pilothouse.controllers.storage.volume_matching import class_of
 from pilothouse.meta.versions import Version
-from pilothouse.runtime.intents import Create, Intent, Patch, Wait
+from pilothouse.runtime.intents import Create, Intent, PatchObject, Wait
 
 MAKING: Final = "CreatingPools"
 GROWING: Final = "ScalingUp"
@@ -76,7 +76,7 @@ def grow(scene: ObservedCluster) -> ReconcileStep | None:
         because = f"pool {pool.name} is scaled from {present} to {wanted}"
         fields = {"spec": {"replicas": wanted}}
         return ReconcileStep(
-            GROWING, because, (Patch(stateful_set, fields, exact=True, because=because, event="Scale"),)
+            GROWING, because, (PatchObject(stateful_set, fields, exact=True, because=because, event="Scale"),)
         )
     return None
 
@@ -99,7 +99,7 @@ def grow_claims(scene: ObservedCluster) -> Iterator[Intent]:
             present = claim.at("spec", "resources", "requests", "storage")
             because = f"claim {claim.name} grows from {present} to {asked}"
             fields = {"spec": {"resources": {"requests": {"storage": asked}}}}
-            yield Patch(claim, fields, because=because, event="GrowVolume")
+            yield PatchObject(claim, fields, because=because, event="GrowVolume")
 
 
 def kept_claims(scene: ObservedCluster) -> Iterator[Intent]:
@@ -111,7 +111,7 @@ def kept_claims(scene: ObservedCluster) -> Iterator[Intent]:
             continue
         because = f"claims of pool {pool.name}: {wanted['whenScaled']} when scaled, {wanted['whenDeleted']} when deleted"
         fields = {"spec": {"persistentVolumeClaimRetentionPolicy": wanted}}
-        yield Patch(stateful_set, fields, because=because)
+        yield PatchObject(stateful_set, fields, because=because)
 
 
 def cannot_grow(scene: ObservedCluster) -> str:

@@ -36,7 +36,7 @@ from pilothouse.controllers.scheduling.volume_binding import PodVolumeBinding
 from pilothouse.controllers.storage.volume_matching import SELECTED_NODE
 from pilothouse.meta.conditions import with_condition
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Bind, Intent, Patch, RecordEvent, SetStatus, Wait
+from pilothouse.runtime.intents import Bind, Intent, PatchObject, RecordEvent, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 SCHEDULER: Final = "default-scheduler"
@@ -145,7 +145,7 @@ def _prepared(pod: Object, claims: Sequence[Object], node: str, now: float) -> I
     for claim in claims:
         if claim.annotations.get(SELECTED_NODE) != node:
             fields: Tree = {"metadata": {"annotations": {SELECTED_NODE: node}}}
-            yield Patch(claim, fields, exact=True, because=f"pod {pod.name} is to run on node {node}")
+            yield PatchObject(claim, fields, exact=True, because=f"pod {pod.name} is to run on node {node}")
     yield Wait(
         AWAITING,
         because=because,

@@ -20,7 +20,7 @@ from pilothouse.api.nouns import Noun, PersistentVolumeClaim, Pod, StatefulSet
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.stateful_sets.pod_identity import claim_name, pod_name
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec
-from pilothouse.runtime.intents import Create, Intent, Patch, RecordEvent, Wait
+from pilothouse.runtime.intents import Create, Intent, PatchObject, RecordEvent, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 _Owner = Mapping[str, Any]
@@ -121,8 +121,8 @@ def _owner(stateful_set: Object, wanted: SetSpec, ordinal: int, pod: Object | No
     return stateful_set if wanted.delete_when_deleted else None
 
 
-def _owners(claim: Object, owners: list[_Owner], *, because: str) -> Patch:
-    return Patch(claim, {"metadata": {"ownerReferences": owners or None}}, exact=True, because=because)
+def _owners(claim: Object, owners: list[_Owner], *, because: str) -> PatchObject:
+    return PatchObject(claim, {"metadata": {"ownerReferences": owners or None}}, exact=True, because=because)
 
 
 def _is_ours(owner: _Owner, stateful_set: Object, ordinal: int) -> bool:

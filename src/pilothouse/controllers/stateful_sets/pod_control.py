@@ -31,9 +31,9 @@ from pilothouse.controllers.stateful_sets.pod_identity import (
     revision_of,
     uses_its_claims,
 )
-from pilothouse.controllers.stateful_sets.revisions import History, Revision
+from pilothouse.controllers.stateful_sets.revisions import RevisionHistory, SetRevision
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec
-from pilothouse.runtime.intents import Create, Delete, Intent, Patch, Wait
+from pilothouse.runtime.intents import Create, Delete, Intent, PatchObject, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 _TOLD = 3
@@ -46,7 +46,7 @@ class SetState(msgspec.Struct, frozen=True):
     stateful_set: Object
     wanted: SetSpec
     pods: Mapping[int, Object]
-    history: History
+    history: RevisionHistory
     world: Snapshot
 
 
@@ -145,7 +145,7 @@ def _keep(scene: SetState, ordinal: int, pod: Object) -> _Step:
     if missing:
         because = f"pod {pod.name} lacks labels that say who it is: {', '.join(missing)}"
         intents.append(
-            Patch(pod, {"metadata": {"labels": missing}}, because=because, event="SuccessfulUpdate")
+            PatchObject(pod, {"metadata": {"labels": missing}}, because=because, event="SuccessfulUpdate")
         )
     if not pending:
         intents.extend(retain(stateful_set, wanted, ordinal, world, pod))
@@ -216,7 +216,7 @@ def _up(scene: SetState, pod: Object) -> bool:
     return not pod.deleting and available(pod, scene.wanted.min_ready_seconds, now=scene.world.now)
 
 
-def _revision_for(scene: SetState, ordinal: int) -> Revision:
+def _revision_for(scene: SetState, ordinal: int) -> SetRevision:
     """Below the partition pods stay with the current revision."""
     wanted, history = scene.wanted, scene.history
     if wanted.on_delete:
@@ -263,7 +263,7 @@ def _name_taken(pod: Object) -> Wait:
     return Wait("NameTaken", because=f"pod {pod.name} is there and {whose}", remedy=remedy)
 
 
-def _no_template(scene: SetState, revision: Revision, name: str) -> Wait:
+def _no_template(scene: SetState, revision: SetRevision, name: str) -> Wait:
     gone = f"kubectl delete controllerrevision {revision.name} -n {scene.stateful_set.namespace}"
     return Wait(
         "RevisionUnreadable",

@@ -22,7 +22,7 @@ from pilothouse.api.nouns import ControllerRevision
 from pilothouse.api.objects import Object, Tree, owner_reference
 from pilothouse.controllers.stateful_sets.set_members import number
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec
-from pilothouse.runtime.intents import Create, Delete, Intent, Patch
+from pilothouse.runtime.intents import Create, Delete, Intent, PatchObject
 from pilothouse.runtime.snapshot import Snapshot
 
 HASH: Final = "controller.kubernetes.io/hash"
@@ -32,23 +32,25 @@ _DIGITS: Final = 10
 _LONGEST_PREFIX: Final = 223
 
 
-class Revision(msgspec.Struct, frozen=True):
+class SetRevision(msgspec.Struct, frozen=True):
     """A template by name. ``template`` is None if the object that should hold it does not."""
 
     name: str
     template: Tree | None
 
 
-class History(msgspec.Struct, frozen=True):
+class RevisionHistory(msgspec.Struct, frozen=True):
     """Which templates count, and what has to be written for it to be so."""
 
-    current: Revision
-    update: Revision
+    current: SetRevision
+    update: SetRevision
     collisions: int
     intents: tuple[Intent, ...] = ()
 
 
-def settle(stateful_set: Object, wanted: SetSpec, revisions: tuple[Object, ...], world: Snapshot) -> History:
+def settle(
+    stateful_set: Object, wanted: SetSpec, revisions: tuple[Object, ...], world: Snapshot
+) -> RevisionHistory:
     """The current and the latest revision of a set. ``revisions`` go from the oldest to the latest."""
     recorded = stateful_set.status.get("collisionCount")
     collisions = recorded if isinstance(recorded, int) else 0
@@ -60,15 +62,17 @@ def settle(stateful_set: Object, wanted: SetSpec, revisions: tuple[Object, ...],
         name = found.name
         if found is not revisions[-1]:
             because = f"the template is that of revision {number(found)} again"
-            intents = (Patch(found, {"revision": latest + 1}, because=because),)
+            intents = (PatchObject(found, {"revision": latest + 1}, because=because),)
     else:
         name, collisions = _free_name(stateful_set, wanted, collisions, world)
         tree = _new(stateful_set, wanted, name, latest + 1)
         intents = (Create(tree, because=f"the template of revision {latest + 1} is recorded"),)
-    update = Revision(name, wanted.template)
+    update = SetRevision(name, wanted.template)
     former = stateful_set.status.get("currentRevision")
-    current = next((Revision(one.name, template_of(one)) for one in revisions if one.name == former), update)
-    return History(current if current.name != update.name else update, update, collisions, intents)
+    current = next(
+        (SetRevision(one.name, template_of(one)) for one in revisions if one.name == former), update
+    )
+    return RevisionHistory(current if current.name != update.name else update, update, collisions, intents)
 
 
 def outlived(wanted: SetSpec, revisions: tuple[Object, ...], used: Collection[str]) -> Iterator[Intent]:

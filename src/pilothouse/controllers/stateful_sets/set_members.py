@@ -18,7 +18,7 @@ from pilothouse.api.nouns import ControllerRevision, Noun, Pod, StatefulSet
 from pilothouse.api.objects import Object, owner_reference
 from pilothouse.controllers.stateful_sets.pod_identity import ordinal_of
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec
-from pilothouse.runtime.intents import Intent, ObjectTarget, Patch
+from pilothouse.runtime.intents import Intent, ObjectTarget, PatchObject
 from pilothouse.runtime.snapshot import Snapshot
 
 
@@ -72,9 +72,9 @@ def _candidates(noun: Noun, stateful_set: Object, wanted: SetSpec, world: Snapsh
     return [*owned, *(one for one in orphans if wanted.selector.matches(one.labels))]
 
 
-def _adopt(stateful_set: Object, one: Object) -> Patch:
+def _adopt(stateful_set: Object, one: Object) -> PatchObject:
     others = [owner for owner in one.owners if owner.get("uid") != stateful_set.uid]
-    return Patch(
+    return PatchObject(
         one,
         {"metadata": {"ownerReferences": [*others, owner_reference(stateful_set)]}},
         exact=True,
@@ -83,14 +83,14 @@ def _adopt(stateful_set: Object, one: Object) -> Patch:
     )
 
 
-def _release(stateful_set: Object, wanted: SetSpec, pod: Object) -> Patch:
+def _release(stateful_set: Object, wanted: SetSpec, pod: Object) -> PatchObject:
     others = [owner for owner in pod.owners if owner.get("uid") != stateful_set.uid]
     why = (
         f"its labels do not match {wanted.selector}"
         if not wanted.selector.matches(pod.labels)
         else f"its name is not {stateful_set.name} with an ordinal"
     )
-    return Patch(
+    return PatchObject(
         pod,
         {"metadata": {"ownerReferences": others or None}},
         exact=True,

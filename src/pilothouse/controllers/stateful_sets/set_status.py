@@ -14,14 +14,14 @@ from typing import Any
 from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import available, ready
 from pilothouse.controllers.stateful_sets.pod_identity import revision_of
-from pilothouse.controllers.stateful_sets.revisions import History
+from pilothouse.controllers.stateful_sets.revisions import RevisionHistory
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec
 
 
 def status_of(
     stateful_set: Object,
     wanted: SetSpec,
-    history: History,
+    history: RevisionHistory,
     pods: Iterable[Object],
     *,
     outgoing: int,

@@ -16,7 +16,7 @@ from pilothouse.api.objects import Object
 from pilothouse.api.pod_health import available_in
 from pilothouse.controllers.stateful_sets.pod_control import SetState, progress
 from pilothouse.controllers.stateful_sets.pod_identity import revision_of, split
-from pilothouse.controllers.stateful_sets.revisions import History, Revision, outlived, settle
+from pilothouse.controllers.stateful_sets.revisions import RevisionHistory, SetRevision, outlived, settle
 from pilothouse.controllers.stateful_sets.set_members import SetMembers, list_members
 from pilothouse.controllers.stateful_sets.set_spec import SetSpec, UnreadableSpec, read
 from pilothouse.controllers.stateful_sets.set_status import status_of, summary
@@ -75,7 +75,7 @@ def stateful_sets(stateful_set: Object, world: Snapshot) -> Iterator[Intent]:
 def _say(
     stateful_set: Object,
     wanted: SetSpec,
-    history: History,
+    history: RevisionHistory,
     members: SetMembers,
     world: Snapshot,
     *,
@@ -90,9 +90,9 @@ def _say(
         yield RequeueAfter(soonest, because="a pod will have been ready for spec.minReadySeconds")
 
 
-def _as_recorded(stateful_set: Object) -> History:
+def _as_recorded(stateful_set: Object) -> RevisionHistory:
     """The revisions that a set which is going last had."""
     status = stateful_set.status
-    current = Revision(str(status.get("currentRevision") or ""), None)
-    update = Revision(str(status.get("updateRevision") or ""), None)
-    return History(current, update, int(status.get("collisionCount") or 0))
+    current = SetRevision(str(status.get("currentRevision") or ""), None)
+    update = SetRevision(str(status.get("updateRevision") or ""), None)
+    return RevisionHistory(current, update, int(status.get("collisionCount") or 0))

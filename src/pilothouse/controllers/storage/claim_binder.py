@@ -28,7 +28,7 @@ from pilothouse.controllers.storage.volume_matching import (
     waits_for_pod,
 )
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Intent, ObjectTarget, Patch, RecordEvent, SetStatus, Wait
+from pilothouse.runtime.intents import Intent, ObjectTarget, PatchObject, RecordEvent, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 BOUND_BY_US: Final = "pv.kubernetes.io/bound-by-controller"
@@ -118,7 +118,7 @@ def _fitted(claim: Object, volume: Object) -> Iterator[Intent]:
 def _unnamed(claim: Object, world: Snapshot) -> Iterator[Intent]:
     """A claim that would have any volume that fits."""
     if names_no_class(claim) and (default := default_class(world.all(StorageClass))) is not None:
-        yield Patch(
+        yield PatchObject(
             claim,
             {"spec": {"storageClassName": default.name}},
             exact=True,
@@ -180,7 +180,7 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
     because = f"Waiting for a volume to be created by the provisioner {provisioner!r}, or by hand"
     if claim.annotations.get(PROVISIONER) != provisioner:
         asked = {PROVISIONER: provisioner, _OLD_PROVISIONER: provisioner}
-        yield Patch(
+        yield PatchObject(
             claim,
             {"metadata": {"annotations": asked}},
             exact=True,
@@ -197,7 +197,9 @@ def _provisioned(claim: Object, storage_class: Object | None, node: Object | Non
 
 def _choose_again(claim: Object, because: str) -> Intent:
     """Have the scheduler choose another node."""
-    return Patch(claim, {"metadata": {"annotations": {SELECTED_NODE: None}}}, exact=True, because=because)
+    return PatchObject(
+        claim, {"metadata": {"annotations": {SELECTED_NODE: None}}}, exact=True, because=because
+    )
 
 
 def _bound(claim: Object, volume: Object) -> Iterator[Intent]:
@@ -217,11 +219,11 @@ def _bound(claim: Object, volume: Object) -> Iterator[Intent]:
             fields["metadata"] = {"annotations": {BOUND_BY_US: "yes"}}
         # One that goes meanwhile must not take the volume along.
         still = ObjectTarget(PersistentVolumeClaim, claim.namespace, claim.name, claim.uid)
-        yield Patch(volume, fields, exact=True, provided=still, because=because)
+        yield PatchObject(volume, fields, exact=True, provided=still, because=because)
     if claim.spec.get("volumeName") != volume.name or COMPLETED not in claim.annotations:
         marks = {COMPLETED: "yes"} if claim.spec.get("volumeName") else {COMPLETED: "yes", BOUND_BY_US: "yes"}
         fields = {"metadata": {"annotations": marks}, "spec": {"volumeName": volume.name}}
-        yield Patch(claim, fields, exact=True, because=because)
+        yield PatchObject(claim, fields, exact=True, because=because)
     if claim.status.get("phase") != "Bound":
         status = {
             **claim.status,

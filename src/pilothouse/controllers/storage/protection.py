@@ -14,7 +14,7 @@ from pilothouse.api.objects import Object
 from pilothouse.controllers.scheduling.node_info import claims_of
 from pilothouse.controllers.storage.volume_lifecycle import of_claim
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Intent, ObjectTarget, Patch, Wait
+from pilothouse.runtime.intents import Intent, ObjectTarget, PatchObject, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
@@ -69,10 +69,10 @@ def volume_protection(volume: Object, world: Snapshot) -> Iterator[Intent]:
 def _protected(one: Object, finalizer: str) -> Iterator[Intent]:
     if finalizer not in one.finalizers:
         fields = {"metadata": {"finalizers": [*one.finalizers, finalizer]}}
-        yield Patch(one, fields, exact=True, because="it must not go while it is in use")
+        yield PatchObject(one, fields, exact=True, because="it must not go while it is in use")
 
 
 def _freed(one: Object, finalizer: str, because: str, unless: tuple[ObjectTarget, ...] = ()) -> Intent:
     kept = [other for other in one.finalizers if other != finalizer]
     fields = {"metadata": {"finalizers": kept or None}}
-    return Patch(one, fields, exact=True, unless=unless, because=because)
+    return PatchObject(one, fields, exact=True, unless=unless, because=because)

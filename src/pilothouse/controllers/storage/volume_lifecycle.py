@@ -17,7 +17,7 @@ from pilothouse.api.nouns import PersistentVolume, PersistentVolumeClaim
 from pilothouse.api.objects import Object, Tree
 from pilothouse.controllers.storage.claim_binder import BOUND_BY_US
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Intent, ObjectTarget, Patch, Wait
+from pilothouse.runtime.intents import Intent, ObjectTarget, PatchObject, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
@@ -92,9 +92,9 @@ def _spared(volume: Object, claim: Object) -> Iterator[Intent]:
         yield from _phase(volume, "Released", because)
     elif BOUND_BY_US in volume.annotations:
         fields: Tree = {"spec": {"claimRef": None}, "metadata": {"annotations": {BOUND_BY_US: None}}}
-        yield Patch(volume, fields, exact=True, because=because)
+        yield PatchObject(volume, fields, exact=True, because=because)
     else:
-        yield Patch(volume, {"spec": {"claimRef": {"uid": None}}}, exact=True, because=because)
+        yield PatchObject(volume, {"spec": {"claimRef": {"uid": None}}}, exact=True, because=because)
 
 
 def _phase(
@@ -104,7 +104,7 @@ def _phase(
     if volume.status.get("phase") == phase:
         return
     fields: Tree = {"status": {"phase": phase, "message": message or None}}
-    yield Patch(
+    yield PatchObject(
         volume,
         fields,
         subresource="status",

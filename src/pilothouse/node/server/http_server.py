@@ -30,7 +30,7 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.node.server import stream_channels
 from pilothouse.node.server.caller_authorization import APIServerUnreachable, CallerAuthorizer
 from pilothouse.node.server.exec_sessions import ExecSessions
-from pilothouse.node.server.listener import Listener
+from pilothouse.node.server.listener import NodeListener
 from pilothouse.node.server.pod_pages import ContainerPath, PodPages, RequestRefused
 from pilothouse.node.server.spdy_socket import PROTOCOL, SpdySocket
 from pilothouse.node.server.stream_session import MessageSocket
@@ -73,9 +73,11 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: ServerBackends) -> AsyncIterator[Listener]:
+async def serving(
+    door: socket.socket, tls: ssl.SSLContext, rooms: ServerBackends
+) -> AsyncIterator[NodeListener]:
     """Answer whoever knocks, within the context."""
-    known: list[Listener] = []
+    known: list[NodeListener] = []
 
     def authenticated(transport: object) -> None:
         for listener in known:
@@ -91,7 +93,7 @@ async def serving(door: socket.socket, tls: ssl.SSLContext, rooms: ServerBackend
     await runner.setup()
     assert runner.server is not None
     try:
-        async with Listener(door, tls, runner.server) as listener:
+        async with NodeListener(door, tls, runner.server) as listener:
             known.append(listener)
             yield listener
     finally:

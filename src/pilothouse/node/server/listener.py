@@ -1,6 +1,6 @@
 """Connections to the node's server, of which callers without credentials can't use up the agent's open files.
 
-    async with Listener(sock, tls, server) as listener:
+    async with NodeListener(sock, tls, server) as listener:
         listener.authenticated(transport)        # from here on the connection stays
 
 Whoever reaches the port may open connections, pods on the same machine too. Until a caller has shown who it is, its
@@ -31,7 +31,7 @@ _TCP_INFO_BYTES, _UNACKED = 32, 24
 log = logging.getLogger(__name__)
 
 
-class Listener:
+class NodeListener:
     """Accepts connections within its context, and closes the socket at its end."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Listener:
         """At which turn connections waited, when somebody last asked; -1 if none did."""
         self._accepting: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Listener:
+    async def __aenter__(self) -> NodeListener:
         self._door.setblocking(False)
         self._accepting = asyncio.create_task(self._accept())
         return self

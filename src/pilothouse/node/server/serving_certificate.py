@@ -22,7 +22,7 @@ from pathlib import Path
 from pilothouse.base.clock import Clock
 from pilothouse.client import server_authorities as authorities
 from pilothouse.client.api import Api
-from pilothouse.client.certificate_requests import CertificateRequest, RequestRefused, obtain
+from pilothouse.client.certificate_requests import CertificateDenied, CertificateRequest, obtain
 from pilothouse.client.transport import TransportError
 from pilothouse.meta.errors import StatusError
 from pilothouse.pki.authority import Authority, KeyPair, UnusableError
@@ -92,7 +92,7 @@ class ServingCertificate:
                 await self.look()
                 retry = FIRST_RETRY
                 await asyncio.sleep(INTERVAL)
-            except (TransportError, StatusError, RequestRefused, UnusableError, OSError) as problem:
+            except (TransportError, StatusError, CertificateDenied, UnusableError, OSError) as problem:
                 if not self._issued.is_set():
                     self.problem = (
                         f"the certificate of its own server, for logs and exec, is not issued yet: {problem}"

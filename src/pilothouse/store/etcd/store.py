@@ -30,11 +30,11 @@ from pilothouse.store.interface import (
     Compacted,
     Conflict,
     Entry,
+    EntryPage,
     FutureRevision,
     Guard,
     GuardFailed,
     NoSpace,
-    Page,
     StoreError,
     TooLarge,
     Unavailable,
@@ -99,7 +99,7 @@ class EtcdStore:
         answer = await self._range(wire.RangeRequest(key=self._key(key)))
         return self._entry(answer.kvs[0]) if answer.kvs else None
 
-    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, limit: int = 0, after: str = "") -> EntryPage:
         end = self._end(prefix)
         entries: list[Entry] = []
         while True:
@@ -112,7 +112,7 @@ class EtcdStore:
             revision = revision or answer.header.revision
             entries += map(self._entry, answer.kvs)
             if not answer.more or (limit and len(entries) >= limit):
-                return Page(entries, revision, answer.count - len(answer.kvs))
+                return EntryPage(entries, revision, answer.count - len(answer.kvs))
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0, guard: Guard | None = None) -> int:
         return await self._put(key, value, 0, ttl, guard)

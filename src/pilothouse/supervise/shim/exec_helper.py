@@ -17,7 +17,7 @@ import sys
 from pilothouse.supervise.shim import kernel, process_setup
 from pilothouse.supervise.shim.isolation import isolate_interpreter
 from pilothouse.supervise.shim.namespaces import enter_user_namespace, outer_user_namespace
-from pilothouse.supervise.shim.start_errors import StartError
+from pilothouse.supervise.shim.start_errors import ProgramStartError
 from pilothouse.supervise.shim.terminal import open_terminal
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ def main() -> None:
         entry: EntryShape = marshal.load(file)
     try:
         code = _run(entry, _ANSWER)
-    except StartError as refusal:
+    except ProgramStartError as refusal:
         os.write(_ANSWER, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
         code = 126
     except OSError as error:
@@ -122,7 +122,7 @@ class _Namespaces:
             if not self._privileged and kernel.CLONE_NEWUSER in self._open:
                 self._outer = outer_user_namespace(self._open[kernel.CLONE_NEWUSER])
         except (FileNotFoundError, ProcessLookupError):
-            raise StartError("NotRunning", "the container has ended") from None
+            raise ProgramStartError("NotRunning", "the container has ended") from None
         except OSError as error:
             raise _cant_enter(error) from None
 
@@ -165,8 +165,8 @@ class _Namespaces:
             raise _cant_enter(error) from None
 
 
-def _cant_enter(error: OSError) -> StartError:
-    return StartError("EntryRefused", f"can't enter the container's namespaces: {error.strerror}")
+def _cant_enter(error: OSError) -> ProgramStartError:
+    return ProgramStartError("EntryRefused", f"can't enter the container's namespaces: {error.strerror}")
 
 
 def _first_id(pid: int) -> int:
@@ -175,7 +175,7 @@ def _first_id(pid: int) -> int:
         with open(f"/proc/{pid}/uid_map") as file:
             return int(file.readline().split()[1])
     except (FileNotFoundError, ProcessLookupError, IndexError):
-        raise StartError("NotRunning", "the container has ended") from None
+        raise ProgramStartError("NotRunning", "the container has ended") from None
 
 
 def _knows_many(pid: int) -> bool:
@@ -200,7 +200,7 @@ def _child(entry: EntryShape, namespaces: _Namespaces, answer: int) -> None:
         )
         process_setup.die_with_parent()
         process_setup.become(entry["argv"], entry["env"], entry["cwd"], entry["umask"], late, seccomp)
-    except StartError as refusal:
+    except ProgramStartError as refusal:
         os.write(answer, f"{refusal.reason}\n{refusal.message}".encode(errors="replace"))
     except BaseException as error:  # noqa: BLE001 (whatever it is, the interpreter must not report it itself: see `isolation`)
         os.write(answer, f"StartFailed\n{type(error).__name__}: {error}".encode(errors="replace"))

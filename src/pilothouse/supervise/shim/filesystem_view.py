@@ -37,7 +37,7 @@ from pilothouse.supervise.shim.mounts import (
     overlay,
 )
 from pilothouse.supervise.shim.rootfs import DISK, OWN, READ_ONLY, links_and_ends, make_root
-from pilothouse.supervise.shim.start_errors import HELP, StartError
+from pilothouse.supervise.shim.start_errors import HELP, ProgramStartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def build(
     try:
         _socket.sethostname(view["hostname"])
     except OSError as error:
-        raise StartError(
+        raise ProgramStartError(
             "ViewRefused", f"can't be named {view['hostname']}: {error.strerror}{_help(error)}"
         ) from None
     mounts = view["mounts"]
@@ -81,7 +81,7 @@ def build(
         if home is not None:
             tree.make_home(home)
     except OSError as error:
-        raise StartError(
+        raise ProgramStartError(
             "ViewRefused", f"can't make its view, at {error.filename}: {error.strerror}{_help(error)}"
         ) from None
     tree.prepare(mounts, sources)
@@ -131,12 +131,12 @@ def _copy_source(mount: MountShape, user_namespace: int, hiding: _HiddenFolders)
         return kernel.clone_mount(source, flags, user_namespace=user_namespace if mapped else -1)
     except OSError as error:
         if mapped and error.errno in (errno.EINVAL, errno.EPERM):
-            raise StartError(
+            raise ProgramStartError(
                 "IdMapRefused",
                 f"{mount['target']}: the filesystem of {mount['source']}, or one that is mounted below it, can't be shown with other "
                 "owners (an id-mapped mount), which a container with ids of its own needs",
             ) from None
-        raise StartError(
+        raise ProgramStartError(
             "MountFailed",
             f"{mount['target']}: its source {mount['source']}{'/' if mount['part'] else ''}{mount['part']}: {error.strerror}",
         ) from None
@@ -178,9 +178,9 @@ class _HiddenFolders:
         self._shown: list[tuple[str, str]] = []
 
     def shown(self, source: str, mount: MountShape) -> None:
-        """A path of the machine will be seen at a mount's target. Raises StartError if a user has named what is hidden."""
+        """A path of the machine will be seen at a mount's target. Raises ProgramStartError if a user has named what is hidden."""
         if mount["foreign"] and any(source == path or source.startswith(path + "/") for path in self._hidden):
-            raise StartError(
+            raise ProgramStartError(
                 "MountFailed",
                 f"{mount['target']}: {source} is a folder of the node itself, which no pod sees",
             )
@@ -264,7 +264,7 @@ class _Tree:
                 try:
                     self._make_target(target, is_file=_is_file(source))
                 except OSError as error:
-                    raise StartError(
+                    raise ProgramStartError(
                         "MountFailed", f"{mount['target']}: can't make a place for it: {error.strerror}"
                     ) from None
             targets.append(target)
@@ -275,7 +275,7 @@ class _Tree:
         try:
             target = os.path.realpath(asked)
             if target == "/":
-                raise StartError("MountFailed", f"{asked}: it would hide everything else")
+                raise ProgramStartError("MountFailed", f"{asked}: it would hide everything else")
             self._make_target(target, is_file=_is_file(source))
             if source == _NOTHING:
                 options = "mode=755" if mount["read_only"] else "mode=1777"
@@ -291,7 +291,9 @@ class _Tree:
             self._regions[target] = IMAGE if _is_image(mount) else VOLUME
         except OSError as error:
             what = "a tmpfs" if source == _NOTHING else mount["source"]
-            raise StartError("MountFailed", f"{asked}: can't mount {what} there: {error.strerror}") from None
+            raise ProgramStartError(
+                "MountFailed", f"{asked}: can't mount {what} there: {error.strerror}"
+            ) from None
 
     def finish(self) -> None:
         for path in self._closing:
@@ -307,7 +309,7 @@ class _Tree:
         """See to it that there is something to mount on."""
         if os.path.lexists(target):
             if os.path.isdir(target) == is_file:
-                raise StartError(
+                raise ProgramStartError(
                     "MountFailed",
                     f"{target}: a {'file' if is_file else 'folder'} can't be mounted over a {'folder' if is_file else 'file'}",
                 )

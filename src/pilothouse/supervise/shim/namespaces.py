@@ -11,7 +11,7 @@ import fcntl
 import os
 
 from pilothouse.supervise.shim import kernel
-from pilothouse.supervise.shim.start_errors import HELP, StartError
+from pilothouse.supervise.shim.start_errors import HELP, ProgramStartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def make_user_namespace(ids: IdsShape) -> int:
                 file.write(f"0 {ids['first']} {ids['count']}")
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise StartError(
+        raise ProgramStartError(
             "ViewRefused",
             f"no user namespace with {ids['count']} ids from {ids['first']} on: {error.strerror}",
         ) from None
@@ -103,7 +103,7 @@ def enter_namespaces(user: UserShape | None, told_by: Callable[[int], None]) -> 
         kernel.unshare(NAMESPACES)
     except OSError as error:
         if error.errno != errno.EPERM:
-            raise StartError("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
+            raise ProgramStartError("ViewRefused", f"no namespaces of its own: {error.strerror}") from None
         _make_own_user_namespace(user)
         mapped = True
     known, knowing = os.pipe()
@@ -126,7 +126,7 @@ def _make_own_user_namespace(user: UserShape | None) -> None:
         kernel.unshare(NAMESPACES | kernel.CLONE_NEWUSER)
         _map_one(f"{inner_uid} {uid} 1", f"{inner_gid} {gid} 1")
     except OSError as error:
-        raise StartError(
+        raise ProgramStartError(
             "ViewRefused",
             f"no namespaces of its own: {error.strerror}; {HELP}",
         ) from None

@@ -1,6 +1,6 @@
 """The last steps before a program runs: its cgroups, user, capabilities, filters, signals; then the process *becomes* the program.
 
-Runs in the child, between fork and exec, and in those that enter a container. Every failure is a StartError.
+Runs in the child, between fork and exec, and in those that enter a container. Every failure is a ProgramStartError.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import resource
 import stat
 
 from pilothouse.supervise.shim import kernel
-from pilothouse.supervise.shim.start_errors import StartError
+from pilothouse.supervise.shim.start_errors import ProgramStartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def join(cgroups: list[str]) -> None:
             with open(f"{folder}/cgroup.procs", "w") as file:
                 file.write("0")
         except OSError as error:
-            raise StartError("CgroupRefused", f"can't enter the cgroup {folder}: {error.strerror}") from None
+            raise ProgramStartError(
+                "CgroupRefused", f"can't enter the cgroup {folder}: {error.strerror}"
+            ) from None
 
 
 def set_oom_score(value: int | None) -> None:
@@ -96,7 +98,7 @@ def become_user(
                 os.setresgid(gid, gid, gid)
                 os.setresuid(uid, uid, uid)
             except OSError as error:
-                raise StartError(
+                raise ProgramStartError(
                     "UserRefused",
                     f"can't run as user {uid}, group {gid}: {error.strerror}; {_user_help(error)}",
                 ) from None
@@ -122,11 +124,13 @@ def become(
 ) -> None:
     """Does not return. `seccomp` goes with `no_new_privileges`; it judges what we do from then on, so it comes last."""
     if not argv:
-        raise StartError("ProgramNotFound", "no program is named")
+        raise ProgramStartError("ProgramNotFound", "no program is named")
     try:
         os.chdir(cwd)
     except OSError as error:
-        raise StartError("WorkingDirectoryRefused", f"working directory {cwd}: {error.strerror}") from None
+        raise ProgramStartError(
+            "WorkingDirectoryRefused", f"working directory {cwd}: {error.strerror}"
+        ) from None
     os.umask(umask)
     for number in range(1, _signal.NSIG):
         if number not in (_signal.SIGKILL, _signal.SIGSTOP) and _signal.getsignal(number) is not None:
@@ -152,15 +156,17 @@ def _candidates(program: str, path: str) -> list[str]:
     return [program] if "/" in program else [f"{folder or '.'}/{program}" for folder in path.split(":")]
 
 
-def _told(failed: OSError | None, program: str, path: str) -> StartError:
+def _told(failed: OSError | None, program: str, path: str) -> ProgramStartError:
     if failed is None:
         where = "" if "/" in program else f" in {path}"
-        return StartError("ProgramNotFound", f"{program}: there is no such program{where}")
+        return ProgramStartError("ProgramNotFound", f"{program}: there is no such program{where}")
     if failed.errno == errno.E2BIG:
-        return StartError("TooBig", f"{program}: arguments and environment are larger than the kernel takes")
+        return ProgramStartError(
+            "TooBig", f"{program}: arguments and environment are larger than the kernel takes"
+        )
     if failed.errno in (errno.EACCES, errno.ENOEXEC, errno.EPERM):
-        return StartError("NotExecutable", f"{program} can't be executed: {failed.strerror}")
-    return StartError("StartFailed", f"{program}: {failed.strerror}")
+        return ProgramStartError("NotExecutable", f"{program} can't be executed: {failed.strerror}")
+    return ProgramStartError("StartFailed", f"{program}: {failed.strerror}")
 
 
 def _mask(capabilities: list[str] | None) -> int | None:
@@ -171,7 +177,7 @@ def _mask(capabilities: list[str] | None) -> int | None:
         try:
             mask |= 1 << CAPABILITIES.index(name.removeprefix("CAP_"))
         except ValueError:
-            raise StartError("CapabilityUnknown", f"there is no capability {name}") from None
+            raise ProgramStartError("CapabilityUnknown", f"there is no capability {name}") from None
     return mask
 
 

@@ -27,7 +27,7 @@ from pilothouse.supervise.shim.namespaces import (
     make_user_namespace,
 )
 from pilothouse.supervise.shim.program_monitor import MonitoredProgram, follow, oom_kills
-from pilothouse.supervise.shim.start_errors import StartError
+from pilothouse.supervise.shim.start_errors import ProgramStartError
 from pilothouse.supervise.shim.terminal import open_terminal
 
 TYPE_CHECKING = False
@@ -72,7 +72,7 @@ def main() -> None:
         os._exit(0)
     try:
         program = _start(launch, f'"shim_pid":{pid},"shim_ticks":{ticks}')
-    except StartError as refusal:
+    except ProgramStartError as refusal:
         _say(answer, f"{refusal.reason}\n{refusal.message}")
         os._exit(1)
     except OSError as error:
@@ -86,14 +86,14 @@ def main() -> None:
 
 
 def _start(launch: LaunchShape, shim: str) -> MonitoredProgram:
-    """Until the program has been loaded. Raises StartError, and leaves nothing then."""
+    """Until the program has been loaded. Raises ProgramStartError, and leaves nothing then."""
     log = launch["log"]
     files = LogFiles(log["path"], log["max_bytes"], log["files"])
     try:
         files.open()
         _reserve_exit()
     except OSError as error:
-        raise StartError(
+        raise ProgramStartError(
             "LogRefused", f"can't write {error.filename or log['path']}: {error.strerror}"
         ) from None
     # Orphans of the program come to us, and so does the program itself from the process between us (see `namespaces`).
@@ -128,12 +128,12 @@ def _start(launch: LaunchShape, shim: str) -> MonitoredProgram:
             word = _line(told)
         elif not word:
             os.waitpid(pid, 0)
-            raise StartError("StartFailed", _killed_early(launch, program))
+            raise ProgramStartError("StartFailed", _killed_early(launch, program))
         if word:
             os.waitpid(pid, 0)
             if os.path.exists("state.json"):
                 os.unlink("state.json")
-            raise StartError(word, _read_all(told).decode(errors="replace"))
+            raise ProgramStartError(word, _read_all(told).decode(errors="replace"))
         program.follows(pid)
         return program
     finally:
@@ -165,7 +165,7 @@ def _child(launch: LaunchShape, program: MonitoredProgram, users: int, telling: 
             if not mapped:
                 process_setup.give_stdio(user, launch["ids"]["first"] if launch["ids"] is not None else 0)
         if mapped and users >= 0:
-            raise StartError(
+            raise ProgramStartError(
                 "ViewRefused", "ids of its own: only root with all its capabilities can give them"
             )
         if seen is not None:
@@ -199,7 +199,7 @@ def _child(launch: LaunchShape, program: MonitoredProgram, users: int, telling: 
             launch["no_new_privileges"],
             launch["seccomp"],
         )
-    except StartError as refusal:
+    except ProgramStartError as refusal:
         _say(telling, f"{refusal.reason}\n{refusal.message}")
     except BaseException as error:  # noqa: BLE001 (whatever it is, the interpreter must not report it itself: see `isolation`)
         _say(telling, f"StartFailed\n{type(error).__name__}: {error}")

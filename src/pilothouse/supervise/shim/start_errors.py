@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class StartError(Exception):
+class ProgramStartError(Exception):
     """What `LaunchError` is outside the shim."""
 
     def __init__(self, reason: str, message: str) -> None:

@@ -31,7 +31,7 @@ from pilothouse.apiserver.admission.pod_security.configuration import PodSecurit
 from pilothouse.apiserver.admission.pod_security.counts import PodSecurityCounts
 from pilothouse.apiserver.admission.pod_security.existing_pods import existing_violations
 from pilothouse.apiserver.discovery.catalog import ROOT
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.meta import errors
@@ -77,7 +77,7 @@ class PodSecurity:
         self._clock = clock
         self.counts = PodSecurityCounts()
 
-    def admit(self, call: Call, new: Object, old: Object | None, namespace: bytes | None) -> None:
+    def admit(self, call: ResourceRequest, new: Object, old: Object | None, namespace: bytes | None) -> None:
         """Raise for what is not allowed; else warn and annotate.
 
         ``namespace`` is the namespace as it is stored, where the caller has it.
@@ -96,7 +96,7 @@ class PodSecurity:
 
     # Namespaces
 
-    def _admit_namespace(self, call: Call, new: Object, old: Object | None) -> None:
+    def _admit_namespace(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
         call.request.late_warnings = None
         name = new["metadata"]["name"]
         labels = new["metadata"].get("labels") or {}
@@ -137,7 +137,9 @@ class PodSecurity:
 
     # Pods
 
-    def _admit_pod(self, call: Call, new: Object, old: Object | None, namespace: bytes | None) -> None:
+    def _admit_pod(
+        self, call: ResourceRequest, new: Object, old: Object | None, namespace: bytes | None
+    ) -> None:
         update = old is not None
         if self._is_exempt(call, update):
             return
@@ -158,7 +160,7 @@ class PodSecurity:
             self._evaluate(call, new, policy, problems, update=update, enforce=True)
 
     def _admit_template(
-        self, call: Call, template: Fields | None, update: bool, namespace: bytes | None
+        self, call: ResourceRequest, template: Fields | None, update: bool, namespace: bytes | None
     ) -> None:
         if self._is_exempt(call, update):
             return
@@ -174,7 +176,7 @@ class PodSecurity:
 
     def _evaluate(
         self,
-        call: Call,
+        call: ResourceRequest,
         pod: Fields,
         policy: NamespacePolicy,
         problems: list[FieldError],
@@ -219,7 +221,7 @@ class PodSecurity:
 
     # What is known
 
-    def _is_exempt(self, call: Call, update: bool) -> bool:
+    def _is_exempt(self, call: ResourceRequest, update: bool) -> bool:
         if call.namespace in self._exempt.namespaces:
             self._exempted(call, "namespace", update)
             return True
@@ -228,11 +230,11 @@ class PodSecurity:
             return True
         return False
 
-    def _exempted(self, call: Call, reason: str, update: bool) -> None:
+    def _exempted(self, call: ResourceRequest, reason: str, update: bool) -> None:
         self.counts.exempted(call, update=update)
         _annotate(call, "exempt", reason)
 
-    def _namespace(self, call: Call, given: bytes | None) -> bytes | None:
+    def _namespace(self, call: ResourceRequest, given: bytes | None) -> bytes | None:
         if given is not None:
             return given
         found = on_loop(self._cache.peek, f"{ROOT}namespaces/{call.namespace}")
@@ -244,7 +246,7 @@ class PodSecurity:
         return policy_of(_read_namespace(namespace).metadata.labels or {}, self._defaults)
 
 
-def _annotate(call: Call, name: str, text: str) -> None:
+def _annotate(call: ResourceRequest, name: str, text: str) -> None:
     call.request.annotations[f"{PREFIX}{name}"] = text
 
 

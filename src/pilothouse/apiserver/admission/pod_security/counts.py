@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pilothouse.api.pod_security.policy import NEWEST_MINOR, PRIVILEGED, LevelVersion
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.base.prometheus_text import counter, labels
 
 _RESOURCES: Final = {"pods": "pod", "namespaces": "namespace"}
@@ -21,7 +21,9 @@ class PodSecurityCounts:
         self._exemptions: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
 
-    def evaluated(self, call: Call, *, update: bool, mode: str, policy: LevelVersion, allowed: bool) -> None:
+    def evaluated(
+        self, call: ResourceRequest, *, update: bool, mode: str, policy: LevelVersion, allowed: bool
+    ) -> None:
         text = labels(
             decision="allow" if allowed else "deny",
             policy_level=policy.level,
@@ -30,10 +32,10 @@ class PodSecurityCounts:
         )
         self._evaluations[f"{text},{_request(call, update)}"] += 1
 
-    def exempted(self, call: Call, *, update: bool) -> None:
+    def exempted(self, call: ResourceRequest, *, update: bool) -> None:
         self._exemptions[_request(call, update)] += 1
 
-    def failed(self, call: Call, *, update: bool, fatal: bool) -> None:
+    def failed(self, call: ResourceRequest, *, update: bool, fatal: bool) -> None:
         self._errors[f'fatal="{str(fatal).lower()}",{_request(call, update)}'] += 1
 
     def families(self) -> Iterator[str]:
@@ -54,7 +56,7 @@ class PodSecurityCounts:
         )
 
 
-def _request(call: Call, update: bool) -> str:
+def _request(call: ResourceRequest, update: bool) -> str:
     return labels(
         request_operation="update" if update else "create",
         resource=_RESOURCES.get(call.served.kind.plural, "controller"),

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 
 from pilothouse.apiserver.authorization.rbac.authorizer import CLUSTER_ROLES
 from pilothouse.apiserver.authorization.rbac.grants import GROUP
-from pilothouse.apiserver.authorization.rbac.rules import Rule, read_rules, write_rules
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule, read_rules, write_rules
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.collection import Collection, Event
-from pilothouse.apiserver.storage.objects import Objects
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
+from pilothouse.apiserver.storage.objects import ObjectStorage
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 from pilothouse.base.clock import Clock
 from pilothouse.base.rfc3339 import format_time
@@ -52,10 +52,10 @@ def is_aggregated(role: Object) -> bool:
     return role.get("aggregationRule") is not None
 
 
-def aggregated(name: str, roles: Mapping[str, Object]) -> list[Rule]:
+def aggregated(name: str, roles: Mapping[str, Object]) -> list[PolicyRule]:
     """The rules of an aggregated role, given all ClusterRoles by name: each once, by name of where it comes from."""
     labels = {other: roles[other]["metadata"].get("labels") for other in sorted(roles)}
-    rules: dict[Rule, None] = {}
+    rules: dict[PolicyRule, None] = {}
     seen: set[str] = set()
     pending = [name]
     while pending:
@@ -74,7 +74,7 @@ def aggregated(name: str, roles: Mapping[str, Object]) -> list[Rule]:
 class Aggregation:
     """Keeps aggregated roles in step with their sources. A listener of the cache."""
 
-    def __init__(self, catalog: Catalog, cache: WatchCache, objects: Objects, clock: Clock) -> None:
+    def __init__(self, catalog: KindCatalog, cache: WatchCache, objects: ObjectStorage, clock: Clock) -> None:
         self._catalog = catalog
         self._cache = cache
         self._objects = objects
@@ -82,7 +82,7 @@ class Aggregation:
         self._decoded: dict[str, tuple[int, Object]] = {}
         self._work = asyncio.Event()
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         if collection.path == CLUSTER_ROLES:
             self._work.set()
 
@@ -130,7 +130,7 @@ class Aggregation:
             self._decoded[item.name] = known
         return {name: role for name, (_, role) in self._decoded.items()}
 
-    async def _write(self, served: Served, name: str, rules: list[Rule]) -> None:
+    async def _write(self, served: ServedVersion, name: str, rules: list[PolicyRule]) -> None:
         def change(live: Object) -> Object:
             if not is_aggregated(live) or list(read_rules(live)) == rules:
                 return live
@@ -142,7 +142,7 @@ class Aggregation:
             if problem.code != 404:
                 raise
 
-    def _applied(self, served: Served, name: str, live: Object, rules: list[Rule]) -> Object:
+    def _applied(self, served: ServedVersion, name: str, live: Object, rules: list[PolicyRule]) -> Object:
         """The live role with these rules, which from then on are credited to the server."""
         kind = served.kind
         wanted = {

@@ -1,6 +1,6 @@
 """RBAC as an authorizer: follows the cache, decides, and remembers what it decided.
 
-    rbac = Rbac(cache)
+    rbac = RBACAuthorizer(cache)
     cache.listen(rbac)
     rbac.decide(alice, Attributes("get", resource="pods", namespace="t", name="a"))
 
@@ -17,12 +17,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, Decision
+from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, AuthorizationDecision
 from pilothouse.apiserver.authorization.rbac.grants import GROUP, Binding, Grants
-from pilothouse.apiserver.authorization.rbac.rules import Rule, read_rules
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule, read_rules
 from pilothouse.apiserver.server.messages import User
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 
 ROLES, CLUSTER_ROLES = f"{GROUP}/roles", f"{GROUP}/clusterroles"
@@ -34,22 +34,22 @@ _LONGEST = 1024
 """A longer question is not remembered: whoever may ask about themselves could fill the memory with such."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class CachedDecision(msgspec.Struct, frozen=True):
     """The decision for objects of any name, and for those named in rules that allow more."""
 
-    general: Decision
-    named: Mapping[str, Decision] = {}
+    general: AuthorizationDecision
+    named: Mapping[str, AuthorizationDecision] = {}
 
 
-class Rbac:
+class RBACAuthorizer:
     """Decides by the roles and bindings in the cache. A listener of it."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
         self._grants = Grants()
-        self._verdicts: dict[tuple[object, ...], Verdict] = {}
+        self._verdicts: dict[tuple[object, ...], CachedDecision] = {}
 
-    def decide(self, user: User, attributes: Attributes) -> Decision:
+    def decide(self, user: User, attributes: Attributes) -> AuthorizationDecision:
         question: tuple[object, ...]
         if attributes.is_path:
             question = (user.name, user.groups, attributes.verb, attributes.path)
@@ -69,9 +69,9 @@ class Rbac:
             self._remember(question, verdict)
         return verdict.named.get(attributes.name, verdict.general)
 
-    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+    def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """All rules that a user holds in a namespace, and what could not be told because a role is missing."""
-        rules: list[Rule] = []
+        rules: list[PolicyRule] = []
         absences: list[str] = []
         for held in self._grants.of(user, namespace):
             if held.rules is None:
@@ -80,7 +80,7 @@ class Rbac:
                 rules += held.rules
         return rules, list(dict.fromkeys(absences))
 
-    def role(self, namespace: str, name: str) -> tuple[Rule, ...] | None:
+    def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a Role, or with no namespace of a ClusterRole; None if there is no such role."""
         return self._grants.role(namespace, name)
 
@@ -91,8 +91,8 @@ class Rbac:
 
     # How a verdict is reached
 
-    def _judge(self, user: User, attributes: Attributes) -> Verdict:
-        named: dict[str, Decision] = {}
+    def _judge(self, user: User, attributes: Attributes) -> CachedDecision:
+        named: dict[str, AuthorizationDecision] = {}
         absences: dict[str, None] = {}
         for held in self._grants.of(user, "" if attributes.is_path else attributes.namespace):
             if held.rules is None:
@@ -101,14 +101,14 @@ class Rbac:
             for rule in held.rules:
                 if not _about(rule, attributes):
                     continue
-                allowed = Decision(True, f"RBAC: allowed by {held.source}")
+                allowed = AuthorizationDecision(True, f"RBAC: allowed by {held.source}")
                 if attributes.is_path or not rule.names:
-                    return Verdict(allowed)
+                    return CachedDecision(allowed)
                 for name in rule.names:
                     named.setdefault(name, allowed)
-        return Verdict(_not_allowed(list(absences)), named)
+        return CachedDecision(_not_allowed(list(absences)), named)
 
-    def _remember(self, question: tuple[object, ...], verdict: Verdict) -> None:
+    def _remember(self, question: tuple[object, ...], verdict: CachedDecision) -> None:
         if len(str(question)) > _LONGEST:
             return
         if len(self._verdicts) >= _MOST:
@@ -117,7 +117,7 @@ class Rbac:
 
     # How roles and bindings are followed
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         if collection.path in _ROLES or collection.path in _BINDINGS:
             self._verdicts.clear()
             self._follow(collection.path, event.key, event.after.value if event.after is not None else None)
@@ -147,7 +147,7 @@ class Rbac:
                 self._grants.put_binding(Binding.read(codec.decode(value)))
 
 
-def _about(rule: Rule, attributes: Attributes) -> bool:
+def _about(rule: PolicyRule, attributes: Attributes) -> bool:
     if attributes.is_path:
         return rule.covers_path(attributes.verb, attributes.path)
     return rule.covers_resource(
@@ -155,8 +155,8 @@ def _about(rule: Rule, attributes: Attributes) -> bool:
     )
 
 
-def _not_allowed(absences: list[str]) -> Decision:
+def _not_allowed(absences: list[str]) -> AuthorizationDecision:
     if not absences:
         return NO_OPINION
     listed = ", ".join(absences)
-    return Decision(False, f"RBAC: {listed}" if len(absences) == 1 else f"RBAC: [{listed}]")
+    return AuthorizationDecision(False, f"RBAC: {listed}" if len(absences) == 1 else f"RBAC: [{listed}]")

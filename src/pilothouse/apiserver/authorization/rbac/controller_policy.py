@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pilothouse.apiserver.authorization.rbac.declaring import CREATE_EVENTS, VIEW, cluster_role, verbs
-from pilothouse.apiserver.authorization.rbac.rules import Rule
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.meta.kind import Object
 
 _CERTIFICATES = "certificates.k8s.io"
@@ -19,7 +19,7 @@ _SIGNERS = (
     "kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown"
 )
 
-_RULES: dict[str, tuple[Rule, ...]] = {
+_RULES: dict[str, tuple[PolicyRule, ...]] = {
     "certificate-controller": (
         verbs("delete " + VIEW, "certificatesigningrequests", _CERTIFICATES),
         verbs(

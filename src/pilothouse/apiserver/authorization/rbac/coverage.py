@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
-from pilothouse.apiserver.authorization.rbac.rules import ANY, Rule, url_covers
+from pilothouse.apiserver.authorization.rbac.rules import ANY, PolicyRule, url_covers
 
 _UNNAMED: tuple[tuple[str, ...], ...] = ((),)
 
@@ -23,7 +23,7 @@ MOST_ATOMS = 100_000
 """Atoms that rules may be broken into; a rule is the product of its lists, so a few kilobytes can be billions."""
 
 
-def count_atoms(rules: Iterable[Rule]) -> int:
+def count_atoms(rules: Iterable[PolicyRule]) -> int:
     """How many atoms there are, without making them."""
     return sum(
         len(rule.verbs) * (len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.urls))
@@ -31,32 +31,32 @@ def count_atoms(rules: Iterable[Rule]) -> int:
     )
 
 
-def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """The atoms of ``wanted`` that are not held."""
     return [atom for rule in wanted for atom in atoms(rule) if not any(_covers(each, atom) for each in held)]
 
 
-def atoms(rule: Rule) -> Iterator[Rule]:
+def atoms(rule: PolicyRule) -> Iterator[PolicyRule]:
     """A rule in its smallest parts."""
     names = tuple((name,) for name in rule.names) or _UNNAMED
     for group, resource, verb, name in product(rule.groups, rule.resources, rule.verbs, names):
-        yield Rule((verb,), (group,), (resource,), name)
+        yield PolicyRule((verb,), (group,), (resource,), name)
     for url, verb in product(rule.urls, rule.verbs):
-        yield Rule((verb,), urls=(url,))
+        yield PolicyRule((verb,), urls=(url,))
 
 
-def describe(rules: Iterable[Rule]) -> str:
+def describe(rules: Iterable[PolicyRule]) -> str:
     """Atoms in lines for people: those that differ in their verb alone share one."""
-    verbs: dict[Rule, list[str]] = {}
+    verbs: dict[PolicyRule, list[str]] = {}
     lines = set()
     for rule in rules:
         if rule.urls:
             lines.add(_line(rule))
         else:
-            about = Rule((), rule.groups, rule.resources, rule.names)
+            about = PolicyRule((), rule.groups, rule.resources, rule.names)
             verbs.setdefault(about, []).extend(rule.verbs)
     for about, those in verbs.items():
-        lines.add(_line(Rule(tuple(those), about.groups, about.resources, about.names)))
+        lines.add(_line(PolicyRule(tuple(those), about.groups, about.resources, about.names)))
     return "\n".join(sorted(lines))
 
 
@@ -65,7 +65,7 @@ def quoted(values: Iterable[str]) -> str:
     return f"[{' '.join(json.dumps(value, ensure_ascii=False) for value in values)}]"
 
 
-def _covers(held: Rule, atom: Rule) -> bool:
+def _covers(held: PolicyRule, atom: PolicyRule) -> bool:
     if atom.verbs[0] not in held.verbs and ANY not in held.verbs:
         return False
     if atom.urls:
@@ -84,7 +84,7 @@ def _covers_resource(held: tuple[str, ...], resource: str) -> bool:
     return bool(slash) and f"*/{subresource}" in held
 
 
-def _line(rule: Rule) -> str:
+def _line(rule: PolicyRule) -> str:
     parts = (
         ("APIGroups", rule.groups),
         ("Resources", rule.resources),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilothouse.apiserver.authorization.rbac.grants import GROUP
-from pilothouse.apiserver.authorization.rbac.rules import Rule
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.meta.kind import Object
 
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
@@ -21,25 +21,25 @@ VIEW = "get list watch "
 EDIT = "create delete deletecollection patch update "
 
 
-def verbs(these: str, resources: str, api_group: str = "", *, names: str = "") -> Rule:
+def verbs(these: str, resources: str, api_group: str = "", *, names: str = "") -> PolicyRule:
     """Verbs on resources of one group."""
-    return Rule(_words(these), (api_group,), _words(resources), _words(names))
+    return PolicyRule(_words(these), (api_group,), _words(resources), _words(names))
 
 
-def paths(these: str, urls: str) -> Rule:
+def paths(these: str, urls: str) -> PolicyRule:
     """Verbs on paths that are no resource's."""
-    return Rule(_words(these), urls=_words(urls))
+    return PolicyRule(_words(these), urls=_words(urls))
 
 
-CREATE_EVENTS = Rule(("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
+CREATE_EVENTS = PolicyRule(("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
 
 
-def cluster_role(name: str, *rules: Rule, labels: Iterable[str] = ()) -> Object:
+def cluster_role(name: str, *rules: PolicyRule, labels: Iterable[str] = ()) -> Object:
     """A ClusterRole; of its labels, each is ``"true"``."""
     return _role("ClusterRole", name, rules, labels)
 
 
-def role(name: str, *rules: Rule) -> Object:
+def role(name: str, *rules: PolicyRule) -> Object:
     """A Role, yet without its namespace."""
     return _role("Role", name, rules, ())
 
@@ -72,7 +72,7 @@ def service_account(namespace: str, name: str) -> dict[str, str]:
     return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
 
 
-def _role(kind: str, name: str, rules: tuple[Rule, ...], labels: Iterable[str]) -> Object:
+def _role(kind: str, name: str, rules: tuple[PolicyRule, ...], labels: Iterable[str]) -> Object:
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": kind,

@@ -20,36 +20,36 @@ from pilothouse.apiserver.authorization.rbac.coverage import (
     quoted,
 )
 from pilothouse.apiserver.authorization.rbac.grants import GROUP
-from pilothouse.apiserver.authorization.rbac.rules import ANY, Rule, read_rules
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.authorization.rbac.rules import ANY, PolicyRule, read_rules
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.apiserver.server.messages import User
 from pilothouse.meta import errors
 from pilothouse.meta.fields import FieldError
 from pilothouse.meta.kind import Object
 
-_EVERYTHING = (Rule((ANY,), (ANY,), (ANY,)), Rule((ANY,), urls=(ANY,)))
+_EVERYTHING = (PolicyRule((ANY,), (ANY,), (ANY,)), PolicyRule((ANY,), urls=(ANY,)))
 _NOT_ASKED_ABOUT = ("ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion")
 _PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
 
 
-class Holdings(Protocol):
+class RuleSource(Protocol):
     """Who holds what."""
 
-    def rules_of(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+    def rules_of(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """A user's rules in a namespace, and which roles could not be found."""
 
-    def role(self, namespace: str, name: str) -> tuple[Rule, ...] | None:
+    def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a role."""
 
 
 class Escalation:
     """The check of every write to a role or binding."""
 
-    def __init__(self, authorizer: Authorizer, holdings: Holdings) -> None:
+    def __init__(self, authorizer: Authorizer, holdings: RuleSource) -> None:
         self._authorizer = authorizer
         self._holdings = holdings
 
-    def check(self, call: Call, new: Object, old: Object | None) -> None:
+    def check(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
         """403 if the writer would hand on more than they hold. ``old`` is None for a new object."""
         kind = call.served.kind
         if kind.group != GROUP or MASTERS in call.request.user.groups:
@@ -61,7 +61,7 @@ class Escalation:
         else:
             self._check_binding(call, new)
 
-    def _check_role(self, call: Call, new: Object, old: Object | None) -> None:
+    def _check_role(self, call: ResourceRequest, new: Object, old: Object | None) -> None:
         kind = call.served.kind
         if self._may(call, "escalate", kind.plural, call.name):
             return
@@ -72,7 +72,7 @@ class Escalation:
                 detail = "must have cluster-admin privileges to use the aggregationRule"
                 raise errors.forbidden(kind.plural, GROUP, new["metadata"].get("name", ""), detail)
 
-    def _check_binding(self, call: Call, new: Object) -> None:
+    def _check_binding(self, call: ResourceRequest, new: Object) -> None:
         reference = new.get("roleRef") or {}
         plural, name = _PLURALS.get(reference.get("kind", "")), reference.get("name", "")
         if plural is None or not name or (plural == "roles" and not call.namespace):
@@ -84,13 +84,13 @@ class Escalation:
             raise errors.not_found(plural, GROUP, name)
         self._hold(call, new, rules)
 
-    def _may(self, call: Call, verb: str, plural: str, name: str) -> bool:
+    def _may(self, call: ResourceRequest, verb: str, plural: str, name: str) -> bool:
         asked = Attributes(
             verb, group=GROUP, version=ANY, resource=plural, namespace=call.namespace, name=name
         )
         return on_loop(self._authorizer.decide, call.request.user, asked).allowed
 
-    def _hold(self, call: Call, new: Object, rules: tuple[Rule, ...]) -> None:
+    def _hold(self, call: ResourceRequest, new: Object, rules: tuple[PolicyRule, ...]) -> None:
         user = call.request.user
         if (count := count_atoms(rules)) > MOST_ATOMS:
             detail = f"amounts to {count} permissions (verbs × apiGroups × resources × resourceNames); at most {MOST_ATOMS} can be checked"

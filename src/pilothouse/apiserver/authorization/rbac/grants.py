@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pilothouse.apiserver.authorization.rbac.rules import Rule
+from pilothouse.apiserver.authorization.rbac.rules import PolicyRule
 from pilothouse.apiserver.server.messages import User
 from pilothouse.meta.kind import Object
 
@@ -67,12 +67,12 @@ class Binding(msgspec.Struct, frozen=True):
         return f'{kind} "{name}" of {self.role_kind} "{self.role_name}" to {subject}'
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldRules(msgspec.Struct, frozen=True):
     """The rules that one binding gives; None if its role does not exist."""
 
     binding: Binding
     keys: frozenset[Key]
-    rules: tuple[Rule, ...] | None
+    rules: tuple[PolicyRule, ...] | None
 
     @property
     def source(self) -> str:
@@ -88,15 +88,15 @@ class Grants:
     """All roles and bindings at one moment."""
 
     def __init__(self) -> None:
-        self._roles: dict[Key, tuple[Rule, ...]] = {}
+        self._roles: dict[Key, tuple[PolicyRule, ...]] = {}
         self._bindings: dict[Key, Binding] = {}
         self._by_subject: dict[str, dict[Key, dict[str, Binding]]] = {}
 
-    def role(self, namespace: str, name: str) -> tuple[Rule, ...] | None:
+    def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a Role, or with no namespace of a ClusterRole; None if there is no such role."""
         return self._roles.get((namespace, name))
 
-    def put_role(self, namespace: str, name: str, rules: tuple[Rule, ...]) -> None:
+    def put_role(self, namespace: str, name: str, rules: tuple[PolicyRule, ...]) -> None:
         self._roles[namespace, name] = rules
 
     def drop_role(self, namespace: str, name: str) -> None:
@@ -121,7 +121,7 @@ class Grants:
         if not scope:
             del self._by_subject[namespace]
 
-    def of(self, user: User, namespace: str) -> Iterator[Held]:
+    def of(self, user: User, namespace: str) -> Iterator[HeldRules]:
         """What a user holds in a namespace, or with none in the cluster; by name of the binding."""
         keys = frozenset({("User", user.name), *(("Group", group) for group in user.groups)})
         for scope in ("", namespace) if namespace else ("",):
@@ -133,7 +133,7 @@ class Grants:
                 found.update(subjects[key])
             for name in sorted(found):
                 binding = found[name]
-                yield Held(binding, keys, self._roles.get(binding.role))
+                yield HeldRules(binding, keys, self._roles.get(binding.role))
 
 
 def _subject(subject: Object, namespace: str) -> Subject | None:

@@ -15,10 +15,10 @@ from pilothouse.apiserver.authorization.rbac.coverage import missing
 from pilothouse.apiserver.authorization.rbac.declaring import AUTOUPDATE
 from pilothouse.apiserver.authorization.rbac.grants import GROUP
 from pilothouse.apiserver.authorization.rbac.rules import read_rules, write_rules
-from pilothouse.apiserver.discovery.catalog import Catalog, Served
+from pilothouse.apiserver.discovery.catalog import KindCatalog, ServedVersion
 from pilothouse.apiserver.endpoints import object_metadata, strict_decoding
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.objects import REMOVE, Objects
+from pilothouse.apiserver.storage.objects import REMOVE, ObjectStorage
 from pilothouse.base.clock import Clock
 from pilothouse.base.uids import Uids
 from pilothouse.meta import errors
@@ -33,7 +33,7 @@ _POLICY = {
 }
 
 
-async def make_roles(catalog: Catalog, objects: Objects, clock: Clock, uids: Uids) -> None:
+async def make_roles(catalog: KindCatalog, objects: ObjectStorage, clock: Clock, uids: Uids) -> None:
     """Create or mend everything of the policy."""
     work = []
     for plural, declared in _POLICY.items():
@@ -44,7 +44,9 @@ async def make_roles(catalog: Catalog, objects: Objects, clock: Clock, uids: Uid
     await asyncio.gather(*work)
 
 
-async def _ensure(objects: Objects, served: Served, declared: Object, clock: Clock, uids: Uids) -> None:
+async def _ensure(
+    objects: ObjectStorage, served: ServedVersion, declared: Object, clock: Clock, uids: Uids
+) -> None:
     name, namespace = declared["metadata"]["name"], declared["metadata"].get("namespace", "")
     key = served.key(namespace, name)
     found = await objects.find(key)
@@ -97,7 +99,7 @@ def _replaced(live: Object, declared: Object) -> bool:
     return live.get("roleRef") != declared.get("roleRef") and annotations.get(AUTOUPDATE) != "false"
 
 
-def _born(served: Served, declared: Object, uid: str, now: float) -> Object:
+def _born(served: ServedVersion, declared: Object, uid: str, now: float) -> Object:
     obj = codec.copy(declared)
     namespace = obj["metadata"].get("namespace", "")
     strict_decoding.conform(served.kind, obj, "Strict", [])

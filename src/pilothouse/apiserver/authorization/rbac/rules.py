@@ -1,6 +1,6 @@
 """One rule of a role: verbs on resources, or verbs on paths.
 
-    rule = Rule.read({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "*/status"]})
+    rule = PolicyRule.read({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "*/status"]})
     rule.covers_resource("get", "", "pods", "")          # True; and for nodes/status too
     rule.covers_resource("get", "", "pods", "log")       # False: a resource does not bring its subresources
 
@@ -26,7 +26,7 @@ _FIELDS = {
 }
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PolicyRule(msgspec.Struct, frozen=True):
     """What may be done, as the role says it."""
 
     verbs: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Rule(msgspec.Struct, frozen=True):
     urls: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, rule: Object) -> Rule:
+    def read(cls, rule: Object) -> PolicyRule:
         """A rule out of a role's list."""
         return cls(**{field: tuple(rule.get(name) or ()) for field, name in _FIELDS.items()})
 
@@ -65,12 +65,12 @@ class Rule(msgspec.Struct, frozen=True):
         return f"{resource}/{subresource}" in resources or f"*/{subresource}" in resources
 
 
-def read_rules(role: Object) -> tuple[Rule, ...]:
+def read_rules(role: Object) -> tuple[PolicyRule, ...]:
     """The rules of a Role or ClusterRole."""
-    return tuple(Rule.read(rule) for rule in role.get("rules") or ())
+    return tuple(PolicyRule.read(rule) for rule in role.get("rules") or ())
 
 
-def write_rules(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+def write_rules(rules: Iterable[PolicyRule]) -> list[dict[str, Any]]:
     """Rules as a role has them."""
     return [rule.write() for rule in rules]
 

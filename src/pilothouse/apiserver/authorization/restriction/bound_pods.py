@@ -17,14 +17,14 @@ import msgspec
 from pilothouse.api.navigator.labels import HAS_PILOT
 from pilothouse.apiserver.authorization.restriction.references import Reference, audiences_of, references_of
 from pilothouse.apiserver.storage import codec
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 
 PODS = "pods"
 _Place = tuple[str, str]
 
 
-class Pod(msgspec.Struct, frozen=True):
+class PodRecord(msgspec.Struct, frozen=True):
     """What matters of a pod."""
 
     uid: str
@@ -40,10 +40,10 @@ class BoundPods:
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
-        self._pods: dict[_Place, Pod] = {}
+        self._pods: dict[_Place, PodRecord] = {}
         self._needed: dict[str, Counter[tuple[str, str, str]]] = {}
 
-    def find(self, namespace: str, name: str) -> Pod | None:
+    def find(self, namespace: str, name: str) -> PodRecord | None:
         """A pod, bound or not."""
         return self._pods.get((namespace, name))
 
@@ -59,7 +59,7 @@ class BoundPods:
 
     # How pods are followed
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         if collection.path == PODS:
             self._follow_pod(event.key, event.after.value if event.after is not None else None)
 
@@ -86,7 +86,7 @@ class BoundPods:
             pod = self._pods[place] = seen.pod(value)
             self._count(pod, place[0], 1)
 
-    def _count(self, pod: Pod, namespace: str, by: int) -> None:
+    def _count(self, pod: PodRecord, namespace: str, by: int) -> None:
         if not pod.node:
             return
         needed = self._needed.setdefault(pod.node, Counter())
@@ -118,15 +118,15 @@ class _Glance(msgspec.Struct):
     def piloted(self) -> bool:
         return HAS_PILOT in (self.metadata.labels or {})
 
-    def resembles(self, pod: Pod) -> bool:
+    def resembles(self, pod: PodRecord) -> bool:
         return (self.metadata.uid, self.spec.node_name, self.piloted) == (pod.uid, pod.node, pod.piloted)
 
-    def pod(self, value: bytes) -> Pod:
+    def pod(self, value: bytes) -> PodRecord:
         if not self.spec.node_name:
-            return Pod(self.metadata.uid, "", self.piloted)
+            return PodRecord(self.metadata.uid, "", self.piloted)
         whole = codec.decode(value)
         account = (whole.get("spec") or {}).get("serviceAccountName") or ""
-        return Pod(
+        return PodRecord(
             self.metadata.uid,
             self.spec.node_name,
             self.piloted,

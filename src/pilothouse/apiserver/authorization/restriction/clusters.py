@@ -1,10 +1,10 @@
-"""Which Pilot belongs to which cluster. Follows the cache.
+"""Which PilotRecord belongs to which cluster. Follows the cache.
 
-    pilots = Pilots(cache)
+    pilots = PilotIndex(cache)
     cache.listen(pilots)
-    pilots.find("t", "es-demo-data-0").cluster      # Cluster("ElasticsearchCluster", "demo", uid)
+    pilots.find("t", "es-demo-data-0").cluster      # ClusterRecord("ElasticsearchCluster", "demo", uid)
 
-A Pilot's cluster is its controlling owner, if that is one of the kinds of cluster there are; uid and all, so that a cluster
+A PilotRecord's cluster is its controlling owner, if that is one of the kinds of cluster there are; uid and all, so that a cluster
 of the same name that comes later is another one.
 """
 
@@ -16,14 +16,14 @@ import msgspec
 
 from pilothouse.api.navigator.clusters import GROUP
 from pilothouse.api.navigator.labels import CLUSTER_NAME, leader_lease, pilot_lease
-from pilothouse.apiserver.storage.collection import Collection, Event
+from pilothouse.apiserver.storage.collection import CacheEvent, Collection
 from pilothouse.apiserver.storage.watch_cache import WatchCache
 
 PILOTS = f"{GROUP}/pilots"
 _PLURALS = {kind: f"{kind.lower()}s" for kind in CLUSTER_NAME}
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class ClusterRecord(msgspec.Struct, frozen=True):
     """A database cluster."""
 
     kind: str
@@ -49,11 +49,11 @@ class Cluster(msgspec.Struct, frozen=True):
         return leader_lease(self.name)
 
 
-class Pilot(msgspec.Struct, frozen=True):
-    """What matters of a Pilot."""
+class PilotRecord(msgspec.Struct, frozen=True):
+    """What matters of a PilotRecord."""
 
     uid: str
-    cluster: Cluster | None
+    cluster: ClusterRecord | None
     labels: Mapping[str, str]
 
 
@@ -62,18 +62,18 @@ def own_lease(pilot: str) -> str:
     return pilot_lease(pilot)
 
 
-class Pilots:
-    """Pilots by their place. A listener of the cache."""
+class PilotIndex:
+    """PilotIndex by their place. A listener of the cache."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
-        self._pilots: dict[tuple[str, str], Pilot] = {}
+        self._pilots: dict[tuple[str, str], PilotRecord] = {}
 
-    def find(self, namespace: str, name: str) -> Pilot | None:
-        """A Pilot, whoever owns it."""
+    def find(self, namespace: str, name: str) -> PilotRecord | None:
+        """A PilotRecord, whoever owns it."""
         return self._pilots.get((namespace, name))
 
-    def happened(self, collection: Collection, event: Event) -> None:
+    def happened(self, collection: Collection, event: CacheEvent) -> None:
         if collection.path == PILOTS:
             self._follow(event.key, event.after.value if event.after is not None else None)
 
@@ -92,7 +92,7 @@ class Pilots:
         self._pilots.pop(place, None)
         if value is not None:
             metadata = _decoder.decode(value).metadata
-            self._pilots[place] = Pilot(metadata.uid, metadata.cluster(), metadata.labels or {})
+            self._pilots[place] = PilotRecord(metadata.uid, metadata.cluster(), metadata.labels or {})
 
 
 class _Owner(msgspec.Struct, rename="camel"):
@@ -108,10 +108,10 @@ class _Metadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
 
-    def cluster(self) -> Cluster | None:
+    def cluster(self) -> ClusterRecord | None:
         for owner in self.owner_references or ():
             if owner.controller and owner.kind in CLUSTER_NAME and owner.api_version.startswith(f"{GROUP}/"):
-                return Cluster(owner.kind, owner.name, owner.uid)
+                return ClusterRecord(owner.kind, owner.name, owner.uid)
         return None
 
 

@@ -1,8 +1,8 @@
 """Who is restricted: nodes, machines that want to become one, and whoever bears a token that is bound to a pod.
 
-    identify(User("system:node:n1", groups=("system:nodes",)))      # Node("n1")
-    identify(User("system:serviceaccount:t:db", extra={POD_NAME: ("db-0",)}))     # Bound("t", "db", "db-0")
-    identify(User("system:bootstrap:abcdef", groups=("system:bootstrappers",)))   # Joining("system:bootstrap:abcdef")
+    identify(User("system:node:n1", groups=("system:nodes",)))      # NodeUser("n1")
+    identify(User("system:serviceaccount:t:db", extra={POD_NAME: ("db-0",)}))     # PodBoundUser("t", "db", "db-0")
+    identify(User("system:bootstrap:abcdef", groups=("system:bootstrappers",)))   # JoiningMachine("system:bootstrap:abcdef")
     identify(User("alice"))                                         # None
 
 A node has the name *and* the group. The name alone is a user like any other; the group alone, or with a name that no node can
@@ -26,19 +26,19 @@ _BOOTSTRAP = "system:bootstrap:"
 _ACCOUNT = "system:serviceaccount:"
 
 
-class Node(msgspec.Struct, frozen=True):
+class NodeUser(msgspec.Struct, frozen=True):
     """A machine. Without a name it is nobody, and may do nothing."""
 
     name: str
 
 
-class Joining(msgspec.Struct, frozen=True):
+class JoiningMachine(msgspec.Struct, frozen=True):
     """A machine with a bootstrap token."""
 
     user: str
 
 
-class Bound(msgspec.Struct, frozen=True):
+class PodBoundUser(msgspec.Struct, frozen=True):
     """A service account whose token is bound to a pod."""
 
     namespace: str
@@ -46,17 +46,17 @@ class Bound(msgspec.Struct, frozen=True):
     pod: str
 
 
-Identity = Node | Joining | Bound
+Identity = NodeUser | JoiningMachine | PodBoundUser
 
 
 def identify(user: User) -> Identity | None:
     """The identity by which a user may be restricted; None for everybody else."""
     if NODES in user.groups:
         name = user.name[len(_NODE) :] if user.name.startswith(_NODE) else ""
-        return Node(name if is_node_name(name) else "")
+        return NodeUser(name if is_node_name(name) else "")
     if user.name.startswith(_BOOTSTRAP) and BOOTSTRAPPERS in user.groups:
-        return Joining(user.name)
+        return JoiningMachine(user.name)
     if user.extra and (pods := user.extra.get(POD_NAME)) and user.name.startswith(_ACCOUNT):
         namespace, _, account = user.name[len(_ACCOUNT) :].partition(":")
-        return Bound(namespace, account, pods[0])
+        return PodBoundUser(namespace, account, pods[0])
     return None

@@ -1,6 +1,6 @@
 """What a node may claim for itself: no range, address or name that is another's.
 
-    claims = NodeClaims(cache, Territory(IPv4Network("127.96.0.0/16"), frozenset({"localhost", "10.0.0.5"})))
+    claims = NodeClaims(cache, ControlPlaneNetwork(IPv4Network("127.96.0.0/16"), frozenset({"localhost", "10.0.0.5"})))
     claims.problem("n1", new, old, peer="10.0.0.7:41022", alone=True)   # "spec.podCIDRs: 10.44.2.0/24 overlaps 10.44.2.0/24 of node n2"
     claims.serving_problem(asked)           # why a serving certificate is not for this node's own names
 
@@ -9,7 +9,7 @@ reporting. Administrators are not judged at all; they give ranges and addresses 
 
 An address is a node's own if its request comes from there, as one that is in use elsewhere can't be called from. A request from
 loopback comes from the API server's own machine, and so does a node with that machine's addresses. Where something stands between
-nodes and the API server, an administrator says which addresses are those of nodes (``Territory.nodes``).
+nodes and the API server, an administrator says which addresses are those of nodes (``ControlPlaneNetwork.nodes``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import msgspec
 from pilothouse.api.kubernetes.node_claims import (
     LOOPBACK_PODS,
     Address,
-    Claims,
     Network,
+    NetworkClaims,
     PodRangeError,
     address_texts,
     claims_of,
@@ -49,7 +49,7 @@ NODES_PATH = "nodes"
 HOSTNAME = "kubernetes.io/hostname"
 
 
-class Territory(msgspec.Struct, frozen=True):
+class ControlPlaneNetwork(msgspec.Struct, frozen=True):
     """What of the network belongs to the control plane."""
 
     services: Network
@@ -81,7 +81,7 @@ class NewClaims(Exception):
 class NodeClaims:
     """Judges the claims of nodes by those of others."""
 
-    def __init__(self, cache: WatchCache, territory: Territory) -> None:
+    def __init__(self, cache: WatchCache, territory: ControlPlaneNetwork) -> None:
         self._cache = cache
         self._territory = territory
 
@@ -157,7 +157,7 @@ class NodeClaims:
         return ""
 
     def _range_problems(
-        self, texts: Collection[str], new: Object, others: dict[str, Claims]
+        self, texts: Collection[str], new: Object, others: dict[str, NetworkClaims]
     ) -> Iterator[str]:
         for text in texts:
             try:
@@ -200,7 +200,7 @@ class NodeClaims:
             yield "there may be one range of IPv4 and one of IPv6"
 
     def _address_problems(
-        self, texts: Collection[str], new: Object, others: dict[str, Claims], peer: str
+        self, texts: Collection[str], new: Object, others: dict[str, NetworkClaims], peer: str
     ) -> Iterator[str]:
         for text in texts:
             if why := why_no_node_address(text):
@@ -234,7 +234,7 @@ class NodeClaims:
             and any(address in each for each in self._territory.nodes)
         )
 
-    def _held_addresses(self, address: Address, others: dict[str, Claims]) -> Iterator[str]:
+    def _held_addresses(self, address: Address, others: dict[str, NetworkClaims]) -> Iterator[str]:
         for name, other in others.items():
             if not address.is_loopback and address in other.addresses:
                 yield (
@@ -247,7 +247,9 @@ class NodeClaims:
                 if address in each
             )
 
-    def _name_problems(self, node: str, names: Collection[str], others: dict[str, Claims]) -> Iterator[str]:
+    def _name_problems(
+        self, node: str, names: Collection[str], others: dict[str, NetworkClaims]
+    ) -> Iterator[str]:
         for name in names:
             if name == node:
                 continue
@@ -257,14 +259,14 @@ class NodeClaims:
                 yield f"{name!r} is a name of the API server"
             yield from (f"{name!r} is node {each}'s" for each, other in others.items() if name in other.names)
 
-    def _others(self, node: str) -> Iterator[tuple[str, Claims]]:
+    def _others(self, node: str) -> Iterator[tuple[str, NetworkClaims]]:
         for item in self._cache.collection(NODES_PATH).items.values():
             if item.name != node:
                 yield item.name, claims_of(codec.decode(item.value))
 
-    def _own(self, node: str) -> Claims:
+    def _own(self, node: str) -> NetworkClaims:
         item = self._cache.get(NODES_PATH, f"{ROOT}{NODES_PATH}/{node}")
-        return claims_of(codec.decode(item.value)) if item is not None else Claims()
+        return claims_of(codec.decode(item.value)) if item is not None else NetworkClaims()
 
 
 def _provider(node: Object) -> str:

@@ -30,7 +30,7 @@ from collections.abc import Callable
 import msgspec
 
 from pilothouse.api.kubernetes.node_claims import NETWORK_PAGE
-from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, Decision
+from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, AuthorizationDecision
 from pilothouse.apiserver.authorization.restriction.bound_pods import BoundPods
 from pilothouse.apiserver.authorization.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.authorization.restriction.scope import CHANGES, READS, aside, denied, selects_field
@@ -40,7 +40,7 @@ from pilothouse.apiserver.storage.watch_cache import WatchCache
 LEASE_NAMESPACE = "kube-node-lease"
 IDENTITY_NAMESPACE = "kube-system"
 REQUESTS = "certificates.k8s.io/certificatesigningrequests"
-_YES = Decision(True, "node: within its scope")
+_YES = AuthorizationDecision(True, "node: within its scope")
 _NAMELESS = denied(
     "the group system:nodes is for users named system:node:NAME; a member with another name may do nothing"
 )
@@ -50,7 +50,7 @@ _NO_PODS = denied(
 )
 _NO_VERB = denied("node: may not do that to this resource")
 
-_Rule = Callable[["NodeScope", str, Attributes], Decision]
+_Rule = Callable[["NodeScope", str, Attributes], AuthorizationDecision]
 
 
 class NodeScope:
@@ -61,7 +61,7 @@ class NodeScope:
         self._volumes = volumes
         self._cache = cache
 
-    def decide(self, node: str, asked: Attributes) -> Decision:
+    def decide(self, node: str, asked: Attributes) -> AuthorizationDecision:
         """What the node of that name may do. Without a name: nothing."""
         if not node:
             return _NAMELESS
@@ -73,7 +73,7 @@ class NodeScope:
         rule = _RULES.get((asked.group, asked.resource, asked.subresource))
         return rule(self, node, asked) if rule is not None else _BEYOND
 
-    def decide_joining(self, user: str, asked: Attributes) -> Decision:
+    def decide_joining(self, user: str, asked: Attributes) -> AuthorizationDecision:
         """What the bearer of a bootstrap token may not do, whatever its roles say: read requests of others."""
         if (asked.group, asked.resource) != ("certificates.k8s.io", "certificatesigningrequests"):
             return NO_OPINION
@@ -81,7 +81,7 @@ class NodeScope:
             return NO_OPINION
         return denied("a bootstrap token reads the certificate requests that were made with it, by name")
 
-    def _node(self, node: str, asked: Attributes) -> Decision:
+    def _node(self, node: str, asked: Attributes) -> AuthorizationDecision:
         if asked.verb == "create":
             return _YES if asked.name in ("", node) else _not_itself(node)
         if asked.verb in READS:
@@ -91,12 +91,12 @@ class NodeScope:
             return _NO_VERB
         return _YES if asked.name == node else _not_itself(node)
 
-    def _node_status(self, node: str, asked: Attributes) -> Decision:
+    def _node_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
         if asked.verb not in CHANGES:
             return _NO_VERB
         return _YES if asked.name == node else _not_itself(node)
 
-    def _pod(self, node: str, asked: Attributes) -> Decision:
+    def _pod(self, node: str, asked: Attributes) -> AuthorizationDecision:
         if asked.verb in ("list", "watch") and selects_field(asked, "spec.nodeName", node):
             return _YES
         if asked.verb in READS or asked.verb == "delete":
@@ -105,16 +105,16 @@ class NodeScope:
             return denied(f"node: may see its own pods only: ask with fieldSelector=spec.nodeName={node}")
         return _NO_PODS if asked.verb == "create" else _NO_VERB
 
-    def _pod_status(self, node: str, asked: Attributes) -> Decision:
+    def _pod_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
         return self._own_pod(node, asked) if asked.verb in CHANGES else _NO_VERB
 
-    def _eviction(self, node: str, asked: Attributes) -> Decision:
+    def _eviction(self, node: str, asked: Attributes) -> AuthorizationDecision:
         return self._own_pod(node, asked) if asked.verb == "create" else _NO_VERB
 
-    def _own_pod(self, node: str, asked: Attributes) -> Decision:
+    def _own_pod(self, node: str, asked: Attributes) -> AuthorizationDecision:
         return _YES if self._pods.runs(node, asked.namespace, asked.name) else _unrelated(node)
 
-    def _needed(self, node: str, asked: Attributes) -> Decision:
+    def _needed(self, node: str, asked: Attributes) -> AuthorizationDecision:
         """Secrets and config maps: one at a time, by name."""
         if asked.verb not in READS:
             return _NO_VERB
@@ -124,32 +124,32 @@ class NodeScope:
             )
         return self._if_needed(node, asked)
 
-    def _needed_as_it_is(self, node: str, asked: Attributes) -> Decision:
+    def _needed_as_it_is(self, node: str, asked: Attributes) -> AuthorizationDecision:
         """Accounts: those don't change under a pod, so that there is nothing to watch."""
         return self._if_needed(node, asked) if asked.verb == "get" else _NO_VERB
 
-    def _claim_status(self, node: str, asked: Attributes) -> Decision:
+    def _claim_status(self, node: str, asked: Attributes) -> AuthorizationDecision:
         if asked.verb not in CHANGES:
             return _NO_VERB
         if self._volumes.awaited(node, asked.namespace, asked.name):
             return _YES
         return self._if_needed(node, asked)
 
-    def _token(self, node: str, asked: Attributes) -> Decision:
+    def _token(self, node: str, asked: Attributes) -> AuthorizationDecision:
         return self._if_needed(node, asked) if asked.verb == "create" else _NO_VERB
 
-    def _if_needed(self, node: str, asked: Attributes) -> Decision:
+    def _if_needed(self, node: str, asked: Attributes) -> AuthorizationDecision:
         related = self._pods.needs(node, asked.resource, asked.namespace, asked.name)
         return _YES if related else _unrelated(node)
 
-    def _volume(self, node: str, asked: Attributes) -> Decision:
+    def _volume(self, node: str, asked: Attributes) -> AuthorizationDecision:
         if asked.verb in READS or asked.verb == "create":
             return _YES
         if asked.verb != "delete" and asked.verb not in CHANGES:
             return _NO_VERB
         return _YES if asked.name and self._volumes.keeper(asked.name) == node else _unrelated(node)
 
-    def _lease(self, node: str, asked: Attributes) -> Decision:
+    def _lease(self, node: str, asked: Attributes) -> AuthorizationDecision:
         if asked.namespace != LEASE_NAMESPACE:
             return denied(f"node: has a lease in the namespace {LEASE_NAMESPACE}, and in no other")
         if asked.verb == "create":
@@ -158,7 +158,7 @@ class NodeScope:
             return _NO_VERB
         return _YES if asked.name == node else _not_itself(node)
 
-    def _request(self, node: str, asked: Attributes) -> Decision:
+    def _request(self, node: str, asked: Attributes) -> AuthorizationDecision:
         if asked.verb == "create":
             return _YES
         if asked.verb not in READS:
@@ -172,17 +172,17 @@ class NodeScope:
         item = self._cache.get(REQUESTS, f"{ROOT}{REQUESTS}/{name}") if name else None
         return "" if item is None else _request.decode(item.value).spec.username
 
-    def _identity(self, node: str, asked: Attributes) -> Decision:
+    def _identity(self, node: str, asked: Attributes) -> AuthorizationDecision:
         """The namespace whose uid is the control plane's."""
         return _YES if asked.verb == "get" and asked.name == IDENTITY_NAMESPACE else _NO_VERB
 
-    def _readable(self, node: str, asked: Attributes) -> Decision:
+    def _readable(self, node: str, asked: Attributes) -> AuthorizationDecision:
         return _YES if asked.verb in READS else _NO_VERB
 
-    def _event(self, node: str, asked: Attributes) -> Decision:
+    def _event(self, node: str, asked: Attributes) -> AuthorizationDecision:
         return _YES if asked.verb == "create" or asked.verb in CHANGES else _NO_VERB
 
-    def _review(self, node: str, asked: Attributes) -> Decision:
+    def _review(self, node: str, asked: Attributes) -> AuthorizationDecision:
         return _YES if asked.verb == "create" else _NO_VERB
 
 
@@ -226,9 +226,9 @@ class _Request(msgspec.Struct):
 _request = msgspec.json.Decoder(_Request)
 
 
-def _not_itself(node: str) -> Decision:
+def _not_itself(node: str) -> AuthorizationDecision:
     return denied(f"node: '{node}' may do this to itself only")
 
 
-def _unrelated(node: str) -> Decision:
+def _unrelated(node: str) -> AuthorizationDecision:
     return denied(f"no relationship found between node '{node}' and this object")

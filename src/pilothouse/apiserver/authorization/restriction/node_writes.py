@@ -22,7 +22,7 @@ from pilothouse.apiserver.authorization.restriction.identity import NODES
 from pilothouse.apiserver.authorization.restriction.kept_volumes import KeptVolumes
 from pilothouse.apiserver.authorization.restriction.node_claims import NodeClaims
 from pilothouse.apiserver.authorization.restriction.node_scope import LEASE_NAMESPACE
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 from pilothouse.pki.request_signing import RequestError, read_request
@@ -65,7 +65,7 @@ class NodeWrites:
         self._volumes = volumes
         self._claims = claims
 
-    def check(self, node: str, call: Call, new: Object, old: Object | None) -> None:
+    def check(self, node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
         """403 unless the write is one that the node may make."""
         kind = call.served.kind
         match kind.group, kind.plural, call.subresource:
@@ -98,12 +98,12 @@ class NodeWrites:
             case _:
                 _refuse(call, new, f"node '{node}' may not write this")
 
-    def _check_claims(self, node: str, call: Call, new: Object, old: Object | None) -> None:
+    def _check_claims(self, node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
         request = call.request
         if problem := self._claims.problem(node, new, old, peer=request.peer, alone=request.claims_alone):
             _refuse(call, new, problem)
 
-    def check_token_request(self, node: str, call: Call, request: Any) -> None:
+    def check_token_request(self, node: str, call: ResourceRequest, request: Any) -> None:
         """403 unless the token is bound to a pod of the node that runs under the account."""
         spec = request.get("spec") if isinstance(request, dict) else None
         if not isinstance(spec, dict):
@@ -123,7 +123,7 @@ class NodeWrites:
                 _refuse_token(call, f"spec.audiences: {detail}")
 
 
-def _check_node(node: str, call: Call, new: Object, old: Object | None) -> None:
+def _check_node(node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
     metadata = new["metadata"]
     if metadata.get("name") != node:
         _refuse(call, new, f"node '{node}' may write its own Node only")
@@ -142,7 +142,7 @@ def _check_node(node: str, call: Call, new: Object, old: Object | None) -> None:
         _refuse(call, new, f"metadata.labels: a node may not set or change {', '.join(forbidden)}")
 
 
-def _check_metadata_kept(call: Call, new: Object, old: Object | None) -> None:
+def _check_metadata_kept(call: ResourceRequest, new: Object, old: Object | None) -> None:
     """A write of a status can set labels too; a node could draw the traffic of a Service to a pod of its own."""
     before = old["metadata"] if old is not None else {}
     for field in ("labels", "annotations"):
@@ -174,14 +174,14 @@ def _is_cordoned(obj: Object) -> bool:
     return bool((obj.get("spec") or {}).get("unschedulable"))
 
 
-def _check_claim(call: Call, new: Object, old: Object | None) -> None:
+def _check_claim(call: ResourceRequest, new: Object, old: Object | None) -> None:
     status, before = new.get("status") or {}, (old or {}).get("status") or {}
     changed = {field for field in status.keys() | before.keys() if status.get(field) != before.get(field)}
     if beyond := sorted(changed - _CLAIM_STATUS):
         _refuse(call, new, f"status.{beyond[0]}: a node writes what concerns a claim's volume only")
 
 
-def _check_lease(node: str, call: Call, new: Object, old: Object | None) -> None:
+def _check_lease(node: str, call: ResourceRequest, new: Object, old: Object | None) -> None:
     metadata = new["metadata"]
     if metadata.get("name") != node or call.namespace != LEASE_NAMESPACE:
         _refuse(call, new, f"node '{node}' may write the lease {LEASE_NAMESPACE}/{node} only")
@@ -193,7 +193,7 @@ def _check_lease(node: str, call: Call, new: Object, old: Object | None) -> None
         _refuse(call, new, "metadata.finalizers: a node may not set or change it")
 
 
-def _check_request(node: str, call: Call, new: Object) -> None:
+def _check_request(node: str, call: ResourceRequest, new: Object) -> None:
     spec, metadata = new.get("spec") or {}, new["metadata"]
     if metadata.get("ownerReferences") or metadata.get("finalizers"):
         _refuse(
@@ -212,10 +212,10 @@ def _check_request(node: str, call: Call, new: Object) -> None:
         _refuse(call, new, f"spec.request: {detail}")
 
 
-def _refuse(call: Call, obj: Object, detail: str) -> NoReturn:
+def _refuse(call: ResourceRequest, obj: Object, detail: str) -> NoReturn:
     kind = call.served.kind
     raise errors.forbidden(kind.plural, kind.group, obj["metadata"].get("name") or call.name, detail)
 
 
-def _refuse_token(call: Call, detail: str) -> NoReturn:
+def _refuse_token(call: ResourceRequest, detail: str) -> NoReturn:
     raise errors.forbidden("serviceaccounts", "", call.name, detail)

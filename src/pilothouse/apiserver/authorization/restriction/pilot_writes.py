@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from pilothouse.apiserver.authorization.restriction.clusters import Pilots, own_lease
-from pilothouse.apiserver.authorization.restriction.identity import Bound
-from pilothouse.apiserver.endpoints.call import Call
+from pilothouse.apiserver.authorization.restriction.clusters import PilotIndex, own_lease
+from pilothouse.apiserver.authorization.restriction.identity import PodBoundUser
+from pilothouse.apiserver.endpoints.call import ResourceRequest
 from pilothouse.meta import errors
 from pilothouse.meta.kind import Object
 
@@ -24,10 +24,10 @@ _KEPT = ("labels", "ownerReferences", "finalizers")
 class PilotWrites:
     """Checks what pilots write."""
 
-    def __init__(self, pilots: Pilots) -> None:
+    def __init__(self, pilots: PilotIndex) -> None:
         self._pilots = pilots
 
-    def check(self, bound: Bound, call: Call, new: Object, old: Object | None) -> None:
+    def check(self, bound: PodBoundUser, call: ResourceRequest, new: Object, old: Object | None) -> None:
         """403 unless the write is one that the pilot may make."""
         kind = call.served.kind
         match kind.group, kind.plural, call.subresource:
@@ -43,7 +43,9 @@ class PilotWrites:
             case _:
                 _refuse(call, new, "pilots don't write this")
 
-    def _check_lease(self, bound: Bound, call: Call, new: Object, old: Object | None) -> None:
+    def _check_lease(
+        self, bound: PodBoundUser, call: ResourceRequest, new: Object, old: Object | None
+    ) -> None:
         pilot = self._pilots.find(bound.namespace, bound.pod)
         cluster = pilot.cluster if pilot is not None else None
         own = [own_lease(bound.pod), *([cluster.leader_lease] if cluster is not None else [])]
@@ -66,7 +68,7 @@ class PilotWrites:
         if metadata.get("finalizers"):
             _refuse(call, new, "metadata.finalizers: a pilot sets none")
 
-    def _check_event(self, bound: Bound, call: Call, event: Object) -> None:
+    def _check_event(self, bound: PodBoundUser, call: ResourceRequest, event: Object) -> None:
         field = "regarding" if "regarding" in event else "involvedObject"
         about: dict[str, Any] = event.get(field) or {}
         pilot = self._pilots.find(bound.namespace, bound.pod)
@@ -84,13 +86,13 @@ class PilotWrites:
             )
 
 
-def check_kept(call: Call, new: Object, old: Object) -> None:
+def check_kept(call: ResourceRequest, new: Object, old: Object) -> None:
     """403 for a write that changes labels, owners or finalizers."""
     for field in _KEPT:
         if (new["metadata"].get(field) or None) != (old["metadata"].get(field) or None):
             _refuse(call, new, f"metadata.{field}: may not be changed by a pilot or node")
 
 
-def _refuse(call: Call, obj: Object, detail: str) -> NoReturn:
+def _refuse(call: ResourceRequest, obj: Object, detail: str) -> NoReturn:
     kind = call.served.kind
     raise errors.forbidden(kind.plural, kind.group, obj["metadata"].get("name") or call.name, detail)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, Decision
+from pilothouse.apiserver.authorization.authorizer import NO_OPINION, Attributes, AuthorizationDecision
 from pilothouse.meta.selectors import EQUALS, IN, FieldSelector, LabelSelector, SelectorError
 
 READS: Final = frozenset({"get", "list", "watch"})
@@ -33,17 +33,17 @@ _PUBLIC: Final = (
     "/openid",
     "/pilothouse/v1/authorities",
 )
-_PATH_DENIED: Final = Decision(
+_PATH_DENIED: Final = AuthorizationDecision(
     False, "pilots and nodes may ask for discovery, health and version, and for no other path", denied=True
 )
 
 
-def denied(reason: str) -> Decision:
+def denied(reason: str) -> AuthorizationDecision:
     """No, and nobody further on is asked."""
-    return Decision(False, reason, denied=True)
+    return AuthorizationDecision(False, reason, denied=True)
 
 
-def aside(asked: Attributes) -> Decision | None:
+def aside(asked: Attributes) -> AuthorizationDecision | None:
     """The decision about what has nothing to do with scopes; None if it is for a scope to decide."""
     if asked.is_path:
         public = any(asked.path == each or asked.path.startswith(f"{each}/") for each in _PUBLIC)
